@@ -132,7 +132,7 @@ def command(
         starts: whether it measures the start of the brokers, too.
     """
     names = [*([START_NAME] if starts else []), *(load.name for load in loads(quick=False))]
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=about)
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog=f"python -m benchmarks.{name}", description=about)
     parser.add_argument("--quick", action="store_true", help="one short round without warm-up, to see that it works")
     parser.add_argument("--rounds", type=int, help=f"turns of each broker (default {ROUNDS})")
     parser.add_argument(

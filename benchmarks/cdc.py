@@ -142,7 +142,9 @@ def _execute(server: Postgres, *statements: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run the rounds and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cdc", description=__doc__.split("\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m benchmarks.cdc", description=__doc__.split("\n", maxsplit=1)[0]
+    )
     parser.add_argument(
         "--rows", type=int, default=50_000, help="of the table, and again in one transaction of the stream"
     )

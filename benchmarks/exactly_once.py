@@ -145,7 +145,7 @@ def compare(broker: str, records: int, rounds: int, names: list[str]) -> None:
 
 def main() -> None:
     """Compare, or take one turn."""
-    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__.partition(":")[0])
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--broker", choices=(BUSWAY, KAFKA), action="append", help="on this one; again for both")

@@ -183,7 +183,7 @@ def compare(records: int, rounds: int, names: list[str]) -> None:
 
 def main() -> None:
     """Compare, or take one turn."""
-    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__.partition(":")[0])
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=list(TURNS), action="append", help="these services; again for more")

@@ -168,7 +168,9 @@ def _best(run: list[dict[str, float]]) -> dict[str, float]:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="benchmarks.spark", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="benchmarks.spark", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ids", type=int, nargs="*", default=[2, 10, 50], help="numbers of writers' versions")

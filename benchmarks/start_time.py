@@ -171,7 +171,7 @@ def start(root: str) -> dict[str, float]:
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__.splitlines()[0])
     parser.add_argument("--largest-gib", type=int, default=1024, help="leave out larger logs")
     parser.add_argument("--partitions", type=int, default=1_000, help="in the row of many partitions")
     parser.add_argument("--written-gib", type=int, default=0, help="one more log of this size that is no sparse file")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from busway.admin.admin import Admin, NewTopic
     from busway.app.bus import App
     from busway.app.dead_letters.letter import DeadLetter, DeadLetterSelection, DeadLetterSummary
-    from busway.app.dead_letters.replay import DeadLetters, Replay, TooManyGaps
+    from busway.app.dead_letters.replay import DeadLetters, NotDeadLetters, Replay, TooManyGaps
     from busway.app.declaring.depends import Context, Depends
     from busway.app.declaring.queue_declarations import Reject
     from busway.app.declaring.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from busway.app.tables.global_table import GlobalTable
     from busway.app.tables.rows import NotHere
     from busway.app.tables.table import Table
+    from busway.app.topics import TopicMissing
     from busway.consumer.batches import read_batches
     from busway.consumer.consumer import Consumer
     from busway.consumer.listener import RebalanceListener
@@ -102,6 +103,7 @@ __all__ = [
     "InvalidTransactionState",
     "MessageTooLarge",
     "NewTopic",
+    "NotDeadLetters",
     "NotHere",
     "NotRunning",
     "OffsetAndMetadata",
@@ -124,6 +126,7 @@ __all__ = [
     "Table",
     "TooManyGaps",
     "Topic",
+    "TopicMissing",
     "TopicPartition",
     "TransactionAbortable",
     "TransactionFailed",
@@ -150,6 +153,7 @@ _WHERE: Final = {
     ),
     "busway.app.dead_letters.replay": (
         "DeadLetters",
+        "NotDeadLetters",
         "Replay",
         "TooManyGaps",
     ),
@@ -182,6 +186,7 @@ _WHERE: Final = {
     "busway.app.tables.copies": ("BadRow",),
     "busway.app.tables.rows": ("NotHere",),
     "busway.app.tables.table": ("Table",),
+    "busway.app.topics": ("TopicMissing",),
     "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
         "AcknowledgementFailed",
@@ -247,4 +252,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__")), "__version__"})

@@ -160,7 +160,7 @@ class Job:
 
 def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
     """A parser with what every job is given."""
-    parser = argparse.ArgumentParser(prog=name, description=(description or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog=name, description=(description or "").partition("\n")[0])
     environ = os.environ.get
     servers = environ("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092")
     parser.add_argument("-b", "--bootstrap-servers", default=servers, help="brokers, host:port with commas")

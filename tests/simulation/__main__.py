@@ -27,7 +27,7 @@ CASES: Final = Path(__file__).parent / "cases"
 
 def main() -> int:
     """Parse and run."""
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="run fresh seeds for so long (default 60)")
     parser.add_argument("--seeds", type=int, help="run so many seeds instead")
     parser.add_argument(

@@ -54,6 +54,23 @@ def test_modules_are_small() -> None:
     assert not long
 
 
+def test_no_option_may_be_abbreviated() -> None:
+    """Every `ArgumentParser` refuses a prefix: `--to` was taken for `--topic`, and replaced what that had said."""
+    calls = [
+        (path, node)
+        for path in tracked()
+        if path.suffix == ".py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("ArgumentParser")
+    ]
+    assert calls
+    assert not [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path, node in calls
+        if not any(one.arg == "allow_abbrev" for one in node.keywords)
+    ]
+
+
 def test_nothing_tells_of_a_machine() -> None:
     """No absolute paths of a developer's machine, and no address of a package registry."""
     banned = re.compile(

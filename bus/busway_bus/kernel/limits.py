@@ -177,6 +177,9 @@ BAD_PEERS_LINES: Final = 20
 
 BAD_PEER_LOG_INTERVAL_MS: Final = 10_000
 
+DISK_FAILURE_LOG_INTERVAL_MS: Final = 30_000
+"""Appends that the disk refuses get one log line in this time, with how many there were: clients send again ten times a second."""
+
 GROUPS_BYTES_MAX: Final = 64 * 1024 * 1024
 """What the members of all groups hold together: ten thousand consumers in groups of ten that read the same hundred topics take half of it.
 Of this, and of what else says so, a host gets at most as much as it leaves free (`fair_share`): one alone gets half."""

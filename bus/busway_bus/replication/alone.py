@@ -10,6 +10,7 @@ from typing import Final
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.metadata.committing import Owner
+from busway_bus.replication.disk_failures import DiskFailures
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 from busway_protocol.types import Buffer
@@ -25,6 +26,7 @@ class Alone:
         self.leader_id = node_id
         self.leading = self.keeps_all = False
         self._log, self._flusher, self._wall_ms = log, flusher, machine.wall_ms
+        self._failures = DiskFailures(machine.monotonic_s)
         self._epoch = max(log.epochs.latest, FIRST_EPOCH)
         self._owner: Owner | None = None
         self._committed = 0
@@ -47,9 +49,12 @@ class Alone:
         try:
             self._log.append_own(batch, leader_epoch=self._epoch, now_ms=self._wall_ms())
         except OSError as problem:
+            self._failures.failed("the metadata log", problem)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write the metadata log: {problem.strerror or problem}"
             ) from problem
+        if self._failures.failing:
+            self._failures.worked()
         end_offset = self._log.end_offset
         self._flusher.flush(self._log, functools.partial(self._flushed, end_offset))
         return end_offset

@@ -19,6 +19,7 @@ from busway_bus.log.producer_state import Verification
 from busway_bus.log.store import LogStore
 from busway_bus.log.validate import check_batch
 from busway_bus.replication.acknowledgements import Acknowledged
+from busway_bus.replication.disk_failures import DiskFailures
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.log_manager import LogManager
 from busway_bus.replication.partition import Partition
@@ -59,6 +60,7 @@ class ReplicaManager:
 
     def __init__(self, config: BrokerConfig, store: LogStore, flusher: Flusher, machine: Machine) -> None:
         self._wall_ms = machine.wall_ms
+        self._failures = DiskFailures(machine.monotonic_s)
         self._flusher = flusher
         self.local = LocalPartitions(config, store, self._reconfigured, machine)
         self.find, self.name_of = self.local.find, self.local.name_of
@@ -213,8 +215,11 @@ class ReplicaManager:
         try:
             info = write(batch, leader_epoch=partition.state.leader_epoch, now_ms=self._wall_ms())
         except OSError as problem:
+            self._failures.failed(partition.log.directory, problem)
             text = f"cannot write {partition.log.directory}: {problem}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from problem
+        if self._failures.failing:
+            self._failures.worked()
         if not info.duplicate:
             partition.appended(info)
         if partition.log.config.durability == "interval":

@@ -243,7 +243,7 @@ def _summary(demo: Demo, found: Stored, seconds: float) -> Summary:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="busway demo gettaxi")
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="busway demo gettaxi")
     parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
     parser.add_argument("--seed", type=int, default=1, help="of the traffic")
     given = parser.parse_args()

@@ -143,7 +143,9 @@ async def _run(given: argparse.Namespace) -> int:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m gettaxi.generate", description="Drivers and riders.")
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m gettaxi.generate", description="Drivers and riders."
+    )
     parser.add_argument("--city", action="append", choices=sorted(geo.CITIES), help="one or more; berlin unless given")
     parser.add_argument("--drivers", type=int, default=500, help="of each city; each reports once a second")
     parser.add_argument("--rides-per-minute", type=float, default=60.0, help="of each city")

@@ -216,7 +216,7 @@ async def _story(demo: Demo, left_out: str | None, console: Console) -> Summary:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="busway demo ingestion")
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="busway demo ingestion")
     parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
     parser.add_argument("--without-spark", action="store_true", help="leave the store out, though Spark is there")
     given = parser.parse_args()

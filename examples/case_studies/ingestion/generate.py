@@ -105,7 +105,7 @@ async def _send(trucks: int, positions: int, seed: int, per_s: float | None) -> 
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m ingestion.generate")
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m ingestion.generate")
     parser.add_argument("--trucks", type=int, default=50)
     parser.add_argument("--positions", type=int, default=20, help="of each truck")
     parser.add_argument("--seed", type=int, default=1)

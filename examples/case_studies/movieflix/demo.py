@@ -270,7 +270,7 @@ def _shown(path: Path) -> str:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="busway demo movieflix")
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="busway demo movieflix")
     parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
     parser.add_argument(
         "--without-spark", action="store_true", help="leave training and store out, though Spark is there"

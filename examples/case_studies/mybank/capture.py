@@ -54,7 +54,7 @@ async def running(connect: str) -> bool:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m mybank.capture", description="Install the connector, or change it."
+        allow_abbrev=False, prog="python -m mybank.capture", description="Install the connector, or change it."
     )
     parser.add_argument("connect", help="Kafka Connect's REST API, for instance http://localhost:8083")
     parser.add_argument(

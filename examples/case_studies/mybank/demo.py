@@ -293,7 +293,7 @@ def _summary(demo: Demo, expected: Expected, found: Counter[str]) -> Summary:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="busway demo mybank")
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="busway demo mybank")
     parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
     ci = parser.parse_args().ci or not sys.stdout.isatty()
     return run_demo(run(ci=ci), capture.Refused)

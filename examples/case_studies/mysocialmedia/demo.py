@@ -222,7 +222,7 @@ def _picture(demo: Demo, found: list[dict[str, Any]], lines: int) -> Group:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="busway demo mysocialmedia")
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="busway demo mysocialmedia")
     parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
     parser.add_argument("--spark", action="store_true", help="with --ci: let the Spark job count again, too")
     given = parser.parse_args()

@@ -217,7 +217,9 @@ async def _main(day: Day, bootstrap_servers: str, schema_registry: str) -> None:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m mysocialmedia.generate", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m mysocialmedia.generate", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--posts", type=int, default=200)
     parser.add_argument("--users", type=int, default=20_000)

@@ -99,7 +99,7 @@ class App(Declarations, Sending):
         self._naming = subject_naming
         self._lifespan = lifespan
         self._commit_interval_s = commit_interval_s
-        self._drain_timeout_s = drain_timeout_s
+        self.drain_timeout_s = drain_timeout_s
         self.producer_options = producer or {}
         self.consumer_options = consumer or {}
         check_options(name, self.producer_options, self.consumer_options)
@@ -127,6 +127,7 @@ class App(Declarations, Sending):
             ConnectionFailed: no broker can be reached.
             RegistryUnreachable, RegistryRefused: a schema cannot be registered; the text says where it is incompatible.
             BadDeclaration: a topic in Avro without a registry.
+            TopicMissing: a handler reads a read_only topic that does not exist.
             ExtensionFailed: an extension could not start.
         """
         if self._stack is not None or self._starting is not None:
@@ -195,7 +196,7 @@ class App(Declarations, Sending):
             hooks=hooks,
             sleep=self._sleep,
             commit_interval_s=self._commit_interval_s,
-            drain_timeout_s=self._drain_timeout_s,
+            drain_timeout_s=self.drain_timeout_s,
             make_producer=self._producers(options) if exactly_once else None,
         )
         if self.routes:
@@ -257,7 +258,7 @@ class App(Declarations, Sending):
 
     async def _stop(self) -> None:
         working, self._working = self._working, None
-        self._stop_by = asyncio.get_running_loop().time() + self._drain_timeout_s + FAREWELL_S
+        self._stop_by = asyncio.get_running_loop().time() + self.drain_timeout_s + FAREWELL_S
         if working is not None:
             working.cancel()
             await asyncio.wait([working], timeout=self._time_left())
@@ -318,6 +319,11 @@ class App(Declarations, Sending):
             HandlerFailed, BuswayError: the app could not start, or stopped by itself.
         """
         await serve(self)
+
+    @property
+    def records_in_hand(self) -> int:
+        """How many records handlers are called with at this moment."""
+        return sum(worker.records_in_hand for worker in (self.worker, *self.queue_workers) if worker is not None)
 
     @property
     def is_starting(self) -> bool:

@@ -4,6 +4,7 @@ What lives here: which signals, and what they do to an app that starts or runs. 
 """
 
 import asyncio
+import logging
 import signal
 from typing import TYPE_CHECKING, Final
 
@@ -12,11 +13,29 @@ from busway.errors import NotRunning
 if TYPE_CHECKING:
     from busway.app.bus import App
 
+log = logging.getLogger("busway.app")
+
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def _awaited(app: "App") -> str:
+    if not (count := app.records_in_hand):
+        return ""
+    return f": it waits up to {app.drain_timeout_s:g} s for its handlers, which have {count} record{'s' * (count != 1)}"
+
+
+def _end_at_once(app: "App") -> None:
+    """End the process by SIGINT, as a kill would: what is not committed is handled again."""
+    log.warning("%s ends at once; what it has not committed is handled again", app.name)
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGINT)
 
 
 async def serve(app: "App") -> None:
     """Start the app, and stop it at the first signal or when it stops by itself.
+
+    A SIGINT after the first signal ends the process at once.
 
     Raises:
         HandlerFailed, BuswayError: the app could not start, or stopped by itself.
@@ -25,13 +44,19 @@ async def serve(app: "App") -> None:
     loop = asyncio.get_running_loop()
     stopping: set[asyncio.Task[None]] = set()
 
-    def stop() -> None:
+    def stop(number: signal.Signals) -> None:
+        if stopped.is_set():
+            # Of SIGTERM there may be two: a service manager sends it to all processes, and a supervisor passes its own on.
+            if number == signal.SIGINT:
+                _end_at_once(app)
+            return
         stopped.set()
+        log.info("%s stops%s; Ctrl-C again ends it at once", app.name, _awaited(app))
         if app.is_starting:
             stopping.add(loop.create_task(app.stop()))
 
     for number in _SIGNALS:
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, stop, number)
     try:
         async with app:
             waits: list[asyncio.Future[object]] = [asyncio.ensure_future(stopped.wait())]

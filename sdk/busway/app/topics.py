@@ -3,16 +3,45 @@
 What lives here: making those that are missing, counting partitions. What does not: declaring them (`declaring`).
 """
 
+import difflib
+import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from busway.admin.admin import Admin, NewTopic
 from busway.cluster.client import ClusterClient
-from busway.errors import BrokerError
+from busway.errors import BrokerError, BuswayError
 from busway_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from busway.app.bus import App
+
+log = logging.getLogger("busway.app")
+
+
+class TopicMissing(BuswayError):
+    """A read-only topic does not exist; the text names it, one of a similar name, and what would help."""
+
+
+def read_only_topics(app: "App") -> list[str]:
+    """The topics that handlers read and the app does not make: read_only, and without partitions or configs."""
+    read = (topic for route in (*app.routes, *app.queue_routes) for topic in route.topics)
+    return sorted({topic.name for topic in read if topic.read_only and topic.partitions is None and not topic.configs})
+
+
+async def _check_read_only(app: "App") -> None:
+    if not (names := read_only_topics(app)):
+        return
+    async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
+        there = await admin.list_topics(internal=True)
+    for name in names:
+        if name not in there:
+            close = difflib.get_close_matches(name, there, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise TopicMissing(
+                f"app {app.name} reads topic {name}, which is read_only and does not exist; {hint}"
+                "Start what writes it first, or give it partitions= to have it created here"
+            )
 
 
 async def create_missing(app: "App", topics: Sequence[NewTopic]) -> None:
@@ -34,6 +63,11 @@ async def create_missing(app: "App", topics: Sequence[NewTopic]) -> None:
             except BrokerError as problem:
                 if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another instance was faster
                     raise
+            else:
+                count = (
+                    "as many partitions as brokers give" if topic.partitions < 0 else f"{topic.partitions} partitions"
+                )
+                log.info("created topic %s with %s", topic.name, count)
 
 
 async def ask_for(app: "App", topics: Iterable[str]) -> None:
@@ -67,11 +101,13 @@ async def partition_counts(app: "App", topics: Iterable[str]) -> dict[str, int]:
 
 
 async def create_declared(app: "App") -> None:
-    """Create an app's topics that are missing and that say how they are to be.
+    """Create an app's topics that are missing and declare partitions or configs.
 
     Raises:
         BrokerError, ConnectionFailed: as `create_missing`.
+        TopicMissing: a handler reads a topic that somebody else is to make; names it.
     """
+    await _check_read_only(app)
     declared = [topic for topic in app.topics.values() if topic.partitions is not None or topic.configs]
     await create_missing(
         app, [NewTopic(topic.name, topic.partitions or -1, configs=dict(topic.configs)) for topic in declared]

@@ -35,6 +35,14 @@ COMMANDS: Final = {
 """Each command and the module that has it, as a function of that name, or as `app` where it has commands of its own."""
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from busway.cli.services import version as show
+
+        show()
+        raise typer.Exit
+
+
 def build(wanted: str | None = None) -> typer.Typer:
     """The command line with all commands, or with the one that is wanted."""
     app = typer.Typer(
@@ -49,15 +57,11 @@ def build(wanted: str | None = None) -> typer.Typer:
     @app.callback()
     def root(
         version: Annotated[
-            bool, typer.Option("--version", is_eager=True, help="The version of this installation.")
+            bool,
+            typer.Option("--version", is_eager=True, callback=_version, help="Print the version of this installation."),
         ] = False,
     ) -> None:
         """An event bus for Python teams: broker, schema registry, services."""
-        if version:
-            from busway.cli.services import version as show
-
-            show()
-            raise typer.Exit
 
     for name in [wanted] if wanted in COMMANDS else list(COMMANDS):
         assert name is not None

@@ -11,7 +11,7 @@ from busway.cli.output import in_base64
 from busway.errors import BuswayError
 from busway.serde.avro import AvroCodec
 from busway.serde.framing import FRAME_BYTES, NotFramed, unframe
-from busway.serde.registry import RegistryClient
+from busway.serde.registry import RegistryClient, RegistryUnreachable
 
 
 class Decoder:
@@ -23,6 +23,8 @@ class Decoder:
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
+        self.problem: RegistryUnreachable | None = None
+        """Why the registry could not be asked; None while it could."""
         self._codecs: dict[int, AvroCodec[Any] | None] = {}
 
     async def decode(self, data: bytes | None) -> Any:
@@ -48,6 +50,9 @@ class Decoder:
                 codec: AvroCodec[Any] = AvroCodec(dict, schema=json.loads(text))
                 codec.add_writer(schema_id, text)
                 self._codecs[schema_id] = codec
+            except RegistryUnreachable as problem:
+                self.problem = problem
+                self._codecs[schema_id] = None
             except (BuswayError, ValueError):
                 self._codecs[schema_id] = None
         return self._codecs[schema_id]

@@ -22,7 +22,10 @@ from busway.cli.output import (
     Bootstrap,
     CommandFailed,
     RegistryUrl,
+    Yes,
+    confirm,
     harmless,
+    note,
     run,
     show,
     show_rows,
@@ -89,7 +92,7 @@ def list_dead_letters(
     if topic is not None and group is not None:
         raise CommandFailed("give --topic or --group; a dead-letter topic is of one group")
 
-    async def work() -> list[dict[str, object]]:
+    async def work() -> list[dict[str, Any]]:
         async with DeadLetters(bootstrap) as letters:
             found = await letters.summaries([topic] if topic is not None else await letters.topics(group))
         return [
@@ -105,7 +108,8 @@ def list_dead_letters(
             for one in found
         ]
 
-    show_rows(run(work()), as_json=as_json, title="dead letters")
+    columns = ("topic", "group", "handler", "error", "records", "open", "newest")
+    show_rows(_plain(run(work()), as_json=as_json), as_json=as_json, title="dead letters", columns=columns)
 
 
 @app.command("show")
@@ -124,12 +128,15 @@ def show_dead_letters(
     async def work() -> list[dict[str, Any]]:
         async with RegistryClient(registry_url) as registry, DeadLetters(bootstrap) as letters:
             decoder = Decoder(registry)
-            return [
+            shown = [
                 await _facts(letter, decoder, stack=stack)
                 async for letter in letters.read(topic, selection, open_only=not every)
             ]
+            if not shown:
+                await _check_there(letters, topic, selection)
+            return shown
 
-    found = run(work())
+    found = _plain(run(work()), as_json=as_json)
     if as_json:
         write_json(found)
     elif not found:
@@ -159,17 +166,24 @@ def replay(
 
     async def work() -> Any:
         async with DeadLetters(bootstrap) as letters:
-            return await letters.replay(topic, selection, rate=rate, dry_run=dry_run)
+            outcome = await letters.replay(topic, selection, rate=rate, dry_run=dry_run)
+            if not outcome.done and not outcome.refused:
+                await _check_there(letters, topic, selection)
+            return outcome
 
     found = run(work())
     if dry_run and not as_json:
-        show_rows([_row(one) for one in found.done], as_json=False, title="open dead letters")
+        rows = _plain([_row(one) for one in found.done], as_json=False)
+        show_rows(rows, as_json=False, title="open dead letters")
     refused = [{**_row(letter), "reason": why} for letter, why in found.refused]
     count = len(found.done)
     facts: dict[str, Any] = {"topic": topic, "replayed": 0 if dry_run else count, "refused": refused}
     if dry_run:
         facts["would_replay"] = [_row(one) for one in found.done]
-    show(facts, f"{'would replay' if dry_run else 'replayed'} {count} of {topic}", as_json=as_json)
+    if dry_run and not as_json:
+        note(f"would replay {count} of {topic}")
+    else:
+        show(facts, f"replayed {count} of {topic}", as_json=as_json)
     if found.refused:
         letter, why = found.refused[0]
         raise CommandFailed(
@@ -182,21 +196,43 @@ def replay(
 def discard(
     topic: Topic,
     selection: DeadLetterSelection,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Mark open dead letters as done without replaying them; they stay in the topic as long as it keeps them."""
-    if not yes:
-        which = "all open dead letters" if selection == DeadLetterSelection() else "the selected dead letters"
-        typer.confirm(f"Discard {which} of {topic}?", abort=True)
+    which = "all open dead letters" if selection == DeadLetterSelection() else "the selected dead letters"
+    confirm(f"Discard {which} of {topic}?", yes=yes)
 
     async def work() -> list[DeadLetter]:
         async with DeadLetters(bootstrap) as letters:
-            return await letters.discard(topic, selection)
+            marked = await letters.discard(topic, selection)
+            if not marked:
+                await _check_there(letters, topic, selection)
+            return marked
 
     count = len(run(work()))
     show({"topic": topic, "discarded": count}, f"discarded {count} of {topic}", as_json=as_json)
+
+
+async def _check_there(letters: DeadLetters, topic: str, selection: DeadLetterSelection) -> None:
+    """Refuse an offset at which the topic holds no dead letter, done or open."""
+    if selection.offset is None:
+        return
+    place = DeadLetterSelection(partition=selection.partition, offset=selection.offset)
+    if not [letter async for letter in letters.read(topic, place)]:
+        raise CommandFailed(
+            f"{topic}-{selection.partition} offset {selection.offset}: there is no dead letter; "
+            f"`busway dlq show {topic} --all` lists those there are"
+        )
+
+
+def _plain(rows: list[dict[str, Any]], *, as_json: bool) -> list[dict[str, Any]]:
+    """Rows for people, who need not read `builtins.` before each of Python's own exceptions."""
+    if not as_json:
+        for row in rows:
+            row["error"] = row["error"] and row["error"].removeprefix("builtins.")
+    return rows
 
 
 def _row(letter: DeadLetter) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def describe(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
             for one in found.features.values()
         ]
 
-    show_rows(run(work()), as_json=as_json, title="features", header=True)
+    show_rows(run(work()), as_json=as_json, title="features")
 
 
 @app.command("upgrade")

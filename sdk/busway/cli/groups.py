@@ -1,5 +1,6 @@
 """`busway groups`."""
 
+import sys
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from busway.admin.explanations import Rebalance
 from busway.admin.groups import GroupDescription, GroupMember
 from busway.admin.share_groups import SHARE
 from busway.cli.explanations import as_rows, told
-from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, run, show, show_rows
+from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, Yes, confirm, note, run, show, show_rows
 from busway.cli.share_groups import dead_letter_topic, is_share_group, share_group
 from busway.types import TopicPartition
 
@@ -33,7 +34,7 @@ def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> No
                 for group in await admin.list_groups()
             ]
 
-    show_rows(run(work()), as_json=as_json, title="groups")
+    show_rows(run(work()), as_json=as_json, title="groups", columns=("group", "type", "state"))
 
 
 @app.command("describe")
@@ -85,10 +86,10 @@ def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = F
             told["dead_letters"] = dead_letters
         show(told, "", as_json=True)
         return
-    typer.echo(f"{group}: {described.state}, {described.kind}{_epochs(described)}")
+    note(f"{group}: {described.state}, {described.kind}{_epochs(described)}")
     if dead_letters is not None:
-        typer.echo(f"the broker puts what the group gives up into {dead_letters}")
-    if members:
+        note(f"the broker puts what the group gives up into {dead_letters}")
+    if members and sys.stdout.isatty():  # in a pipe is one table, of the partitions; --json has the members too
         show_rows(members, as_json=False, title="members")
     show_rows(rows, as_json=False, title="committed offsets")
 
@@ -110,7 +111,7 @@ def _member(member: GroupMember) -> dict[str, object]:
         "type": member.kind,
         "epoch": member.epoch if member.epoch >= 0 else None,
         "has": _shown(member.partitions),
-        "is to have": _shown(member.target) if member.target != member.partitions else None,
+        "target": _shown(member.target) if member.target != member.partitions else None,
     }
 
 
@@ -182,12 +183,18 @@ def reset(
 
 
 @app.command("delete")
-def delete(groups: Annotated[list[str], typer.Argument(help="Groups.")], bootstrap: Bootstrap = BOOTSTRAP) -> None:
+def delete(
+    groups: Annotated[list[str], typer.Argument(help="Groups.")],
+    yes: Yes = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
     """Delete groups without members, with their offsets."""
+    confirm(f"Delete {', '.join(groups)} with all offsets?", yes=yes)
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:
             await admin.delete_groups(groups)
 
     run(work())
-    typer.echo(f"deleted {', '.join(groups)}")
+    show({"deleted": groups}, f"deleted {', '.join(groups)}", as_json=as_json)

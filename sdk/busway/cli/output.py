@@ -16,7 +16,8 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from busway.errors import BuswayError
+from busway.errors import BrokerError, BuswayError
+from busway_protocol.errors import ErrorCode
 
 T = TypeVar("T")
 INTERRUPTED: Final = 130
@@ -32,12 +33,26 @@ RegistryUrl = Annotated[
     str, typer.Option("--registry", "-r", envvar="BUSWAY_SCHEMA_REGISTRY", help="Address of the schema registry.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 BOOTSTRAP: Final = "localhost:9092"
 REGISTRY_URL: Final = "http://localhost:8081"
 
 
 class CommandFailed(BuswayError):
     """A command cannot do what it was asked; the text says why and what would help."""
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is deleted or discarded, unless `yes`.
+
+    Raises:
+        CommandFailed: the answer was no, or there was none.
+    """
+    if yes:
+        return
+    typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise CommandFailed("nothing was changed; --yes goes on without this question")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -56,37 +71,48 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         sys.exit(TERMINATED)
 
 
-def show_rows(
-    rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, columns: Sequence[str] = (), header: bool = False
-) -> None:
-    """A list: a table on a terminal, tab-separated in a pipe, an array in JSON.
+def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, columns: Sequence[str] = ()) -> None:
+    """Print a list: a table on a terminal, tab-separated behind a header in a pipe, an array in JSON.
+
+    A table on a terminal leaves out columns that are empty in all rows, and folds what is too long; it cuts nothing.
 
     Args:
-        header: whether a line of the columns' names goes before the rows in a pipe, for a list that people read there too.
+        columns: their names, for the header where there are no rows; those of the first row unless given.
     """
     if as_json:
         write_json(list(rows))
         return
     names = list(columns) or (list(rows[0]) if rows else [])
     if not rows:
-        typer.echo(f"no {title}")
-    elif sys.stdout.isatty():
+        note(f"no {title}")
+    if sys.stdout.isatty():
+        if not rows:
+            return
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
         table = Table(title=None, header_style="bold")
+        names = [name for name in names if any(row.get(name) not in (None, "", [], ()) for row in rows)]
         for name in names:
-            table.add_column(name.replace("_", " "), justify="right" if isinstance(rows[0].get(name), int) else "left")
+            number = any(isinstance(row.get(name), int | float) for row in rows)
+            table.add_column(
+                name.replace("_", " "), justify="right" if number else "left", no_wrap=number, overflow="fold"
+            )
         for row in rows:
             # Names come from other people: no markup, no control characters.
             table.add_row(*(Text(harmless(_cell(row.get(name)))) for name in names))
         Console().print(table)
     else:
-        if header:
+        if names:
             typer.echo("\t".join(names))
         for row in rows:
             typer.echo("\t".join(_cell(row.get(name)) for name in names))
+
+
+def note(text: str) -> None:
+    """Print a line beside a table: in a pipe on standard error, so that the table is all there is on standard output."""
+    typer.echo(text, err=not sys.stdout.isatty())
 
 
 def show(found: Mapping[str, Any], text: str, *, as_json: bool) -> None:
@@ -134,6 +160,9 @@ def main_loop(app: typer.Typer) -> None:
     """Run the command line; failures end as one line and an exit code."""
     try:
         app()
+    except BrokerError as problem:
+        missing = problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        fail(f"{problem}; `busway topics list` lists the topics there are" if missing else str(problem))
     except (BuswayError, ValueError) as problem:  # ValueError: an address, a partition, a file that is no text
         fail(str(problem))
     except OSError as problem:

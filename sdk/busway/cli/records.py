@@ -4,7 +4,6 @@ What lives here: lines → records and back; Avro through the registry where it 
 """
 
 import asyncio
-import concurrent.futures
 import contextlib
 import datetime as dt
 import difflib
@@ -109,15 +108,17 @@ async def _given(values: list[str]) -> AsyncIterator[list[bytes]]:
 async def _standard_input() -> AsyncIterator[list[bytes]]:
     """Lines as they come, several at a time: a thread waits for them, so that those before are sent meanwhile."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue(_CHUNKS_AHEAD)
+    queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
+    room = threading.Semaphore(_CHUNKS_AHEAD)
 
     def put(lines: list[bytes] | None) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(lines), loop).result()
+        room.acquire()
+        loop.call_soon_threadsafe(queue.put_nowait, lines)
 
     def read() -> None:
         rest = b""
         # The loop may be gone when the thread gets to it: Ctrl-C while nothing was typed.
-        with contextlib.suppress(RuntimeError, concurrent.futures.CancelledError):
+        with contextlib.suppress(RuntimeError):
             while chunk := os.read(0, _CHUNK_BYTES):
                 *lines, rest = (rest + chunk).split(b"\n")
                 if lines:
@@ -127,6 +128,7 @@ async def _standard_input() -> AsyncIterator[list[bytes]]:
 
     threading.Thread(target=read, daemon=True, name="busway-stdin").start()
     while (lines := await queue.get()) is not None:
+        room.release()
         yield lines
 
 
@@ -169,7 +171,9 @@ def consume(
     registry_url: RegistryUrl = REGISTRY_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Print records: values, or with --json everything there is to a record."""
+    """Print records: values, behind the topic and a tab where several are read, or with --json everything there is to a record."""
+    if since is not None and from_beginning:
+        raise CommandFailed("--since and --from-beginning name two places to begin at; give one")
     if group is not None and (since is not None or until_end):
         raise CommandFailed("--since and --until-end read without a group; leave --group out")
 
@@ -186,7 +190,7 @@ def consume(
             ) as consumer,
         ):
             await consumer.subscribe(topics)
-            reader = _Reader(registry, as_json=as_json)
+            reader = _Reader(registry, as_json=as_json, name_topics=len(topics) > 1)
             ends = await _begin(consumer, since, until_end=until_end)
             left = count
             while left is None or left > 0:
@@ -231,12 +235,19 @@ async def _unfinished(consumer: Consumer, ends: dict[TopicPartition, int]) -> bo
 
 
 class _Reader:
-    def __init__(self, registry: RegistryClient, *, as_json: bool) -> None:
+    def __init__(self, registry: RegistryClient, *, as_json: bool, name_topics: bool) -> None:
         self._decoder = Decoder(registry)
         self._as_json = as_json
+        self._name_topics = name_topics
+        self._warned = False
 
     async def print(self, record: Record) -> None:
         key, value = await self._decoder.decode(record.key), await self._decoder.decode(record.value)
+        if self._decoder.problem is not None and not self._warned:
+            self._warned = True
+            sys.stderr.write(f"busway: keys and values in Avro are shown as they came: {self._decoder.problem}\n")
+        if self._name_topics and not self._as_json:
+            typer.echo(f"{record.topic}\t", nl=False)
         if self._as_json:
             write_json(
                 {

@@ -21,10 +21,15 @@ from busway.app.bus import App
 from busway.app.extension import Extension
 from busway.cli.output import CommandFailed
 from busway.cli.processes import end_with_parent
-from busway.errors import BuswayError
+from busway.cluster.client import ClusterClient
+from busway.errors import BuswayError, ConnectionFailed
 from busway.extras import need
 from busway.net import garbage
+from busway.serde.registry import RegistryUnreachable
 
+log = logging.getLogger("busway.app")
+
+_ASK_AGAIN_S: Final = 0.5
 _INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 _PYTHON: Final = sysconfig.get_path("stdlib")
 _BUSWAY: Final = str(Path(busway.__file__).parent)
@@ -55,7 +60,8 @@ def find_app(target: str) -> App:
     if not isinstance(found, App):
         apps = [one for one, value in vars(module).items() if isinstance(value, App)]
         hint = f"it has {', '.join(apps)}" if apps else "it has none"
-        raise CommandFailed(f"{module_name} has no App called {name}; {hint}")
+        where = f" ({module.__file__})" if getattr(module, "__file__", None) else ""
+        raise CommandFailed(f"{module_name}{where} has no App called {name}; {hint}")
     return found
 
 
@@ -110,8 +116,56 @@ class _Tally(Extension):
         self.text = f"{sum(one.handled for one in counts)} records handled{aside}, {unfinished} unfinished"
 
 
-def run_app(app: App) -> None:
-    """Until a signal; then say what was done.
+def _handled(app: App) -> str:
+    topics = sorted({topic.name for route in app.routes for topic in route.topics})
+    queues = sorted({f"{topic.name} as {route.group}" for route in app.queue_routes for topic in route.topics})
+    parts = [f"handles {', '.join(topics)}"] * bool(topics) + [f"works off {', '.join(queues)}"] * bool(queues)
+    return " and ".join(parts) or "has no handlers; it runs until it is stopped"
+
+
+async def until_reachable(app: App, wait_s: float) -> None:
+    """Wait until brokers and registry answer; registers the schemas of the app's topics, as its start does.
+
+    Args:
+        wait_s: at most so many seconds.
+
+    Raises:
+        ConnectionFailed, RegistryUnreachable: one does not answer in time; names it.
+    """
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + wait_s
+    problem: BuswayError | None = None
+    while True:
+        try:
+            async with asyncio.timeout_at(end_s):
+                return await _reach(app)
+        except (ConnectionFailed, RegistryUnreachable) as failed:
+            left_s = end_s - loop.time()
+            if left_s <= 0:
+                raise
+            if problem is None:
+                log.warning("%s waits up to %.0f s at its start: %s", app.name, wait_s, failed)
+            problem = failed
+            await asyncio.sleep(min(_ASK_AGAIN_S, left_s))
+        except TimeoutError:
+            raise problem or ConnectionFailed(f"brokers and registry did not answer within {wait_s:g} s") from None
+
+
+async def _reach(app: App) -> None:
+    cluster, serdes = ClusterClient(app.bootstrap_servers, client_id=app.name), app.new_serdes()
+    try:
+        await cluster.start()
+        await serdes.prepare(app.topics.values())
+    finally:
+        await serdes.close()
+        await cluster.close()
+
+
+def run_app(app: App, wait_s: float = 0.0) -> None:
+    """Run an app until a signal, then say what was done.
+
+    Args:
+        wait_s: how long brokers and registry are waited for at the start.
 
     Raises:
         BuswayError: it could not start, or stopped by itself.
@@ -124,16 +178,14 @@ def run_app(app: App) -> None:
         pass
     else:
         loop_factory = uvloop.new_event_loop
-    logging.getLogger("busway.app").info(
-        "%s handles %s",
-        app.name,
-        ", ".join(sorted({topic.name for route in app.routes for topic in route.topics})) or "nothing",
-    )
+    log.info("%s %s", app.name, _handled(app))
     tally = app.extend(_Tally())
     garbage.settle()
 
     async def main() -> None:
         with end_with_parent():
+            if wait_s:
+                await until_reachable(app, wait_s)
             await app.serve()
 
     try:
@@ -142,7 +194,7 @@ def run_app(app: App) -> None:
     except (BuswayError, OSError):
         raise
     except Exception as problem:
-        logging.getLogger("busway.app").debug("%s has failed", app.name, exc_info=problem)
+        log.debug("%s has failed", app.name, exc_info=problem)
         raise CommandFailed(f"{app.name} has failed: {_where(problem)}") from problem
     finally:
         if tally.text is not None:

@@ -6,7 +6,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from busway.cli.output import REGISTRY_URL, AsJson, CommandFailed, RegistryUrl, run, show, show_rows
+from busway.cli.output import REGISTRY_URL, AsJson, CommandFailed, RegistryUrl, Yes, confirm, run, show, show_rows
+from busway.serde.refusals import breaches as readable
 from busway.serde.registry import RegistryClient
 
 app = typer.Typer(help="Register, compare, show and delete schemas.", no_args_is_help=True)
@@ -30,7 +31,7 @@ def list_subjects(url: RegistryUrl = REGISTRY_URL, as_json: AsJson = False) -> N
     async def work(client: RegistryClient) -> list[dict[str, object]]:
         return [{"subject": subject, "versions": await client.versions(subject)} for subject in await client.subjects()]
 
-    show_rows(_ask(url, work), as_json=as_json, title="subjects")
+    show_rows(_ask(url, work), as_json=as_json, title="subjects", columns=("subject", "versions"))
 
 
 @app.command("get")
@@ -71,7 +72,7 @@ def check(subject: Subject, file: File, url: RegistryUrl = REGISTRY_URL, as_json
         if as_json:
             show({"compatible": False, "messages": breaches}, "", as_json=True)
             raise typer.Exit(1)
-        raise CommandFailed(f"not compatible with {subject}:\n  " + "\n  ".join(breaches))
+        raise CommandFailed(f"not compatible with {subject}:\n  " + "\n  ".join(readable(breaches)))
     show({"compatible": True, "messages": []}, f"compatible with {subject}", as_json=as_json)
 
 
@@ -97,10 +98,12 @@ def level(
 def delete(
     subject: Subject,
     permanent: Annotated[bool, typer.Option("--permanent", help="For good, after it was deleted softly.")] = False,
+    yes: Yes = False,
     url: RegistryUrl = REGISTRY_URL,
     as_json: AsJson = False,
 ) -> None:
     """Delete a subject, softly at first."""
+    confirm(f"Delete {subject}{' for good' if permanent else ''}?", yes=yes)
     gone = _ask(url, lambda client: client.delete_subject(subject, permanent=permanent))
     show(
         {"subject": subject, "versions": gone},

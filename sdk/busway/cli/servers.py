@@ -49,7 +49,7 @@ def up(
     _log_to_stderr()
 
     async def main() -> None:
-        data.mkdir(parents=True, exist_ok=True)
+        make_home(data)
         config = bus.BrokerConfig.from_properties(
             {
                 "listeners": f"PLAINTEXT://{host}:{port}",
@@ -77,7 +77,7 @@ def up(
                     write_json({"bootstrap_servers": node.bootstrap_servers, **found})
                     sys.stdout.flush()
                 else:
-                    _tell(f"registry  {registry_server.url}    up in {_ms(begun)}\ndata      {data}\n")
+                    _tell(f"registry  {registry_server.url}    up in {_ms(begun)}\ndata      {data.absolute()}\n")
                     _tell(_hint(node.bootstrap_servers))
                 await stopped
         finally:
@@ -89,6 +89,21 @@ def up(
             _tell("stopped; everything is on disk")
 
     serve(bus.run, main, bus.CANNOT_START)
+
+
+def make_home(folder: Path, remedy: str = "--data FOLDER takes another one") -> None:
+    """Create a data folder with a `.gitignore` in it, so that a service's repository does not take the data in.
+
+    Raises:
+        CommandFailed: it cannot be created; names the option that chooses another one.
+    """
+    try:
+        new = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        if new:
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as problem:
+        raise CommandFailed(f"data folder {folder.absolute()}: {problem.strerror or problem}; {remedy}") from None
 
 
 def _tell(text: str) -> None:
@@ -139,6 +154,7 @@ def broker(
         if data is not None:
             properties["log.dirs"] = str(data)
         elif not properties.keys() & {"log.dirs", "log.dir"}:
+            make_home(HOME)
             properties["log.dirs"] = str(HOME / "broker")
         if insecure:
             properties["busway.insecure"] = "true"
@@ -162,7 +178,7 @@ def registry(
     from busway_registry import door as package
 
     if not database:
-        HOME.mkdir(exist_ok=True)
+        make_home(HOME, "--database URL keeps it elsewhere")
         database = f"sqlite+aiosqlite:///{HOME / 'registry.db'}"
     _log_to_stderr()
 

@@ -6,6 +6,7 @@ studies (`examples`).
 
 import asyncio
 import logging
+import math
 import os
 import sys
 from pathlib import Path
@@ -52,6 +53,12 @@ def run(
     registry_url: Annotated[
         str | None, typer.Option("--registry", "-r", envvar="BUSWAY_SCHEMA_REGISTRY", help="Another schema registry.")
     ] = None,
+    wait_s: Annotated[
+        float,
+        typer.Option(
+            "--wait", metavar="SECONDS", help="Wait so long at start for brokers and registry that do not answer."
+        ),
+    ] = 0.0,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run a service until Ctrl-C or SIGTERM; then let handlers end, commit, and leave."""
@@ -59,6 +66,8 @@ def run(
         raise CommandFailed(f"--log-level {log_level}: give debug, info, warning or error")
     if not 1 <= workers <= MAX_WORKERS:
         raise CommandFailed(f"--workers {workers}: give a number from 1 to {MAX_WORKERS}")
+    if not 0 <= wait_s < math.inf:
+        raise CommandFailed(f"--wait {wait_s:g}: give a number of seconds, 0 or more")
     if reload and workers > 1:
         raise CommandFailed("--reload is for development and runs one process; leave --workers out")
     command = Command(
@@ -68,6 +77,7 @@ def run(
         bootstrap=bootstrap,
         registry_url=registry_url,
         log_level=log_level,
+        wait_s=wait_s,
     )
     if reload:
         raise typer.Exit(asyncio.run(_reloading(command)))
@@ -108,7 +118,7 @@ def _run_here(command: Command) -> None:
         app.schema_registry = command.registry_url
     if command.http is not None:
         serve_http(app, command.http, insecure=command.insecure)
-    run_app(app)
+    run_app(app, command.wait_s)
 
 
 def demo(

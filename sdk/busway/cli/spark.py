@@ -3,7 +3,10 @@
 What lives here: finding the job and where it runs. What does not: the jobs (`busway_spark.jobs`, and those of your own).
 """
 
+import ast
+import importlib.util
 import os
+import pkgutil
 import subprocess
 import sys
 import tempfile
@@ -25,7 +28,7 @@ def spark(
 ) -> None:
     """Run a Spark job: in this process, or with --master on a cluster by spark-submit. `busway spark JOB --help` tells its arguments."""
     if job in {"-h", "--help"}:
-        typer.echo(context.get_help())
+        typer.echo(f"{context.get_help()}\n\n{_jobs()}")
         return
     need("spark", "busway spark")
     from busway_spark.submit import find_job, submit_command
@@ -43,6 +46,18 @@ def spark(
         command = submit_command(module.__name__, master, arguments, Path(folder))
         done = subprocess.run(command, check=False)  # noqa: S603 - spark-submit with the user's own arguments
     raise typer.Exit(done.returncode)
+
+
+def _jobs() -> str:
+    """List the jobs of `busway_spark.jobs` with the first lines of their docstrings; imports none, as that takes PySpark."""
+    found = importlib.util.find_spec("busway_spark.jobs")
+    lines = ["Jobs, beside any module of your own with a main(argv):"]
+    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        for one in sorted(pkgutil.iter_modules([folder])):
+            text = ast.get_docstring(ast.parse(Path(folder, f"{one.name}.py").read_text(encoding="utf-8"))) or ""
+            name = one.name.replace("_", "-")
+            lines.append(f"  {name}  {text.partition(chr(10))[0]}  `busway spark {name} --help` lists its options.")
+    return "\n".join(lines)
 
 
 def _master(arguments: list[str]) -> str | None:

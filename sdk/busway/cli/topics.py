@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from busway.admin.admin import Admin, NewTopic
-from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, run, show, show_rows
+from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, Yes, confirm, note, run, show, show_rows
 from busway.types import TopicPartition
 
 app = typer.Typer(help="List, create, describe, change and delete topics.", no_args_is_help=True)
@@ -41,7 +41,7 @@ def list_topics(
             if internal or not topic.internal
         ]
 
-    show_rows(run(work()), as_json=as_json, title="topics")
+    show_rows(run(work()), as_json=as_json, title="topics", columns=("topic", "partitions", "replicas"))
 
 
 @app.command("create")
@@ -92,9 +92,9 @@ def describe(name: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fal
     if as_json:
         show({"topic": name, "partitions": rows, "configs": settings}, "", as_json=True)
         return
-    show_rows(rows, as_json=False, title="partitions", header=True)
+    show_rows(rows, as_json=False, title="partitions")
     for setting, value in settings.items():
-        typer.echo(f"{setting}={value}")
+        note(f"{setting}={value}")
 
 
 @app.command("alter")
@@ -127,13 +127,12 @@ def alter(
 @app.command("delete")
 def delete(
     names: Annotated[list[str], typer.Argument(help="Topics.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Delete topics with all their records."""
-    if not yes:
-        typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
+    confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:

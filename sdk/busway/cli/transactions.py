@@ -72,7 +72,7 @@ def describe(
     if as_json:
         show(row, "", as_json=True)
     else:
-        show_rows([row], as_json=False, title="transactions", header=True)
+        show_rows([row], as_json=False, title="transactions")
 
 
 @app.command("hanging")
@@ -88,7 +88,7 @@ def hanging(
         async with Admin(bootstrap) as admin:
             return [_row(one) for one in await _hanging(admin, topic, idle_minutes)]
 
-    show_rows(run(work()), as_json=as_json, title="hanging transactions", header=True)
+    show_rows(run(work()), as_json=as_json, title="hanging transactions")
 
 
 @app.command("abort")

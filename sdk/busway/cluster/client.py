@@ -189,7 +189,8 @@ class ClusterClient:
                 return await self._open(((host, port), ""), host, port)
             except BuswayError as problem:
                 problems.append(str(problem))
-        raise ConnectionFailed("no broker can be reached: " + "; ".join(dict.fromkeys(problems)))
+        why = "; ".join(dict.fromkeys(problems))
+        raise ConnectionFailed(f"no broker can be reached: {why}; is one running? `busway up` starts one")
 
     async def ask_any(self, message: Any) -> Any:
         """Send a request to some broker."""

@@ -25,14 +25,17 @@ class CoordinatorLink:
     Args:
         cluster: its connections; they belong to one event loop, and so does this.
         key: the group, or the transactional id.
-        log: where it is told that the coordinator is another one than before.
+        log, level: where it is told, and how loudly, that the coordinator is another one than before.
     """
 
-    def __init__(self, cluster: ClusterClient, key: str, kind: CoordinatorKind, log: logging.Logger) -> None:
+    def __init__(
+        self, cluster: ClusterClient, key: str, kind: CoordinatorKind, log: logging.Logger, level: int = logging.INFO
+    ) -> None:
         self._cluster = cluster
         self._key = key
         self._kind = kind
         self._log = log
+        self._level = level
         self._node: int | None = None
         self._last: int | None = None
 
@@ -55,8 +58,14 @@ class CoordinatorLink:
             self._node = await self._cluster.find_coordinator(self._key, self._kind)
             if self._node != self._last:
                 host, port = self._cluster.metadata.brokers.get(self._node, ("?", 0))
-                self._log.info(
-                    "%s %s: coordinator is broker %d at %s:%d", self._kind, self._key, self._node, host, port
+                self._log.log(
+                    self._level,
+                    "%s %s: coordinator is broker %d at %s:%d",
+                    self._kind,
+                    self._key,
+                    self._node,
+                    host,
+                    port,
                 )
                 self._last = self._node
         node = self._node

@@ -35,8 +35,8 @@ class Member:
 class Coordinator(CoordinatorLink):
     """The broker that coordinates a group."""
 
-    def __init__(self, cluster: ClusterClient, group: str) -> None:
-        super().__init__(cluster, group, CoordinatorKind.GROUP, log)
+    def __init__(self, cluster: ClusterClient, group: str, level: int = logging.INFO) -> None:
+        super().__init__(cluster, group, CoordinatorKind.GROUP, log, level)
         self.group = group
 
     async def ask(

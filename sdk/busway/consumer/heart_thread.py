@@ -10,6 +10,7 @@ alone, and stands for the thread's as well.
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -133,7 +134,7 @@ class ThreadHeart:
         self._end()
         if self._coordinator is None:
             self._cluster = self._connect()
-            self._coordinator = Coordinator(self._cluster, self._group)
+            self._coordinator = Coordinator(self._cluster, self._group, logging.DEBUG)  # the member itself logs it
         self._task = asyncio.get_running_loop().create_task(beating(self._coordinator, tell), name="busway-heart")
 
     def _end(self) -> None:

@@ -309,7 +309,8 @@ class Sender:
         """Send the batch again soon, under the partition's next epoch or another producer id if need be."""
         batch.problem = problem
         if isinstance(problem, BrokerError):
-            level = logging.WARNING if renewed else logging.INFO
+            serious = renewed or problem.code is ErrorCode.KAFKA_STORAGE_ERROR  # the disk is full, say: it may last
+            level = logging.WARNING if serious else logging.INFO
             how = "under another producer id" if identity else "under the next epoch" if renewed else "again"
             self._seldom.tell(level, (batch.partition, problem.code), "refused, and sent %s: %s", how, problem)
         soon = isinstance(problem, BrokerError) and problem.code is ErrorCode.CONCURRENT_TRANSACTIONS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from busway.errors import BuswayError
+from busway.serde.refusals import refusal
 
 if TYPE_CHECKING:
     import httpx2
@@ -193,7 +194,7 @@ class RegistryClient:
             except (httpx2.HTTPError, httpx2.InvalidURL) as problem:
                 if attempt == _ATTEMPTS or isinstance(problem, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
                     raise RegistryUnreachable(
-                        f"the schema registry at {self.url} does not answer: {problem or type(problem).__name__}; is it running?"
+                        f"the schema registry at {self.url} does not answer: {problem or type(problem).__name__}; is it running? `busway up` starts one"
                     ) from None
             else:
                 if answer.status_code not in _TRY_AGAIN or attempt == _ATTEMPTS:
@@ -223,5 +224,5 @@ def _content(url: str, answer: "httpx2.Response") -> Any:
     if answer.status_code >= 400:
         code = body.get("error_code", answer.status_code) if isinstance(body, dict) else answer.status_code
         text = body.get("message", "") if isinstance(body, dict) else answer.text
-        raise RegistryRefused(int(code), str(text))
+        raise RegistryRefused(int(code), refusal(str(text)))
     return body

@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from busway.admin.admin import Admin
+from busway.admin.admin import Admin, NewTopic
 from busway.app.bus import App
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.extension import Extension
 from busway.app.handling.failures import dead_letter_topic
+from busway.app.topics import create_missing, read_only_topics
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError, NotRunning
@@ -205,10 +206,10 @@ class TestBus:
         records = [record async for record in self.app.read(topic)]
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
-    async def dead_letters(self, topic: Topic[Any, Any], *, group: str | None = None) -> list[DeadLetter]:
-        """The records of a topic that the app put aside; `group`: as one of its queues."""
-        name = dead_letter_topic(topic.name, group or self.app.group_id)
-        return [dead_letter_of(record) for record in await self._read(name)]
+    async def dead_letters(self, topic: Topic[K, V], *, group: str | None = None) -> list[DeadLetter[K, V]]:
+        """The records of a topic that the app put aside, typed; `group`: as one of its queues."""
+        name, serdes = dead_letter_topic(topic.name, group or self.app.group_id), self.app.serdes
+        return [await dead_letter_of(record, topic, serdes) for record in await self._read(name)]
 
     # Ends and beginnings
 
@@ -428,6 +429,8 @@ async def _bus_in(cluster: Cluster, app: App, time: Clock) -> AsyncIterator[Test
     app.extend(probe)
     bus = TestBus(app, cluster=cluster, clock=time, probe=probe)
     try:
+        # The test stands in for what writes them.
+        await create_missing(app, [NewTopic(name) for name in read_only_topics(app)])
         with time.starting():
             await app.start()
         bus._step()

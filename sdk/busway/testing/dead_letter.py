@@ -4,35 +4,54 @@ What lives here: reading one. What does not: writing them (`busway.app.handling.
 """
 
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+from busway.app.declaring.routes import Topic
+from busway.app.serdes import Serdes
+from busway.serde.errors import Undecodable
 from busway.types import Record
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
+class DeadLetter(Generic[K, V]):
     """A record that was put aside.
 
     Attributes:
-        key, value: bytes, as they came.
+        key, value: as the handler would have had them; None where there is none, and both where the record cannot be decoded.
+        raw_key, raw_value: the bytes, as they came.
         error: class and text of the exception.
         attempts: calls of the handler.
         headers: all of them; see `busway.app.handling.failures.dead_letter_headers`.
     """
 
-    key: bytes | None
-    value: bytes | None
+    key: K | None
+    value: V | None
+    raw_key: bytes | None
+    raw_value: bytes | None
     error: str
     attempts: int
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def dead_letter_of(record: Record) -> DeadLetter:
-    """What a record of a dead-letter topic says."""
+async def dead_letter_of(record: Record, topic: Topic[K, V], serdes: Serdes) -> DeadLetter[K, V]:
+    """Read a record of a dead-letter topic; `topic` is the one that its handler reads."""
+    key: Any = None
+    value: Any = None
+    try:
+        typed = await serdes.decode(record._replace(topic=topic.name))
+        key, value = typed.key, typed.value
+    except Undecodable:
+        pass
     headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
     kind = headers["kafka_dlt-exception-fqcn"].rpartition(".")[2]
     return DeadLetter(
-        key=record.key,
-        value=record.value,
+        key=key,
+        value=value,
+        raw_key=record.key,
+        raw_value=record.value,
         error=f"{kind}: {headers['kafka_dlt-exception-message']}",
         attempts=int(headers["busway_dlt-attempts"]),
         headers=record.headers,

@@ -58,7 +58,13 @@ def work(job: Job) -> None:
 
     for query in job.run(start, topics=[topic], subject=given.subject):
         records = sum(one.numInputRows for one in query.recentProgress)
-        sys.stdout.write(f"{query.name}: read {records} records of {topic} into {job.place(query.name)}\n")
+        sys.stdout.write(
+            f"{query.name}: looked through {records} records of {topic}; {_what(query.name, topic)} are in {job.place(query.name)}\n"
+        )
+
+
+def _what(name: str, topic: str) -> str:
+    return "the events" if name == topic else "those that are no events"
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

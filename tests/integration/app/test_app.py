@@ -120,7 +120,7 @@ async def test_an_offset_is_committed_only_after_its_handler_has_returned() -> N
             return await committed(app, "rides") == {0: 1}
 
         await until(first_is_committed)
-        app._drain_timeout_s = 0.01
+        app.drain_timeout_s = 0.01
         assert app.worker is not None
         app.worker._parts = dataclasses.replace(app.worker._parts, drain_timeout_s=0.01)
         await app.stop()
@@ -183,9 +183,9 @@ async def test_a_record_that_fails_goes_to_the_dead_letters_after_its_attempts()
         await until(_has_committed(app, {0: 4}))
     assert calls == ["r0", "r1", "r1", "r1", "r2", "r3"]
     assert done == ["r0", "r3"]
-    assert [(letter.error, letter.attempts, letter.key) for letter in letters] == [
-        ("TimeoutError: no rates", 3, b"k"),
-        ("ValueError: never", 1, b"k"),
+    assert [(letter.error, letter.attempts, letter.key, letter.value, letter.raw_key) for letter in letters] == [
+        ("TimeoutError: no rates", 3, "k", Ride("r1"), b"k"),
+        ("ValueError: never", 1, "k", Ride("r2"), b"k"),
     ]
     found = dict(letters[0].headers)
     assert (found["own"], found["null"]) == (b"1", None)
@@ -209,7 +209,7 @@ async def test_dead_letters_keep_the_order_of_each_key() -> None:
         letters = await bus.dead_letters(rides)
     assert len(letters) == 40
     for key in range(5):
-        mine = [int(letter.error.rpartition(" ")[2]) for letter in letters if letter.key == b"k%d" % key]
+        mine = [int(letter.error.rpartition(" ")[2]) for letter in letters if letter.key == f"k{key}"]
         assert mine == list(range(key, 40, 5))
 
 

@@ -38,10 +38,10 @@ class Service:
         self.lines: list[str] = []
 
     @classmethod
-    async def start(cls, bootstrap: str) -> "Service":
+    async def start(cls, bootstrap: str, *arguments: str, level: str = "warning") -> "Service":
         process = await spawn_async(
             sys.executable,
-            *("-m", "busway.cli", "run", "counting:app", "-b", bootstrap, "--log-level", "warning"),
+            *("-m", "busway.cli", "run", "counting:app", "-b", bootstrap, "--log-level", level, *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -49,6 +49,15 @@ class Service:
             env={**os.environ},
         )
         return cls(process)
+
+    async def told(self, text: str) -> str:
+        """Read its log up to a line with this text; that line."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(SECONDS):
+            while raw := await self.process.stderr.readline():
+                if text in (line := raw.decode()):
+                    return line
+        raise AssertionError(f"ended before {text!r}")
 
     async def until(self, line: str) -> None:
         """Read what it prints up to a line."""
@@ -120,6 +129,37 @@ async def test_a_signal_drains(bootstrap: str) -> None:
     assert (code, err) == (0, "")
     assert "handled 0" in service.lines
     assert await committed(bootstrap) == {0: len(await handled(bootstrap))}
+
+
+async def test_a_second_ctrl_c_ends_at_once(bootstrap: str) -> None:
+    """The first says what is waited for; the record whose handler was ended is not committed."""
+    await send(bootstrap, [{"id": 0, "slow": "600"}])
+    service = await Service.start(bootstrap, level="info")
+    await service.until("begins 0")
+    service.process.send_signal(signal.SIGINT)
+    told = await service.told("Ctrl-C again ends it at once")
+    assert "counting stops: it waits up to 15 s for its handlers, which have 1 record; " in told
+    service.process.send_signal(signal.SIGTERM)  # as a supervisor passes on what a service manager has sent to all
+    service.process.send_signal(signal.SIGINT)
+    await service.told("counting ends at once; what it has not committed is handled again")
+    await service.process.communicate()
+    assert service.process.returncode == -signal.SIGINT
+    assert await committed(bootstrap) == {}
+
+
+async def test_brokers_are_waited_for_at_the_start_on_request() -> None:
+    """A service that was started before its broker runs once that answers."""
+    async with LocalCluster(properties={"group.min.session.timeout.ms": "100"}) as cluster:
+        address = cluster.bootstrap_servers
+        await cluster.stop()
+        service = await Service.start(address, "--wait", "600")
+        assert "; is one running? `busway up` starts one" in await service.told(
+            "counting waits up to 600 s at its start"
+        )
+        await cluster.start()
+        await send(address, [{"id": 0}])
+        await service.until("handled 0")
+        assert (await service.end(signal.SIGTERM))[0] == 0
 
 
 async def test_a_service_that_cannot_start_says_why_in_one_line() -> None:

@@ -1,6 +1,7 @@
 """Topics that somebody else writes: their schemas are read, never registered; and many who wait for a global table at once."""
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated
@@ -8,7 +9,7 @@ from typing import Annotated
 import pytest
 from tests.support.patience import patient
 
-from busway import App, BadDeclaration, Precision, RegistryClient
+from busway import Admin, App, BadDeclaration, BuswayError, NewTopic, Precision, Producer, RegistryClient
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_registry.config import RegistryConfig
 from busway_registry.server import RegistryServer
@@ -68,7 +69,7 @@ async def test_records_of_another_writer_are_read_into_own_classes() -> None:
     """Other names, other namespaces, fewer fields: read by aliases; the writer's subjects stay as they were, and sending is refused."""
     async with LocalCluster() as broker, RegistryServer(RegistryConfig(port=0, database="memory:")) as registry:
         writer = App("writer", broker.bootstrap_servers, registry.url)
-        written = writer.topic("bank.public.accounts", key=Key, key_format="avro", value=Envelope)
+        written = writer.topic("bank.public.accounts", key=Key, key_format="avro", value=Envelope, partitions=1)
         reader = App("reader", broker.bootstrap_servers, registry.url)
         read = reader.topic(
             "bank.public.accounts", key=AccountKey, key_format="avro", value=AccountChange, read_only=True
@@ -82,7 +83,7 @@ async def test_records_of_another_writer_are_read_into_own_classes() -> None:
         async def handle(change: AccountChange) -> None:
             got.put_nowait(change)
 
-        async with reader, writer, RegistryClient(registry.url) as schemas:
+        async with writer, reader, RegistryClient(registry.url) as schemas:
             before = await schemas.request("GET", "/subjects/bank.public.accounts-value/versions")
             after = Value(id="a", balance=Decimal("12.30"), note="hidden")
             await written.send(Envelope(op="c", after=after), Key(id="a"))
@@ -110,6 +111,44 @@ async def test_a_handler_cannot_publish_to_a_read_only_topic() -> None:
     with pytest.raises(BadDeclaration, match="publishes to out, which is read_only"):
         async with app.test():
             pass
+
+
+async def test_a_read_only_topic_that_does_not_exist_stops_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    """It is not created: the error names it, a similar one, and what helps. With partitions it is created, which the log says."""
+    caplog.set_level(logging.INFO, "busway.app")
+    async with LocalCluster() as cluster, Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic("bank.accounts")])
+        app = App("reader", bootstrap_servers=cluster.bootstrap_servers)
+
+        @app.subscribe(app.topic("bank.acounts", value=str, format="json", read_only=True))
+        async def handle(value: str) -> None:
+            pass
+
+        with pytest.raises(
+            BuswayError, match=r"topic bank.acounts, .* does not exist; did you mean bank.accounts\? .*partitions="
+        ):
+            await app.start()
+        assert list(await admin.list_topics()) == ["bank.accounts"]
+
+        app = App("reader", bootstrap_servers=cluster.bootstrap_servers)
+        app.topic("rates", value=str, format="json", read_only=True, partitions=2)
+        async with app:
+            assert "created topic rates with 2 partitions" in caplog.messages
+
+
+async def test_a_test_stands_in_for_what_writes_a_read_only_topic() -> None:
+    """`app.test()` creates it."""
+    app = App("reader")
+    source = app.topic("theirs", value=str, format="json", read_only=True)
+    came = asyncio.Event()
+
+    @app.subscribe(source)
+    async def handle(value: str) -> None:
+        came.set()
+
+    async with app.test(), Producer(app.bootstrap_servers) as producer:
+        await producer.send_and_wait("theirs", b'"a"')
+        await came.wait()
 
 
 def test_a_topic_is_read_only_or_not() -> None:

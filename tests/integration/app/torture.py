@@ -356,7 +356,7 @@ async def torture(seed: int, seconds: float) -> Torture:
 
 def main() -> None:
     """Seed after seed, or one."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first")
     parser.add_argument("--seconds", type=float, default=20.0, help="of one seed")
     parser.add_argument("--seeds", type=int, default=1)

@@ -7,6 +7,8 @@ import pytest
 from tests.integration.broker.test_hang_up import CASES
 from tests.support.patience import patient
 
+from busway import Producer
+from busway.consumer.snapshot import read_to_end
 from busway_bus.handlers.context import Peer, RequestContext
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.handlers.topic_creation import create_topic
@@ -118,3 +120,39 @@ async def test_a_start_without_room_serves_with_the_registration_of_the_one_befo
             await cluster.start()
         await cluster.node._reopen()
         assert cluster.node.services.image.brokers[1].epoch > before.epoch
+
+
+@pytest.mark.slow
+async def test_a_full_disk_under_a_partition_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line of the broker's and one of the producer's while records wait; with room they are written, each once."""
+    refused = asyncio.Event()
+    count = 0
+
+    async with LocalCluster() as cluster, Producer(cluster.bootstrap_servers) as producer:
+        await producer.send_and_wait("t", b"0", partition=0)
+
+        def full(*_: object, **__: object) -> None:
+            nonlocal count
+            count += 1
+            if count == 5:
+                refused.set()
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionLog, "append_inspected", full)
+            sent = [await producer.send("t", b"%d" % number, partition=0) for number in range(1, 4)]
+            async with asyncio.timeout(20):
+                await refused.wait()
+        assert [(await one).offset for one in sent] == [1, 2, 3]
+        found = [record.value async for record in read_to_end(cluster.bootstrap_servers, "t")]
+    assert found == [b"0", b"1", b"2", b"3"]
+    told = [record.getMessage() for record in caplog.records if "No space left" in record.getMessage()]
+    assert [line.partition(":")[0] for line in told] == [told[0].partition(":")[0], "refused, and sent again"]
+    assert told[0].startswith("cannot write ")
+    assert {record.levelname for record in caplog.records if "No space left" in record.getMessage()} == {
+        "ERROR",
+        "WARNING",
+    }
+    assert caplog.text.count("appends work again") == 1

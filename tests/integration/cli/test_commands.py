@@ -32,7 +32,7 @@ def test_topics(up: Up) -> None:
     ]
     assert found["configs"] == {"retention.ms": "7000"}
     assert up.run("topics", "alter", "a1", "--delete-config", "retention.ms", "--json").json == {"topic": "a1"}
-    assert "retention.ms" not in up.run("topics", "describe", "a1").out
+    assert "retention.ms" not in up.run("topics", "describe", "a1").err
     head = "partition\tleader\treplicas\tisr\tfirst_offset\tend_offset"
     assert up.run("topics", "describe", "a1").out.splitlines()[0] == head
     assert up.run("topics", "delete", "a1", stdin="n\n").code == 1
@@ -74,6 +74,9 @@ def test_reading_a_topic_that_is_not_there_makes_none(up: Up) -> None:
     assert (done.code, done.err) == (1, "busway: topic greetigns does not exist; did you mean greetings?\n")
     done = up.run("consume", "greetings", "zzz", "--json")
     assert json.loads(done.err) == {"error": "topic zzz does not exist; busway topics create zzz makes it"}
+    done = up.run("topics", "describe", "zzz")
+    assert done.err.startswith("busway: topic zzz: ")
+    assert done.err.endswith("(UNKNOWN_TOPIC_OR_PARTITION); `busway topics list` lists the topics there are\n")
     names = [one["topic"] for one in up.run("topics", "list", "--json").json]
     assert "greetings" in names
     assert not {"greetigns", "zzz"} & set(names)
@@ -128,6 +131,13 @@ def test_avro(up: Up, tmp_path: Path) -> None:
     file.write_text(json.dumps(SCHEMA))
     assert up.run("produce", "c1", "--avro", str(file), stdin='{"id": "r1"}\n').code == 0
     assert up.run("consume", "c1", "--from-beginning", "--until-end").out == '{"id": "r1"}\n'
+    away = up.run("consume", "c1", "--from-beginning", "--until-end", "-r", "http://127.0.0.1:1")
+    assert away.out.startswith("base64:")
+    assert away.err.startswith("busway: keys and values in Avro are shown as they came: the schema registry at ")
+    assert away.err.count("\n") == 1
+    up.run("produce", "c2", "plain")
+    both = up.run("consume", "c1", "c2", "--from-beginning", "--until-end").out.splitlines()
+    assert sorted(both) == ['c1\t{"id": "r1"}', "c2\tplain"]
     for line in ('{"id": 1}', "{", "5", "[]"):
         done = up.run("produce", "c1", "--avro", str(file), stdin=f'{{"id": "r2"}}\n{line}\n')
         assert (done.code, done.err.count("\n")) == (1, 1)
@@ -148,11 +158,11 @@ def test_a_share_group_with_dead_letters(up: Up) -> None:
 
     asyncio.run(join("qd", **{"errors.deadletterqueue.topic.name": "dlq.q1"}))
     asyncio.run(join("qn"))
-    said = up.run("groups", "describe", "qd").out.splitlines()
+    said = up.run("groups", "describe", "qd").err.splitlines()
     assert said[0].startswith("qd: Empty, share")
     assert said[1] == "the broker puts what the group gives up into dlq.q1"
     assert up.run("groups", "describe", "qd", "--json").json["dead_letters"] == "dlq.q1"
-    assert "the broker puts" not in up.run("groups", "describe", "qn").out
+    assert "the broker puts" not in up.run("groups", "describe", "qn").err
     assert up.run("groups", "describe", "qn", "--json").json["dead_letters"] is None
     done = up.run("features", "downgrade", "share.version=1")
     assert (done.code, done.err.count("\n")) == (1, 1)
@@ -167,8 +177,10 @@ def test_groups(up: Up) -> None:
     assert "dg\tconsumer\tEmpty" in up.run("groups", "list").out.splitlines()
     found = up.run("groups", "describe", "dg", "--json").json
     assert (found["state"], found["partitions"][0]["committed"], found["partitions"][0]["lag"]) == ("Empty", 3, 1)
-    head, row = up.run("groups", "describe", "dg").out.splitlines()
-    assert head.startswith("dg: Empty, consumer, shared by uniform, epoch ")
+    described = up.run("groups", "describe", "dg")
+    head, row = described.out.splitlines()
+    assert described.err.startswith("dg: Empty, consumer, shared by uniform, epoch ")
+    assert head == "topic\tpartition\tcommitted\tend\tlag\tmember\tclient"
     assert row == "d1\t0\t3\t4\t1\t-\t-"
     assert "nothing was changed" in up.run("groups", "reset", "dg", "-t", "d1", "--to", "earliest").out
     assert up.run("groups", "describe", "dg", "--json").json["partitions"][0]["committed"] == 3
@@ -181,12 +193,15 @@ def test_groups(up: Up) -> None:
         assert reading.stdout.readline() == "2\n"
         done = up.run("groups", "reset", "dg", "-t", "d1", "--to", "earliest", "--execute")
         assert (done.code, done.err.count("\n")) == (1, 1)
-        assert up.run("groups", "delete", "dg").code == 1
+        assert up.run("groups", "delete", "dg", "-y").code == 1
     finally:
         reading.send_signal(signal.SIGINT)
         _, err = reading.communicate(timeout=SECONDS)
     assert (reading.returncode, err) == (130, "")
-    assert up.run("groups", "delete", "dg").out == "deleted dg\n"
+    kept = up.run("groups", "delete", "dg", stdin="n\n")
+    assert (kept.code, kept.out) == (1, "")
+    assert kept.err.endswith("busway: nothing was changed; --yes goes on without this question\n")
+    assert up.run("groups", "delete", "dg", "--yes", "--json").json == {"deleted": ["dg"]}
 
 
 def test_consume_commits_where_it_began_when_it_is_terminated(up: Up) -> None:
@@ -220,14 +235,20 @@ def test_schema(up: Up, tmp_path: Path) -> None:
     assert up.run("schema", "check", "e1-value", str(good)).out == "compatible with e1-value\n"
     refused = up.run("schema", "check", "e1-value", str(bad))
     assert refused.code == 1
-    assert refused.err.startswith("busway: not compatible with e1-value:\n")
+    assert refused.err.startswith("busway: not compatible with e1-value:\n  keep the type, ")
+    assert "{errorType" not in refused.err
     assert up.run("schema", "check", "e1-value", str(bad), "--json").json["compatible"] is False
-    assert up.run("schema", "register", "e1-value", str(bad)).code == 1
+    refused = up.run("schema", "register", "e1-value", str(bad))
+    assert refused.err.startswith("busway: keep the type, ")
+    assert refused.err.endswith("; the schema is not compatible with version 1 of e1-value by BACKWARD (409)\n")
     assert up.run("schema", "level", "e1-value").out == "BACKWARD\n"
     assert up.run("schema", "level", "e1-value", "--set", "NONE", "--json").json["compatibility"] == "NONE"
     assert up.run("schema", "register", "e1-value", str(bad)).code == 0
-    assert up.run("schema", "delete", "e1-value").out == "deleted versions 1, 2 of e1-value; --permanent removes them\n"
-    assert up.run("schema", "delete", "e1-value", "--permanent", "--json").json["versions"] == [1, 2]
+    assert (
+        up.run("schema", "delete", "e1-value", "-y").out
+        == "deleted versions 1, 2 of e1-value; --permanent removes them\n"
+    )
+    assert up.run("schema", "delete", "e1-value", "--permanent", "-y", "--json").json["versions"] == [1, 2]
 
 
 FAILURES: list[tuple[list[str], str]] = [
@@ -253,7 +274,7 @@ FAILURES: list[tuple[list[str], str]] = [
     (["schema", "list", "-r", "nonsense"], "'nonsense' is no address of a schema registry"),
     (["schema", "level", "nope", "--set", "SOME"], "Invalid compatibility level"),
     (["run", "nope:app"], "there is no module nope"),
-    (["run", "json:dumps"], "json has no App called dumps; it has none"),
+    (["run", "json:dumps"], " has no App called dumps; it has none"),
     (["run", "json"], "give MODULE:APP"),
     (["run", "json:x", "--log-level", "loud"], "--log-level loud"),
     (["broker", "-o", "nonsense"], "--override nonsense: give name=value"),

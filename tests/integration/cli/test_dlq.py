@@ -45,14 +45,15 @@ def put_aside(up: Up, count: int) -> None:
 
 def test_dlq(up: Up) -> None:
     """Listed, shown, replayed in part, discarded, and nothing left."""
-    assert up.run("dlq", "list").out == "no dead letters\n"
+    listed = up.run("dlq", "list")
+    assert (listed.out, listed.err) == ("topic\tgroup\thandler\terror\trecords\topen\tnewest\n", "no dead letters\n")
     put_aside(up, 6)
     (row,) = up.run("dlq", "list", "--json").json
     assert row.pop("newest").endswith("+00:00")
     handler = row.pop("handler")
     assert handler.endswith("put_aside.<locals>.handle")
     assert row == {"topic": DLT, "group": "surge", "error": "builtins.ValueError", "records": 6, "open": 6}
-    assert f"{DLT}\tsurge\t{handler}\tbuiltins.ValueError\t6\t6\t" in up.run("dlq", "list", "--group", "surge").out
+    assert f"{DLT}\tsurge\t{handler}\tValueError\t6\t6\t" in up.run("dlq", "list", "--group", "surge").out
     assert up.run("dlq", "list", "--group", "nobody", "--json").json == []
 
     found = up.run("dlq", "show", DLT, "--key", "k1", "--limit", "2", "--json").json
@@ -80,7 +81,7 @@ def test_dlq(up: Up) -> None:
     assert "stack\nTraceback (most recent call last):\n" in text
     assert "Traceback" not in up.run("dlq", "show", DLT).out
 
-    assert up.run("dlq", "replay", DLT, "--error", "Z0", "--dry-run").out.splitlines()[-1] == f"would replay 3 of {DLT}"
+    assert up.run("dlq", "replay", DLT, "--error", "Z0", "--dry-run").err == f"would replay 3 of {DLT}\n"
     done = up.run("dlq", "replay", DLT, "--error", "Z0", "--limit", "2", "--rate", "1000", "--json").json
     assert done == {"topic": DLT, "replayed": 2, "refused": []}
     assert up.run("dlq", "list", "--topic", DLT, "--json").json[0]["open"] == 4
@@ -115,6 +116,7 @@ def test_what_dlq_refuses(up: Up) -> None:
     async def foreign() -> None:
         async with Producer(up.bootstrap) as producer:
             await producer.send_and_wait("other.dlt", b"\xff")
+            await producer.send_and_wait("plain", b"good", partition=0)
 
     asyncio.run(foreign())
     for arguments, text in (
@@ -124,6 +126,15 @@ def test_what_dlq_refuses(up: Up) -> None:
         (("show", DLT, "--limit", "0"), "--limit 0: give 1 or more"),
         (("list", "--topic", DLT, "--group", "surge"), "give --topic or --group"),
         (("replay", "other.dlt"), "1 cannot be replayed and stay open; other.dlt-0 offset 0: its headers do not say"),
+        (("show", "plain"), "plain is no dead-letter topic: plain-0 offset 0 has no header"),
+        (("discard", "plain", "--yes"), "plain is no dead-letter topic: plain-0 offset 0 has no header"),
+        (("list", "--topic", "plain"), "plain is no dead-letter topic: plain-0 offset 0 has no header"),
+        (("show", "other.dlt", "--partition", "0", "--offset", "9"), "other.dlt-0 offset 9: there is no dead letter; "),
+        (
+            ("replay", "other.dlt", "--partition", "99", "--offset", "0"),
+            "other.dlt-99 offset 0: there is no dead letter",
+        ),
+        (("discard", "other.dlt", "--partition", "0", "--offset", "9", "-y"), "other.dlt-0 offset 9: there is no"),
         (("replay", "other.dlt", "--rate", "0"), "rate: 0 is no number above 0"),
         (("replay", "other.dlt", "--rate", "inf"), "rate: inf is no number above 0"),
         (("replay", "other.dlt", "--rate", "nan"), "rate: nan is no number above 0"),
@@ -133,3 +144,8 @@ def test_what_dlq_refuses(up: Up) -> None:
         assert done.err.startswith(f"busway: {text}"), done.err
         assert done.err.count("\n") == 1
     assert up.run("dlq", "show", "other.dlt", "--json").json[0]["value"] == "base64:/w=="
+    assert "plain.replayed" not in up.run("groups", "list").out
+    # What another tool has put into a dead-letter topic can be discarded, and is then there, done.
+    place = ("other.dlt", "--partition", "0", "--offset", "0")
+    assert up.run("dlq", "discard", *place, "-y").out == "discarded 1 of other.dlt\n"
+    assert up.run("dlq", "replay", *place).out == "replayed 0 of other.dlt\n"

@@ -108,7 +108,7 @@ def test_a_registry_alone(tmp_path: Path) -> None:
     process = start("registry", "--port", "0", "--database", f"sqlite+aiosqlite:///{tmp_path / 'r.db'}", "--json")
     assert process.stdout is not None
     url = json.loads(process.stdout.readline())["schema_registry"]
-    assert run("schema", "list", "-r", url).out == "no subjects\n"
+    assert run("schema", "list", "-r", url).out == "subject\tversions\n"
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=SECONDS)
     assert process.returncode == 0

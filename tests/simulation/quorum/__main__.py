@@ -9,7 +9,7 @@ from tests.simulation.quorum.cluster import run
 
 def main() -> int:
     """Run seeds; 1 where one has failed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__)
     parser.add_argument("--from", dest="first", type=int, default=int(time.time()), help="the first seed")
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--voters", type=int, default=3, help="how many controllers there are")

@@ -41,6 +41,10 @@ async def quote(
     assert_type(context.state, dict[str, int])
     return ride
 
+@app.subscribe(rides)
+async def watch(ride: Ride, context: Context) -> None:
+    assert_type(context.attempt, int)
+
 @app.subscribe(rides, batch=Batch())
 def many(records: list[ConsumerRecord[str, Ride]]) -> None:
     assert_type(records[0].value, Ride | None)
@@ -54,7 +58,7 @@ async def use() -> None:
     async with app.test(clock="manual") as bus:
         assert_type(bus, TestBus)
         assert_type(await bus.records(numbers), list[ConsumerRecord[int, dict[str, Any]]])
-        assert_type(await bus.dead_letters(rides), list[DeadLetter])
+        assert_type(await bus.dead_letters(rides), list[DeadLetter[str, Ride]])
         await bus.send(rides, 3)  # type: ignore[misc]
 """
 

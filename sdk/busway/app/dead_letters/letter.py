@@ -10,6 +10,7 @@ from typing import Final
 
 from busway.types import Record, TopicPartition
 
+_SHARE: Final = "__dlq.errors."
 _REASONS: Final = ("kafka_dlt-", "busway_dlt-", "busway_replay-")
 
 
@@ -46,6 +47,13 @@ class DeadLetter:
     stack: str
     attempts: int
     done: bool
+
+    @property
+    def says_why(self) -> bool:
+        """Whether its headers are those of a dead letter, from a handler or from a share group (KIP-1191)."""
+        return bool(
+            self.original or self.group or self.error or any(name.startswith(_SHARE) for name, _ in self.headers)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,10 @@ _CLIENT: Final = "busway-dlq"
 _LATEST: Final = -1
 
 
+class NotDeadLetters(BuswayError):
+    """A topic holds a record that is no dead letter; the text says which record, and what lists dead-letter topics."""
+
+
 class TooManyGaps(BuswayError):
     """What is done has more gaps than can be remembered; the text says which partition and what to do."""
 
@@ -119,12 +123,14 @@ class DeadLetters:
 
         Raises:
             BrokerError: there is no such topic.
+            NotDeadLetters: the topic holds other records, and is not named as a dead-letter topic.
         """
         done = await self._done(topic)
         async with contextlib.aclosing(
             self._read(topic, selection or DeadLetterSelection(), done, open_only=open_only)
         ) as letters:
             async for letter in letters:
+                _check(letter)
                 yield letter
 
     async def _read(
@@ -217,6 +223,7 @@ class DeadLetters:
 
         Raises:
             BrokerError: there is no such topic.
+            NotDeadLetters: the topic holds other records, and is not named as a dead-letter topic; nothing was marked.
             TooManyGaps: see the module; nothing was marked.
         """
         marking = _Marking(self, self._admin, topic, await self._done(topic))
@@ -224,6 +231,8 @@ class DeadLetters:
             letter
             async for letter in self._read(topic, selection or DeadLetterSelection(), marking.done, open_only=True)
         ]
+        for letter in letters:
+            _check(letter)
         marking.check(letters)
         await marking.mark(letters)
         return letters
@@ -326,6 +335,16 @@ class _Sender:
 def replayed_group(topic: str) -> str:
     """The consumer group whose offsets tell what is done of a dead-letter topic."""
     return f"{topic}.replayed"
+
+
+def _check(letter: DeadLetter) -> None:
+    """Refuse a record of an ordinary topic; in a topic named `….dlt` what other tools have put there may be shown and discarded."""
+    place = letter.partition
+    if not (letter.says_why or place.topic.endswith(SUFFIX)):
+        raise NotDeadLetters(
+            f"{place.topic} is no dead-letter topic: {place.topic}-{place.partition} offset {letter.offset} has no header that says why "
+            "a handler failed on it; `busway dlq list` lists the dead-letter topics"
+        )
 
 
 def _why_not(letter: DeadLetter, partitions: Mapping[str, int]) -> str | None:

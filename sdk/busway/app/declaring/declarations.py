@@ -119,7 +119,8 @@ class Declarations(TableDeclarations):
             key_format: for keys of other types.
             partitions: how many to create if the topic is not there; None leaves it to the broker.
             configs: its settings then, by Kafka's names, such as {"cleanup.policy": "compact"}.
-            read_only: somebody else writes it, such as a connector, and the schemas are theirs: nothing is registered, the types only
+            read_only: somebody else writes it, such as a connector; unless partitions or configs are given, it must exist where a
+                handler reads it. The schemas are theirs: nothing is registered, the types only
                 say what this app reads of them. A class whose record has another name there says so with `__avro_aliases__`.
 
         Raises:

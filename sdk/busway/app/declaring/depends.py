@@ -15,12 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeV
 from busway.app.threads import Threads
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from busway.app.bus import App
     from busway.app.declaring.routes import ConsumerRecord
 
+    S = TypeVarWithDefault("S", default=Any)  # a handler that does not use the state need not name its type
+else:
+    S = TypeVar("S")
+
 Scope: TypeAlias = Literal["record", "app"]
 SCOPES: Final[tuple[Scope, ...]] = ("record", "app")
-S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,17 @@
 What lives here: `Retry`, `Exponential`, and the headers of a dead letter. What does not: waiting (`lane`) and sending (`attempts`).
 """
 
+import asyncio
+import concurrent.futures
+import os
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
 from typing import Final
 
+import busway
 from busway.errors import BrokerError, BuswayError, MessageTooLarge
 from busway.types import Record
 from busway_protocol.errors import ErrorCode
@@ -18,6 +24,9 @@ MAX_MESSAGE_BYTES: Final = 4 * 1024
 """And so much of any other text; exceptions may quote whole records."""
 _MESSAGE: Final = "kafka_dlt-exception-message"
 _STACK: Final = "kafka_dlt-exception-stacktrace"
+_CALLERS: Final = tuple(
+    str(Path(module.__file__).parent) + os.sep for module in (busway, asyncio, concurrent.futures) if module.__file__
+)
 _TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 
 
@@ -91,8 +100,9 @@ def dead_letter_headers(
     problem: BaseException, record: Record, *, group: str, attempts: int, handler: str
 ) -> list[tuple[str, bytes | None]]:
     """Where a dead letter comes from and why, under the names that Spring and consoles know."""
-    stack = "".join(traceback.format_exception(problem)).encode(errors="replace")
-    kind = type(problem)
+    stack = "".join(
+        traceback.format_exception(kind := type(problem), problem, _from_handler(problem.__traceback__))
+    ).encode(errors="replace")
     found = {
         "kafka_dlt-original-topic": record.topic,
         "kafka_dlt-original-partition": str(record.partition),
@@ -109,6 +119,14 @@ def dead_letter_headers(
         (name, text.encode(errors="replace")[:MAX_MESSAGE_BYTES]) for name, text in found.items()
     ]
     return [*headers, (_STACK, stack[-MAX_STACK_BYTES:])]
+
+
+def _from_handler(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of busway and of Python by which the handler was called; all of it where there are no others."""
+    theirs = trace
+    while theirs is not None and theirs.tb_frame.f_code.co_filename.startswith(_CALLERS):
+        theirs = theirs.tb_next
+    return theirs or trace
 
 
 def without_long_ones(headers: list[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:

@@ -130,6 +130,11 @@ class Worker(RebalanceListener):
         """Records that went to a dead-letter topic."""
         return self._counts.dead_lettered
 
+    @property
+    def records_in_hand(self) -> int:
+        """Records that handlers are called with at this moment."""
+        return sum(lane.schedule.running for assigned in self._assigned.values() for lane in assigned.lanes)
+
     def reads(self, consumer: Consumer) -> None:
         """Whose records it feeds; told before that consumer starts."""
         self._consumer = consumer

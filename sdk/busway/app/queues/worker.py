@@ -90,6 +90,11 @@ class QueueWorker:
         """What the queues of the app have done, all together."""
         return self._parts.attempts.counts
 
+    @property
+    def records_in_hand(self) -> int:
+        """Records that the handler is called with at this moment."""
+        return len(self._hands) - len(self._parked)
+
     def is_handling(self, task: "asyncio.Task[Any] | None") -> bool:
         """Whether it is this task that calls the handler."""
         return task in self._hands

@@ -34,7 +34,7 @@ class Change:
         """The call has returned."""
         self._end()
         if self.attempt.put:
-            for row in self.table.rows_of(self.attempt):
+            for row in self.table._rows_of(self.attempt):
                 work.keep(row)
             work.tell(self.copy.left())
 
@@ -74,11 +74,11 @@ async def change_outside(
             done.set_result(committed)
 
     mine.tell(told)
-    table.set_row(key, value, home)
+    table._set_row(key, value, home)
     worker.transactor.add(mine)
     if not await done:
         if table.row_in(home.partition, key)[0] is value:
-            table.set_row(key, before, was or home)
+            table._set_row(key, before, was or home)
         raise NotHere(
             f"table {table.topic.name}: {key!r} was not committed before partition {home.partition} went to another instance, or was begun "
             "anew; look whether the row is as it should be, and put it again if not"

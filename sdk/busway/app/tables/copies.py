@@ -106,7 +106,7 @@ class Copies:
         """That of a partition; one that nobody looks at if it is not here."""
         return self._copies.get(number) or Copy(known=None)
 
-    def clear(self) -> None:
+    def _clear(self) -> None:
         """The rows have gone."""
         self._copies.clear()
 
@@ -169,7 +169,7 @@ class Copies:
         except Undecodable as problem:
             raise Undecodable(f"{record.topic}-{record.partition} offset {record.offset}: {problem}") from None
         assert typed.key is not None, "brokers refuse records without a key in a compacted topic"
-        self._rows.set_row(
+        self._rows._set_row(
             typed.key, typed.value, Home.read(record.partition, typed.header(INCLUDED), record.timestamp_ms)
         )
 
@@ -188,6 +188,6 @@ class Copies:
 
     def _forget(self, numbers: Set[int]) -> None:
         if numbers:
-            self._rows.drop(numbers)
+            self._rows._drop(numbers)
         for number in numbers:
             self._copies.pop(number, None)

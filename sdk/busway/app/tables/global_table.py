@@ -162,7 +162,7 @@ class GlobalTable(Rows[K, V], Extension):
             following.cancel()
             await asyncio.wait([following])
         self._positions.clear()
-        self.clear()
+        self._forget()
         async with self._moved:
             self._moved.notify_all()
 
@@ -225,6 +225,6 @@ class GlobalTable(Rows[K, V], Extension):
             where = f"{record.topic}-{record.partition} offset {record.offset}"
             log.error("%s is no row of the table and is passed over: %s", where, problem)
             return
-        self.set_row(
+        self._set_row(
             typed.key, typed.value, Home(partition=record.partition, included=_NOTHING, written_ms=record.timestamp_ms)
         )

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, overload
 
+from busway.app.extension import Extension
 from busway.app.feed import Feed
 from busway.errors import BuswayError
 
@@ -124,6 +125,10 @@ class Rows(Mapping[K, V]):
         """
         return self._changes.listening(maxsize)
 
+    def __dir__(self) -> list[str]:
+        """The methods for handlers and pages; what an extension's methods are for is the app's."""
+        return [name for name in super().__dir__() if name.startswith("_") or name not in vars(Extension)]
+
     def home(self, key: K) -> Home | None:
         """Where the row that is shown is, None while there is none."""
         return self._homes.get(key)
@@ -140,7 +145,7 @@ class Rows(Mapping[K, V]):
         home = self._homes.get(key)
         return set() if home is None else {home.partition, *self._behind.get(key, ())}
 
-    def set_row(self, key: K, value: V | None, home: Home) -> None:
+    def _set_row(self, key: K, value: V | None, home: Home) -> None:
         """Make the row of a key in the partition of `home` so, tell the listeners; None as the value takes it away."""
         shown = self._homes.get(key)
         if shown is not None and (shown.partition != home.partition or key in self._behind):
@@ -170,19 +175,19 @@ class Rows(Mapping[K, V]):
         if self._homes[key] is not shown:
             self._changes.put((key, now))
 
-    def drop(self, partitions: Collection[int]) -> None:
+    def _drop(self, partitions: Collection[int]) -> None:
         """Forget the rows of partitions."""
         for key, rows in list(self._behind.items()):
             for partition in rows.keys() & partitions:
-                self.set_row(key, None, rows[partition][1])
+                self._set_row(key, None, rows[partition][1])
         for key, home in [(key, home) for key, home in self._homes.items() if home.partition in partitions]:
-            self.set_row(key, None, home)
+            self._set_row(key, None, home)
 
-    def clear(self) -> None:
+    def _forget(self) -> None:
         """Forget everything."""
         self._behind.clear()
         for key, home in list(self._homes.items()):
-            self.set_row(key, None, home)
+            self._set_row(key, None, home)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -227,7 +232,7 @@ class Attempt(Generic[K, V]):
         now = self._after(home)
         self.put[key] = value, now
         self.unsent[key] = None
-        rows.set_row(key, value, now)
+        rows._set_row(key, value, now)
 
     def _after(self, home: Home | None) -> Home:
         """The row's home once the event is in, too; a batch may change many rows, so there is one for all of them where it can be."""
@@ -250,7 +255,7 @@ class Attempt(Generic[K, V]):
             value, home = self.put[key]
             now, here = rows.row_in(self.partition, key)
             if now is value and (value is None or here == home):
-                rows.set_row(key, before, home if was is None else was)
+                rows._set_row(key, before, home if was is None else was)
 
 
 def names(found: Iterable[str]) -> str:

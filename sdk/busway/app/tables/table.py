@@ -190,7 +190,7 @@ class Table(Rows[K, V], Extension):
         if attempt is None or attempt.ended:
             return
         if (mine := work.get()) is not None:
-            for row in self.rows_of(attempt):
+            for row in self._rows_of(attempt):
                 mine.keep(row)
             return
         attempt.flushed = True
@@ -227,14 +227,14 @@ class Table(Rows[K, V], Extension):
             return
         copy = self._copies.of(home.partition)
         with copy.changing():
-            self.set_row(key, value, home)
+            self._set_row(key, value, home)
             try:
                 sent = await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
                 copy.written(sent.offset)
             except BaseException:
                 copy.known = None
                 if self.row_in(home.partition, key)[0] is value:
-                    self.set_row(key, before, was or home)
+                    self._set_row(key, before, was or home)
                 raise
 
     def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home | None:
@@ -301,7 +301,7 @@ class Table(Rows[K, V], Extension):
             attempt.written.append(key)
             yield *encoded, headers
 
-    def rows_of(self, attempt: Attempt[K, V]) -> Iterator[Outgoing]:
+    def _rows_of(self, attempt: Attempt[K, V]) -> Iterator[Outgoing]:
         """What has to be sent for what a handler has changed since it was asked last."""
         keys = list(attempt.unsent)
         attempt.unsent.clear()
@@ -336,7 +336,7 @@ class Table(Rows[K, V], Extension):
         self._changed_by.clear()
         self._turns.clear()
         self._partitions = 0
-        self.clear()
+        self._forget()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Read the rows of these partitions back; waits while the brokers, or the registry, are away.

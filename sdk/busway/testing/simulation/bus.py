@@ -113,11 +113,12 @@ class SimulatedBus:
                 rows[record.key] = record.value
         return rows
 
-    async def dead_letters(self, topic: Topic[Any, Any]) -> list[DeadLetter]:
-        """The records of a topic that the service put aside."""
-        return [
-            dead_letter_of(record) for record in await self._read(dead_letter_topic(topic.name, self._app.group_id))
-        ]
+    async def dead_letters(self, topic: Topic[K, V]) -> list[DeadLetter[K, V]]:
+        """The records of a topic that the service put aside, typed."""
+        if not (records := await self._read(dead_letter_topic(topic.name, self._app.group_id))):
+            return []
+        await self._prepare(topic)
+        return [await dead_letter_of(record, topic, self._serdes) for record in records]
 
     async def close(self) -> None:
         """Disconnect."""

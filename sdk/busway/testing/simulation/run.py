@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from busway.admin.admin import Admin
+from busway.admin.admin import Admin, NewTopic
 from busway.app.bus import App
 from busway.app.handling.failures import HandlerFailed
-from busway.app.topics import create_declared
+from busway.app.topics import create_declared, create_missing, read_only_topics
 from busway.errors import BuswayError
 from busway.testing.simulation.bus import WHO, SimulatedBus
 from busway.testing.simulation.faults import Fault, Kind, Seed, draw
@@ -140,6 +140,8 @@ class _History:
         app.bootstrap_servers, app.schema_registry = self._broker.bootstrap_servers, url
         try:
             self._bus = SimulatedBus(app, self._broker.bootstrap_servers, world.chance("workload"), self._story)
+            if theirs := read_only_topics(app):
+                await self._client.run(create_missing, app, [NewTopic(name) for name in theirs])
             await self._client.run(create_declared, app)
         finally:
             app.bootstrap_servers, app.schema_registry = before

@@ -9,7 +9,7 @@ from tests.unit.busway_bus.quorum.simulated import run
 
 def main() -> int:
     """Run seeds; 1 where one has failed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__)
     parser.add_argument("--from", dest="first", type=int, default=int(time.time()), help="the first seed")
     parser.add_argument("--seeds", type=int, default=1_000, help="how many")
     asked = parser.parse_args()

@@ -1,5 +1,6 @@
 """How often and when a record is tried again, and what a dead letter says."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from busway import BrokerError, Exponential, MessageTooLarge, Record, Retry
 from busway.app.handling.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
+from busway.serde.errors import Undecodable
+from busway.serde.plain import Json
 from busway_protocol.errors import ErrorCode
 
 
@@ -111,6 +114,37 @@ def test_a_dead_letter_says_where_it_comes_from() -> None:
         "busway_dlt-handler": b"surge.quote",
     }
     assert dead_letter_topic("rides", "quotes") == "rides.quotes.dlt"
+
+
+async def test_a_stack_begins_in_the_handler() -> None:
+    """Neither busway's frames nor those of asyncio come first, for a coroutine, in a thread, and behind a cause."""
+
+    def fails() -> None:
+        raise KeyError("inner")
+
+    def handler() -> None:
+        try:
+            fails()
+        except KeyError as problem:
+            raise ValueError("outer") from problem
+
+    try:
+        await asyncio.to_thread(handler)
+    except ValueError as raised:
+        raised.__traceback__ = raised.__traceback__ and raised.__traceback__.tb_next  # this function
+        stack = headers_of(raised)["kafka_dlt-exception-stacktrace"].decode()
+    files = [line for line in stack.splitlines() if line.startswith("  File ")]
+    assert [line.rpartition(" in ")[2] for line in files] == ["handler", "fails", "handler"]
+
+
+def test_a_stack_of_busways_own_is_whole() -> None:
+    """Where no frame is the handler's, as for a record that cannot be decoded."""
+    try:
+        Json(int).decode(b"x")
+    except Undecodable as raised:
+        raised.__traceback__ = raised.__traceback__ and raised.__traceback__.tb_next  # this function
+        stack = headers_of(raised)["kafka_dlt-exception-stacktrace"].decode()
+    assert "plain.py" in stack
 
 
 @pytest.mark.parametrize(

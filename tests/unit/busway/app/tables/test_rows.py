@@ -29,7 +29,7 @@ def test_an_attempt_that_fails_leaves_no_trace(before: list[tuple[str, int, bool
     """Whatever a call put and deleted, in whatever order, undoing it gives the rows and what is included as they were."""
     rows: Rows[str, int] = Rows()
     for number, (key, value, _) in enumerate(before):
-        rows.set_row(key, value, home(events=number))
+        rows._set_row(key, value, home(events=number))
     was = dict(rows), {key: rows.home(key) for key in "abc"}
     call = attempt(100)
     for key, value, _ in during:
@@ -49,7 +49,7 @@ def test_undoing_keeps_what_somebody_else_made_of_a_row(steps: list[tuple]) -> N
         if mine:
             failing.change(rows, key, value, home())
         else:
-            rows.set_row(key, value, home())
+            rows._set_row(key, value, home())
         last[key] = mine, value
     failing.undo(rows)
     for key, (mine, value) in last.items():
@@ -71,8 +71,8 @@ def test_a_call_adds_its_event_to_what_is_in_a_row() -> None:
     """Rows that only its topic goes into share a home; in others the events of other topics stay, and nobody else's home changes."""
     rows: Rows[str, int] = Rows()
     other = home(payments=12, events=3)
-    rows.set_row("other", 1, other)
-    rows.set_row("own", 1, home(events=3))
+    rows._set_row("other", 1, other)
+    rows._set_row("own", 1, home(events=3))
     call = attempt(9)
     for key in ("other", "own", "new"):
         call.change(rows, key, 2, rows.home(key))
@@ -87,8 +87,8 @@ def test_a_change_is_told_with_what_the_row_became() -> None:
     rows: Rows[str, int] = Rows()
     with rows.changes(maxsize=10) as changes:
         for value in (1, 2, None, None):
-            rows.set_row("a", value, home())
-    rows.set_row("a", 9, home())
+            rows._set_row("a", value, home())
+    rows._set_row("a", 9, home())
     assert [changes.get_nowait() for _ in range(changes.qsize())] == [("a", 1), ("a", 2), ("a", None)]
 
 
@@ -114,11 +114,11 @@ def test_each_partition_has_rows_of_its_own(steps: list[tuple], order: random.Ra
     waiting = {partition: list(log) for partition, log in logs.items()}
     while waiting:
         partition = order.choice(sorted(waiting))
-        rows.set_row(*waiting[partition].pop(0))
+        rows._set_row(*waiting[partition].pop(0))
         if not waiting[partition]:
             del waiting[partition]
     for gone in (set(), {1}, {0, 2}):
-        rows.drop(gone)
+        rows._drop(gone)
         left = {place: row for place, row in left.items() if place[1] not in gone}
         newest: dict[str, int] = {}
         for (key, _), (value, _) in sorted(left.items(), key=lambda item: item[1][1].written_ms):
@@ -132,8 +132,8 @@ def test_an_attempt_on_one_of_two_rows_of_a_key_is_undone_in_its_partition() -> 
     """A call deletes its partition's row, the other one is shown, the call fails: its own row is back and the other untouched."""
     rows: Rows[str, int] = Rows()
     mine, other = Home(partition=0, included={}, written_ms=2), Home(partition=1, included={}, written_ms=1)
-    rows.set_row("a", 1, other)
-    rows.set_row("a", 0, mine)
+    rows._set_row("a", 1, other)
+    rows._set_row("a", 0, mine)
     call = attempt(5)
     call.change(rows, "a", None, mine)
     assert rows["a"] == 1
@@ -144,14 +144,14 @@ def test_an_attempt_on_one_of_two_rows_of_a_key_is_undone_in_its_partition() -> 
 def test_rows_read_like_a_mapping() -> None:
     """What a dict can be asked, a table can be asked; it is equal to itself alone and may be in a set."""
     rows: Rows[str, int] = Rows()
-    rows.set_row("a", 1, Home(partition=0, included={}))
-    rows.set_row("b", 2, Home(partition=1, included={}))
+    rows._set_row("a", 1, Home(partition=0, included={}))
+    rows._set_row("b", 2, Home(partition=1, included={}))
     assert (rows["a"], rows.get("c"), rows.get("c", 7), len(rows), "b" in rows) == (1, None, 7, 2, True)
     assert (list(rows), list(rows.items()), sorted(rows.values())) == (["a", "b"], [("a", 1), ("b", 2)], [1, 2])
     with pytest.raises(KeyError):
         rows["c"]
     assert rows in {rows}
-    rows.drop({1})
+    rows._drop({1})
     assert dict(rows) == {"a": 1}
     rows.clear()
     assert not rows
