@@ -71,7 +71,10 @@ def run(loops: int, syncing: int, command: Sequence[str]) -> int:
 def main() -> int:
     """Read the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m tools.load", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tools.load",
+        allow_abbrev=False,
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--loops", type=int, default=6, help="processes that compute and never wait (default 6)")
     parser.add_argument("--sync", type=int, default=1, help="processes that write a file and sync it (default 1)")

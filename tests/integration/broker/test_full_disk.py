@@ -143,7 +143,7 @@ async def test_a_full_disk_under_a_partition_is_told_at_once(
         with monkeypatch.context() as patch:
             patch.setattr(PartitionLog, "append_inspected", full)
             sent = [await producer.send("t", b"%d" % number, partition=0) for number in range(1, 4)]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(patient(20)):
                 await refused.wait()
         assert [(await one).offset for one in sent] == [1, 2, 3]
         found = [record.value async for record in read_to_end(cluster.bootstrap_servers, "t")]

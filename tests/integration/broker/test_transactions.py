@@ -665,7 +665,7 @@ async def test_idle_producers_are_forgotten_at_an_interval_of_their_own() -> Non
         remembered = node_of(cluster).services.replicas.find(*PLACES[0]).log.producers
         assert len(remembered) == 1
         await run.end("end", "x", identity)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             while len(remembered):
                 await asyncio.sleep(0.01)
         shown = {entry.name for entry in broker_entries(node_of(cluster).config)}

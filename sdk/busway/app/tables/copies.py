@@ -106,7 +106,7 @@ class Copies:
         """That of a partition; one that nobody looks at if it is not here."""
         return self._copies.get(number) or Copy(known=None)
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         """The rows have gone."""
         self._copies.clear()
 

@@ -153,5 +153,5 @@ def test_rows_read_like_a_mapping() -> None:
     assert rows in {rows}
     rows._drop({1})
     assert dict(rows) == {"a": 1}
-    rows.clear()
+    rows._forget()
     assert not rows
