@@ -32,6 +32,7 @@ class Assigned:
         gone: the offset that is not in the log, which is why a position is looked up.
         placing: a position is being looked up.
         retry_at: nothing is asked about it before this time of the event loop.
+        tenure: stays the same until the partition is given back.
     """
 
     partition: TopicPartition
@@ -51,6 +52,7 @@ class Assigned:
     placing: bool = False
     retry_at: float = 0.0
     number: int = field(default_factory=lambda: next(_generations))
+    tenure: int = field(default_factory=lambda: next(_generations))
 
     @property
     def name(self) -> str:
