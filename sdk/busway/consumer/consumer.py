@@ -193,6 +193,10 @@ class Consumer:
         """Return whether a group shares the partitions out; False also for one that has partitions by `assign`."""
         return self._group is not None and self._group.subscribed
 
+    def is_settled(self) -> bool:
+        """Return whether the group is in no rebalance, as far as this member knows."""
+        return self._group is not None and self._group.settled
+
     def transaction_input(self) -> HandedOut:
         """Return what `Producer.transaction` takes along.
 

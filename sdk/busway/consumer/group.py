@@ -105,6 +105,11 @@ class GroupMember(ABC):
         """Whether the group shares partitions out to this member, or will."""
         return self._is_wanted()
 
+    @property
+    def settled(self) -> bool:
+        """Whether the member is in no rebalance."""
+        return self._settled.is_set()
+
     def polled(self) -> None:
         """The reader has asked for records."""
         self._heart.reader.polled()

@@ -35,6 +35,9 @@ class Place(Protocol):
     def member(self) -> GroupMetadata:
         """Return the member as its group knows it now."""
 
+    def is_settled(self) -> bool:
+        """Return whether the member is in no rebalance: not between joining a generation and being given its share of it."""
+
     def is_subscribed(self) -> bool:
         """Return whether a group shares the partitions out."""
 
@@ -80,7 +83,7 @@ class HandedOut:
 
     def polled(self) -> None:
         """Note who the member is when a poll returns."""
-        if self._consumer.is_subscribed():
+        if self._consumer.is_subscribed() and self._consumer.is_settled():
             self._member = self._consumer.member()
 
     def hand_out(self, partition: TopicPartition, first: int, behind: OffsetAndMetadata) -> None:

@@ -18,7 +18,7 @@ class Reader:
         self.tenures = {MINE: 1, OTHER: 2}
         self.places: dict[TopicPartition, int] = {}
         self.generation, self.name = 3, "m"
-        self.subscribes = True
+        self.subscribes = self.settled = True
         self.sought: dict[TopicPartition, int] = {}
         self.forgotten: list[TopicPartition] = []
         self.handed = HandedOut(self)
@@ -46,6 +46,10 @@ class Reader:
     def is_subscribed(self) -> bool:
         """As the test has set it."""
         return self.subscribes
+
+    def is_settled(self) -> bool:
+        """As the test has set it."""
+        return self.settled
 
     def poll(self, found: Mapping[TopicPartition, range]) -> None:
         """Hand records of these offsets out."""
@@ -83,6 +87,10 @@ def test_the_member_is_the_one_of_the_last_poll() -> None:
     assert (reader.handed.metadata().generation, reader.handed.metadata().member_id) == (3, "m")
     reader.generation, reader.name = 4, "n"
     assert reader.handed.metadata().generation == 3
+    reader.settled = False  # it has joined the generation, and does not know its share
+    reader.poll({MINE: range(5, 6)})
+    assert reader.handed.metadata().generation == 3
+    reader.settled = True
     reader.poll({})
     assert reader.handed.metadata() == GroupMetadata(group_id="g", generation=4, member_id="n")
 
