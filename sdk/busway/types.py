@@ -3,8 +3,9 @@
 What lives here: records and where they are. What does not: behaviour. Timestamps are milliseconds since 1970.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 
 class TopicPartition(NamedTuple):
@@ -48,6 +49,16 @@ class OffsetAndMetadata:
     leader_epoch: int = -1
 
 
+class OffsetsGuard(Protocol):
+    """The consumer that handed records out, which says whether their offsets may become part of a transaction."""
+
+    def check(self, partitions: Iterable[TopicPartition], member: "GroupMetadata") -> None:
+        """Raise TransactionAbortable for partitions that were given up since, and for what is no member."""
+
+    def settled(self, offsets: "Mapping[TopicPartition, OffsetAndMetadata]") -> None:
+        """Note that these offsets are part of a transaction."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadata:
     """A consumer as its group knows it: what a producer fences offsets with that it commits in a transaction (KIP-447).
@@ -56,12 +67,14 @@ class GroupMetadata:
         generation: of the group, -1 for offsets that no member commits.
         member_id: empty with generation -1.
         instance_id: of a static member.
+        guard: asked before offsets are sent in this name; None for a consumer that subscribes to nothing.
     """
 
     group_id: str
     generation: int = -1
     member_id: str = ""
     instance_id: str | None = None
+    guard: OffsetsGuard | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

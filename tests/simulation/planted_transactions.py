@@ -125,6 +125,13 @@ def _tells_zombies(original: Any) -> Any:
     return check_end
 
 
+def _member_of_now(_: Any) -> Any:
+    def metadata(self: Any) -> Any:
+        return self._consumer.member()
+
+    return metadata
+
+
 PLANTED: Final = (
     Planted(
         "last stable offset blind to what is open",
@@ -194,6 +201,12 @@ PLANTED: Final = (
         "zombie told the end of another's transaction",
         "where an end left the epoch as it was, the producer before is taken for who asks again, and goes on as who fenced it",
         (("busway_bus.transactions.shard:check_end", _tells_zombies),),
+        _ABOUT,
+    ),
+    Planted(
+        "offsets in the name of the member now",
+        "a flow commits what it was handed before its group has given the partition to another member",
+        (("busway.consumer.handed_out:HandedOut.metadata", _member_of_now),),
         _ABOUT,
     ),
 )

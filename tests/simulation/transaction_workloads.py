@@ -8,8 +8,9 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Final
 
 import busway
 from busway.errors import BuswayError, TransactionAbortable, TransactionInDoubt
@@ -28,10 +29,11 @@ FLOW: Final = "flow"
 """The group of all flows."""
 _STALE: Final = 0.3
 """How often a flow that has joined sends offsets in the name of the generation before."""
+_SLOW: Final = 0.3
+"""How often a flow works for longer than a rebalance takes, or than it may."""
 _IN_DOUBT: Final = 5
 """How often a commit is asked again that was not answered."""
 _WAIT_MS: Final = 500
-Records = Mapping[busway.TopicPartition, list[busway.Record]]
 
 
 # Writing
@@ -125,12 +127,15 @@ async def _send(
     return value
 
 
-async def _in_transaction(client: Client, producer: busway.Producer, transaction: Transaction, work: Body) -> bool:
+async def _in_transaction(
+    client: Client, producer: busway.Producer, transaction: Transaction, work: Body, *, begun: bool = False
+) -> bool:
     """One transaction, whatever becomes of it; whether the producer can go on."""
     commits = client.chance.random() >= client.option("aborts", 0.25)
     client.history.begin(transaction)
     try:
-        await producer.begin_transaction()
+        if not begun:
+            await producer.begin_transaction()
         await work(client, producer, transaction)
         if commits:
             transaction.asked = client.history.mark()
@@ -194,7 +199,7 @@ class _Listener(busway.RebalanceListener):
     async def on_partitions_assigned(self, assigned: object) -> None:
         """Note the generation."""
         assert self.consumer is not None
-        self.joined = self.consumer.group_metadata().generation
+        self.joined = self.consumer.member().generation
 
 
 async def pass_on(client: Client) -> None:
@@ -215,19 +220,18 @@ async def pass_on(client: Client) -> None:
             session_timeout_ms=6_000,
             heartbeat_interval_ms=1_000,
             request_timeout_ms=5_000,
+            max_poll_interval_ms=client.chance.choice([3_000, 300_000]),
         )
         listener.consumer = consumer
         await client.persist(consumer.start)
         tried = 1
         try:
             while not client.stage.drained.is_set():
-                records = await poll(
-                    client, consumer, group=FLOW, limit=client.chance.choice([1, 3, 20]), kind=CommittedPoll
-                )
-                group = consumer.group_metadata()
-                if records and not await _pass_on(client, producer, consumer, records, group, number):
+                made = await _pass_on(client, producer, consumer, number)
+                if made is None:
                     break
-                number += sum(map(len, records.values()))
+                number += made
+                group = consumer.group_metadata()
                 if group.generation == listener.joined > tried:
                     tried = group.generation
                     if client.chance.random() < _STALE and not await _send_stale(client, producer, group):
@@ -238,47 +242,56 @@ async def pass_on(client: Client) -> None:
             await producer.stop(timeout_s=1.0)
 
 
-async def _pass_on(
-    client: Client,
-    producer: busway.Producer,
-    consumer: busway.Consumer,
-    records: Records,
-    group: busway.GroupMetadata,
-    number: int,
-) -> bool:
-    """Whether the flow can go on where it is: not when its group may have moved on."""
+async def _pass_on(client: Client, producer: busway.Producer, consumer: busway.Consumer, number: int) -> int | None:
+    """One transaction as docs/TRANSACTIONS.md shows it; how many records it was handed, None if the flow cannot go on where it is."""
     transaction = Transaction(process=client.process, transactional_id=_id(client), group=FLOW)
+    try:
+        await producer.begin_transaction(consumer)
+    except BuswayError:
+        return None
+    records = await poll(client, consumer, group=FLOW, limit=client.chance.choice([1, 3, 20]), kind=CommittedPoll)
+    count = sum(map(len, records.values()))
+    if not records:
+        return 0 if await _aborted(producer) else None
 
     async def work(client: Client, producer: busway.Producer, transaction: Transaction) -> None:
-        nonlocal number
+        numbers = itertools.count(number)
         output = client.option("output")
+        if client.chance.random() < _SLOW and not client.stage.settled.is_set():
+            await asyncio.sleep(client.chance.uniform(0.5, 6.0))
         for partition, found in records.items():
             for record in found:
                 place = Partition(output, client.chance.randrange(client.stage.partitions_of()[output]))
-                value = await _send(client, producer, transaction, place, number)
-                number += 1
+                value = await _send(client, producer, transaction, place, next(numbers))
                 transaction.sources[value] = Source(Partition(*partition), record.offset)
                 await _linger(client)
-        offsets = {partition: found[-1].offset + 1 for partition, found in records.items()}
-        transaction.offsets = {Partition(*partition): offset for partition, offset in offsets.items()}
-        await producer.send_offsets_to_transaction(offsets, group)
-        await _linger(client)
 
-    alive = await _in_transaction(client, producer, transaction, work)
-    if transaction.outcome is Outcome.OK:
-        return alive
-    if not alive or consumer.group_metadata() != group or transaction.asked is not None:
-        return False
-    for partition, found in records.items():
-        if partition not in consumer.assignment():
-            return False
-        consumer.seek(partition, found[0].offset)
-    return True
+    with _noted(consumer, transaction):
+        alive = await _in_transaction(client, producer, transaction, work, begun=True)
+    return count if alive else None
+
+
+@contextlib.contextmanager
+def _noted(consumer: busway.Consumer, transaction: Transaction) -> Iterator[None]:
+    """Keep the offsets that the transaction takes along."""
+    given = consumer.transaction_input()
+    offsets = given.offsets
+
+    def noted() -> Any:
+        found, member = offsets()
+        transaction.offsets = {Partition(*partition): at.offset for partition, at in found.items()}
+        return found, member
+
+    given.offsets = noted  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        given.offsets = offsets  # type: ignore[method-assign]
 
 
 async def _send_stale(client: Client, producer: busway.Producer, group: busway.GroupMetadata) -> bool:
     """Send offsets as a member does that has not heard of this generation; whether the producer can go on."""
-    stale = dataclasses.replace(group, generation=group.generation - 1)
+    stale = dataclasses.replace(group, generation=group.generation - 1, guard=None)
     operation = StaleOffsets(process=client.process, group=FLOW, generation=stale.generation)
     try:
         await producer.begin_transaction()

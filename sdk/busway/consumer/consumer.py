@@ -16,6 +16,7 @@ from typing import Any, Final
 from busway.cluster.client import Addresses, ClusterClient
 from busway.consumer.fetcher import Fetcher
 from busway.consumer.group import GroupMember, Listener
+from busway.consumer.handed_out import HandedOut
 from busway.consumer.listener import Partitions, RebalanceListener
 from busway.consumer.lookups import EARLIEST, LATEST
 from busway.consumer.protocols import group_member
@@ -70,6 +71,7 @@ class Consumer:
         self._tasks: list[asyncio.Task[None]] = []
         self._committing: asyncio.Task[None] | None = None
         self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._given = HandedOut(self)
         self._handled: dict[TopicPartition, OffsetAndMetadata] = {}
         """What auto commit may commit: records handed out before the last call, so that a crash repeats and never skips."""
         self._background_problem: BuswayError | None = None
@@ -179,8 +181,42 @@ class Consumer:
         return self._group.membership.member_id if self._group is not None else ""
 
     def group_metadata(self) -> GroupMetadata:
-        """This consumer as its group knows it now, for `Producer.send_offsets_to_transaction`; ValueError without a group."""
+        """Return the member as of the last poll, for `Producer.send_offsets_to_transaction`; ValueError without a group.
+
+        It is the one that the records of that poll were handed to: rebalances that have ended since count from the next poll on.
+        """
+        self._require_group()
+        return self._given.metadata()
+
+    def member(self) -> GroupMetadata:
+        """Return this consumer as its group knows it now, which may be newer than what it has handed out; ValueError without a group."""
         return self._require_group().metadata()
+
+    def is_subscribed(self) -> bool:
+        """Return whether a group shares the partitions out; False also for one that has partitions by `assign`."""
+        return self._group is not None and self._group.subscribed
+
+    def is_settled(self) -> bool:
+        """Return whether the group is in no rebalance, as far as this member knows."""
+        return self._group is not None and self._group.settled
+
+    def transaction_input(self) -> HandedOut:
+        """Return what `Producer.transaction` takes along.
+
+        Raises:
+            ValueError: the consumer has no group, commits by itself, or would not wait for the transactions of other members.
+        """
+        self._require_group()
+        if self.options.enable_auto_commit:
+            raise ValueError(
+                "a transaction commits what its consumer reads, and nothing else may: enable_auto_commit=False is needed"
+            )
+        if self.options.isolation_level != "read_committed":
+            raise ValueError(
+                "a member that takes a partition over has to wait for the transaction of the one before: "
+                'isolation_level="read_committed" is needed'
+            )
+        return self._given
 
     async def __aenter__(self) -> "Consumer":
         await self.start()
@@ -243,17 +279,19 @@ class Consumer:
         deadline = loop.time() + timeout_ms / 1000
         limit = self.options.max_poll_records if max_records is None else max_records
         self._handled.update(self._all_handed_out())
+        self._given.polling()
         while True:
             self._check()
             records = self._fetcher.ready(partitions, limit)
-            if records:
-                self._take_resets()
-                for partition, found in records.items():
-                    self._handed_out[partition] = OffsetAndMetadata(found[-1].offset + 1, "", found[-1].leader_epoch)
-                return records
             left = deadline - loop.time()
-            if left <= 0:
-                return {}
+            if records or left <= 0:
+                self._take_resets()
+                self._given.polled()
+                for partition, found in records.items():
+                    behind = OffsetAndMetadata(found[-1].offset + 1, "", found[-1].leader_epoch)
+                    self._handed_out[partition] = behind
+                    self._given.hand_out(partition, found[0].offset, behind)
+                return records
             await self._fetcher.arrival(min(left, 1.0), partitions)
 
     async def getone(self, *partitions: TopicPartition) -> Record:
@@ -319,11 +357,22 @@ class Consumer:
         """The position that a reset found for a partition; None where it was committed or sought, or is not known."""
         return getattr(self._fetcher.assigned.get(partition), "reset_at", None)
 
+    def tenure(self, partition: TopicPartition) -> int | None:
+        """Return a number that stays the same while the partition is assigned without a break; None while it is not."""
+        return getattr(self._fetcher.assigned.get(partition), "tenure", None)
+
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at `offset`, which is committed like any other position."""
         self._find(partition).seek(offset)
         self._place(partition, offset)
+        self._given.sought(partition)
         self._fetcher.wake()
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Commit nothing of what was handed out of these partitions, neither by `commit()` nor automatically."""
+        for partition in partitions:
+            self._handed_out.pop(partition, None)
+            self._handled.pop(partition, None)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on at the first record of these partitions, or of all."""
@@ -339,8 +388,8 @@ class Consumer:
             found.forget()
             found.position, found.reset, found.gone = None, policy, None
             found.reset_at, found.uncommitted_reset = None, False
-            self._handed_out.pop(partition, None)
-            self._handled.pop(partition, None)
+            self.forget([partition])
+            self._given.sought(partition)
         self._fetcher.wake()
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -383,22 +432,27 @@ class Consumer:
     # Offsets of the group
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
-        """Commit these offsets, or everything handed out so far.
+        """Commit these offsets, or everything handed out so far of partitions that are still assigned.
 
         Raises:
-            CommitFailed: the group has moved on.
+            CommitFailed: the group has moved on: partitions were given up since their records were handed out, also those that have come
+                back, or this consumer is no member now. Offsets of the other partitions are committed.
             ValueError: this consumer has no group.
         """
         group = self._require_group()
         if offsets is None:
             await self._commit_what_was(self._all_handed_out())
             return
-        await group.offsets.commit(
+        gone = self._given.given_up(offsets)
+        await self._commit_what_was(
             {
                 partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
                 for partition, offset in offsets.items()
+                if partition not in gone
             }
         )
+        if gone:
+            raise group.offsets.failed(gone, "they were given up since their records were handed out")
 
     async def _commit_what_was(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         await self._require_group().offsets.commit(offsets)
@@ -435,6 +489,7 @@ class Consumer:
         return {**self._handled, **self._handed_out}
 
     def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self._given.settled(offsets)
         for waiting in (self._handled, self._handed_out):
             for partition, offset in offsets.items():
                 if waiting.get(partition) == offset:
@@ -489,9 +544,8 @@ class Consumer:
         await self._listener.on_partitions_lost(lost)
 
     def _drop(self, gone: Partitions) -> None:
-        for partition in gone:
-            self._handed_out.pop(partition, None)
-            self._handled.pop(partition, None)
+        self.forget(gone)
+        self._given.keep(self._cluster.metadata.topics)
         self._fetcher.assign([partition for partition in self._fetcher.assigned if partition not in gone])
 
     async def _assigned(self, assigned: Partitions, new: Partitions) -> None:

@@ -9,6 +9,7 @@ while is neither.
 """
 
 import asyncio
+import dataclasses
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -88,6 +89,7 @@ class GroupMember(ABC):
             versions=versions,
             timeout_s=options.request_timeout_ms / 1000,
             stable=options.isolation_level == "read_committed",
+            subscribed=self._is_wanted,
         )
         self._pace = pace
         self._heart = ThreadHeart(self._coordinator, connect)
@@ -96,6 +98,17 @@ class GroupMember(ABC):
         self._is_overdue = False
         self._polled = asyncio.Event()
         self.problem: Exception | None = None
+        self._metadata = GroupMetadata(group_id=self._group, instance_id=membership.instance_id)
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether the group shares partitions out to this member, or will."""
+        return self._is_wanted()
+
+    @property
+    def settled(self) -> bool:
+        """Whether the member is in no rebalance."""
+        return self._settled.is_set()
 
     def polled(self) -> None:
         """The reader has asked for records."""
@@ -112,13 +125,12 @@ class GroupMember(ABC):
 
     def metadata(self) -> GroupMetadata:
         """The member as its group knows it now."""
-        membership = self.membership
-        return GroupMetadata(
-            group_id=self._group,
-            generation=membership.generation,
-            member_id=membership.member_id,
-            instance_id=membership.instance_id,
-        )
+        membership, known = self.membership, self._metadata
+        if (known.generation, known.member_id) != (membership.generation, membership.member_id):
+            self._metadata = dataclasses.replace(
+                known, generation=membership.generation, member_id=membership.member_id
+            )
+        return self._metadata
 
     # Membership
 

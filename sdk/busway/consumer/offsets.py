@@ -6,7 +6,7 @@ what may be committed (`consumer`, the app's worker).
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from busway.cluster.coordinator import PASSING
@@ -36,6 +36,7 @@ class GroupOffsets:
         settled: set while the member is in no rebalance.
         stable: whether offsets of transactions that are open are waited for (KIP-447), which is what a reader of committed records needs:
             its predecessor may be fenced, and its last transaction not be aborted yet.
+        subscribed: whether the group shares partitions out to this member; its commits are then made as a member, or not at all.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class GroupOffsets:
         versions: OffsetVersions,
         timeout_s: float,
         stable: bool,
+        subscribed: Callable[[], bool],
     ) -> None:
         self._coordinator = coordinator
         self._membership = membership
@@ -55,6 +57,7 @@ class GroupOffsets:
         self._versions = versions
         self._timeout_s = timeout_s
         self._stable = stable
+        self._subscribed = subscribed
         self._order = CommitOrder()
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -139,12 +142,14 @@ class GroupOffsets:
                 left = {partition: offset for partition, offset in left.items() if partition not in gone}
         await commit.left_to_others(deadline)
         if gone:
-            raise self._failed(gone, "it was joined anew while its offsets were being committed")
+            raise self.failed(gone, "it was joined anew while its offsets were being committed")
 
     async def _try(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], generation: int) -> BuswayError | None:
         """Commit; why it has to be tried again."""
         if not offsets:
             return None
+        if generation < 0 and self._subscribed():
+            raise self.failed(offsets, "this consumer is not a member of it at this moment")
         try:
             code = await self._commit_once(offsets)
         except (ConnectionFailed, RequestTimedOut) as failed:
@@ -153,7 +158,7 @@ class GroupOffsets:
             return None
         here = self._settled.is_set() and self._membership.generation == generation
         if code in _OUT or (code is ErrorCode.ILLEGAL_GENERATION and here):
-            raise self._failed(offsets, code.name)
+            raise self.failed(offsets, code.name)
         problem = BrokerError(code, f"committing offsets of group {self._group}")
         if not code.retriable and code not in _REBALANCED:
             raise problem
@@ -161,7 +166,8 @@ class GroupOffsets:
             self._coordinator.forget()
         return problem
 
-    def _failed(self, partitions: Iterable[TopicPartition], why: str) -> CommitFailed:
+    def failed(self, partitions: Iterable[TopicPartition], why: str) -> CommitFailed:
+        """Return the error for offsets that are not this member's to commit."""
         shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
         return CommitFailed(
             f"group {self._group} has moved on ({why}): the offsets of {shown} were not committed, their records will be read again "

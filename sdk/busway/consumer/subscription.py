@@ -34,6 +34,7 @@ class Assigned:
         uncommitted_reset: that position has not been handed to whoever commits yet.
         placing: a position is being looked up.
         retry_at: nothing is asked about it before this time of the event loop.
+        tenure: stays the same until the partition is given back.
     """
 
     partition: TopicPartition
@@ -55,6 +56,7 @@ class Assigned:
     placing: bool = False
     retry_at: float = 0.0
     number: int = field(default_factory=lambda: next(_generations))
+    tenure: int = field(default_factory=lambda: next(_generations))
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.errors import BuswayError, InvalidTransactionState, NotRunning, TransactionFailed
@@ -22,6 +22,9 @@ from busway.producer.sender import Sender
 from busway.producer.transactions import Transactions
 from busway.types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
 from busway_protocol.records.builder import NO_HEADERS, Headers, encode_headers
+
+if TYPE_CHECKING:
+    from busway.consumer.consumer import Consumer
 
 log = logging.getLogger("busway.producer")
 
@@ -352,20 +355,28 @@ class Producer:
     # Transactions
 
     @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncIterator[None]:
+    async def transaction(self, consumer: "Consumer | None" = None) -> AsyncIterator[None]:
         """A transaction: committed at the end of the block, aborted when the block ends with an exception or is cancelled.
 
         Records that were sent in the block need not be awaited: one that is not written fails the commit, and the transaction is aborted.
         A producer has one transaction at a time, which any number of tasks may send in.
 
+        Args:
+            consumer: everything that it hands out in the block is committed with the transaction, in the name of the member that it was
+                handed to (KIP-447). When the transaction is aborted, the consumer goes back: to where it was, in partitions that it has
+                kept without a break; to the committed offset, in those that went away and came back. It needs a group,
+                enable_auto_commit=False and isolation_level="read_committed".
+
         Raises:
             TransactionAbortable: it was aborted; do its work again in another one.
             TransactionInDoubt: the commit was not answered within delivery_timeout_ms.
             ProducerFenced, TransactionFailed: the producer cannot go on.
-            InvalidTransactionState: another transaction is open, or the producer has no transactional_id.
+            InvalidTransactionState: another transaction is open, the producer has no transactional_id, or the consumer has handed out
+                records before the block that are not committed.
+            ValueError: the consumer's options do not fit.
         """
         transactions = self._transactional()
-        number = await transactions.begin()
+        number = await self.begin_transaction(consumer)
         try:
             yield
             if transactions.is_open(number):
@@ -388,14 +399,20 @@ class Producer:
                 "the abort was not answered, the next transaction or the coordinator's timeout does it: %s", told
             )
 
-    async def begin_transaction(self) -> None:
+    async def begin_transaction(self, consumer: "Consumer | None" = None) -> int:
         """Begin a transaction; `transaction()` does so and ends it, too.
 
+        Args:
+            consumer: as for `transaction`; it goes back when the transaction is aborted.
+
+        Returns:
+            Its number.
+
         Raises:
-            ProducerFenced, TransactionFailed: the producer cannot go on.
-            InvalidTransactionState: another transaction is open, or the producer has no transactional_id.
+            As `transaction`.
         """
-        await self._transactional().begin()
+        transactions = self._transactional()
+        return await transactions.begin(None if consumer is None else consumer.transaction_input())
 
     async def commit_transaction(self) -> None:
         """Wait until everything sent is acknowledged, then commit. Whoever is cancelled meanwhile is so when the transaction has ended.
@@ -427,8 +444,11 @@ class Producer:
             offsets: of the next record to read, for each partition.
             group: `Consumer.group_metadata()` of who has read them; a member that its group has replaced commits nothing (KIP-447).
 
+        `transaction(consumer)` does this by itself, and goes back after an abort.
+
         Raises:
-            TransactionAbortable: they are refused: the group has moved on, say.
+            TransactionAbortable: they are refused: the group has moved on, the consumer has given partitions up since it has handed their
+                records out, or it is no member now. Nothing of the transaction can be committed then.
             ProducerFenced, TransactionFailed: the producer cannot go on.
             InvalidTransactionState: no transaction is open.
         """

@@ -38,6 +38,19 @@ class Outgoing(Protocol):
         """Fail every record that is not acknowledged; those under way are waited for by `settled`."""
 
 
+class Input(Protocol):
+    """What a transaction reads, whose offsets are committed with it."""
+
+    def begin(self) -> None:
+        """Take along what is handed out from now on, or raise InvalidTransactionState."""
+
+    def offsets(self) -> tuple[Mapping[TopicPartition, OffsetAndMetadata], GroupMetadata]:
+        """Return what to commit in whose name, or raise TransactionAbortable."""
+
+    def ended(self, *, committed: bool) -> None:
+        """Go on behind what was committed, or go back."""
+
+
 class Transactions:
     """The transactions of one producer, one at a time.
 
@@ -56,6 +69,10 @@ class Transactions:
         self.number = 0
         self._partitions: set[Partition] = set()
         self._groups: set[str] = set()
+        self._input: Input | None = None
+        """Whose offsets are not part of the transaction yet, or whose transaction has not ended."""
+        self._has_input = False
+        """The offsets of the input are part of the transaction."""
         self._started = False
         """The coordinator knows of this transaction."""
         self._maybe_started = False
@@ -75,6 +92,7 @@ class Transactions:
             BrokerError, ConnectionFailed, RequestTimedOut: not decided within delivery_timeout_ms.
         """
         self._state, self._problem, self._lost_track = State.NEW, None, False
+        self._input = None
         self.identity, self.implicit = await self._requests.identify()
         log.info("sends in transactions as producer %d, epoch %d", *self.identity)
         self._step(Event.IDENTIFIED)
@@ -177,12 +195,15 @@ class Transactions:
 
     # Beginning, adding offsets, ending
 
-    async def begin(self) -> int:
+    async def begin(self, source: Input | None = None) -> int:
         """Begin a transaction; its number. One that is being ended is waited for.
+
+        Args:
+            source: its offsets are committed with the transaction.
 
         Raises:
             ProducerFenced, TransactionFailed: the producer cannot go on.
-            InvalidTransactionState: another one is open.
+            InvalidTransactionState: another one is open, or the input is not ready for one.
         """
         if self._ending is not None and not self._ending.done():
             await asyncio.wait([self._ending])
@@ -190,7 +211,10 @@ class Transactions:
             await self.end(commit=False)
         if self._state is State.OVER:
             self._raise_problem()
-        self._step(Event.BEGIN)
+        opened = after(self._state, Event.BEGIN)
+        if source is not None:
+            source.begin()
+        self._state, self._input, self._has_input = opened, source, False
         self.number += 1
         self._partitions.clear()
         self._groups.clear()
@@ -212,21 +236,41 @@ class Transactions:
             return
         async with self._asking:
             self.require(number)
-            try:
-                if not self.implicit and group.group_id not in self._groups:
-                    self._maybe_started = True
-                    await self._requests.add_offsets(self.identity, group.group_id)
-                    self._groups.add(group.group_id)
-                self._started = True
-                await self._requests.commit_offsets(self.identity, offsets, group, implicit=self.implicit)
-            except asyncio.CancelledError:
-                text = "sending its offsets was cancelled, and whether they are part of it is not known; abort it"
-                self.fail(TransactionAbortable(f"the transaction has failed: {text}"))
-                raise
-            except BuswayError as problem:
-                self.fail(problem)
-                self._raise_problem()
-                raise
+            await self._send_offsets(offsets, group)
+
+    async def _send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
+        try:
+            if not self.implicit and group.group_id not in self._groups:
+                self._maybe_started = True
+                await self._requests.add_offsets(self.identity, group.group_id)
+                self._groups.add(group.group_id)
+            if group.guard is not None:
+                group.guard.check(offsets, group)
+            self._started = True
+            await self._requests.commit_offsets(self.identity, offsets, group, implicit=self.implicit)
+            if group.guard is not None:
+                group.guard.settled(offsets)
+        except asyncio.CancelledError:
+            text = "sending its offsets was cancelled, and whether they are part of it is not known; abort it"
+            self.fail(TransactionAbortable(f"the transaction has failed: {text}"))
+            raise
+        except BuswayError as problem:
+            self.fail(problem)
+            self._raise_problem()
+            raise
+
+    async def _send_input(self) -> None:
+        """Send the offsets of what was read in the transaction, once."""
+        if self._input is None or self._has_input:
+            return
+        try:
+            offsets, group = self._input.offsets()
+        except TransactionAbortable as problem:
+            self.fail(problem)
+            raise
+        if offsets:
+            await self._send_offsets(offsets, group)
+        self._has_input = True
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort; who is cancelled meanwhile is so when the transaction has ended.
@@ -255,6 +299,7 @@ class Transactions:
         await self._outgoing.flush()
         async with self._asking:
             self._raise_problem()
+            await self._send_input()
             if self._started:
                 try:
                     self.identity = await self._requests.end(self.identity, committed=True, implicit=self.implicit)
@@ -265,7 +310,7 @@ class Transactions:
                     raise TransactionInDoubt(
                         f"whether the transaction is committed is not known, commit_transaction() asks again: {problem}"
                     ) from problem
-            self._ended()
+            self._ended(committed=True)
 
     async def _abort(self) -> None:
         self._outgoing.abandon(TransactionAbortable("the transaction was aborted"))
@@ -278,7 +323,7 @@ class Transactions:
                     problem = TransactionFailed(f"an abort is refused, start a new producer: {problem}", problem.code)
                 self.fail(problem)
                 raise problem from None
-            self._ended()
+            self._ended(committed=False)
 
     async def _abort_now(self) -> None:
         if self._started or (self._maybe_started and not self.implicit):
@@ -293,10 +338,13 @@ class Transactions:
         if self._lost_track and not self.implicit:
             self.identity, _ = await self._requests.identify(self.identity)
 
-    def _ended(self) -> None:
+    def _ended(self, *, committed: bool) -> None:
         self._lost_track = False
         self._requests.opened_at = None
         self._step(Event.ENDED)
+        source, self._input = self._input, None
+        if source is not None:
+            source.ended(committed=committed)
 
     async def close(self, timeout_s: float | None) -> None:
         """See what is being ended through, and abort what is open: nobody else will, and its readers wait."""

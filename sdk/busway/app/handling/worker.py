@@ -317,7 +317,7 @@ class Worker(RebalanceListener):
 
     def metadata(self) -> GroupMetadata:
         """The member as its group knows it now."""
-        return self.consumer.group_metadata()
+        return self.consumer.member()
 
     def place(self, assigned: Assigned) -> int | None:
         """Where the consumer goes on; `reset_at` is kept up to date with it."""

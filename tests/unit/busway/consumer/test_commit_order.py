@@ -69,7 +69,13 @@ def member(*, timeout_s: float = 10) -> tuple[GroupOffsets, Slow]:
     slow, settled = Slow(), asyncio.Event()
     settled.set()
     offsets = GroupOffsets(
-        cast("Coordinator", slow), membership, settled, versions=MODERN, timeout_s=timeout_s, stable=False
+        cast("Coordinator", slow),
+        membership,
+        settled,
+        versions=MODERN,
+        timeout_s=timeout_s,
+        stable=False,
+        subscribed=lambda: True,
     )
     return offsets, slow
 

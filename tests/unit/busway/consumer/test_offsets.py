@@ -60,15 +60,23 @@ class Balancing:
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=partitions)])
 
 
-def offsets_of(keeps: tuple[TopicPartition, ...]) -> tuple[GroupOffsets, Balancing]:
+def offsets_of(
+    keeps: tuple[TopicPartition, ...], *, generation: int = 4, subscribed: bool = True
+) -> tuple[GroupOffsets, Balancing]:
     """Of a member with two partitions, that keeps some of them in the next epoch."""
-    membership = Membership(instance_id=None, member_id="m", generation=4)
+    membership = Membership(instance_id=None, member_id="m", generation=generation)
     membership.own([MINE, OTHER])
     coordinator = Balancing(membership, keeps)
     settled = asyncio.Event()
     settled.set()
     offsets = GroupOffsets(
-        cast("Coordinator", coordinator), membership, settled, versions=MODERN, timeout_s=10, stable=False
+        cast("Coordinator", coordinator),
+        membership,
+        settled,
+        versions=MODERN,
+        timeout_s=10,
+        stable=False,
+        subscribed=lambda: subscribed,
     )
     return offsets, coordinator
 
@@ -93,3 +101,14 @@ async def test_offsets_are_asked_for_again_under_the_next_epoch() -> None:
     offsets, coordinator = offsets_of((MINE,))
     assert await offsets.committed([MINE]) == {}
     assert coordinator.asked == [(4, 9), (5, 9)]
+
+
+async def test_a_member_that_is_out_of_its_group_commits_nothing() -> None:
+    """As nobody's member it would be believed, and undo what others commit; who assigns itself commits so."""
+    offsets, coordinator = offsets_of((), generation=-1)
+    with pytest.raises(CommitFailed, match=r"not a member of it at this moment.*t-0 were not committed"):
+        await offsets.commit({MINE: OffsetAndMetadata(1)})
+    assert coordinator.asked == []
+    offsets, coordinator = offsets_of((MINE,), generation=-1, subscribed=False)
+    await offsets.commit({MINE: OffsetAndMetadata(1)})
+    assert coordinator.asked[0] == (-1, 9)

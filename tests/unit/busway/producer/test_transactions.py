@@ -1,12 +1,15 @@
 """A producer's transactions against a coordinator that answers as it is told: the order of requests, and what each refusal means."""
 
 import asyncio
+import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from tests.unit.busway.producer.conftest import Records, ScriptedCluster
 
 from busway.errors import (
+    BuswayError,
     ConnectionFailed,
     DeliveryFailed,
     InvalidTransactionState,
@@ -249,6 +252,121 @@ async def test_offsets_that_are_refused_fail_the_transaction_alone(code: ErrorCo
     cluster.answer(EndTxnRequest, EndTxnResponse(error_code=0, producer_id=7, producer_epoch=1))
     await transactions.end(commit=False)
     await transactions.begin()
+
+
+class Guard:
+    """A consumer that refuses some partitions."""
+
+    def __init__(self, *refused: TopicPartition) -> None:
+        self.refused = refused
+        self.settled_offsets: list[Any] = []
+
+    def check(self, partitions: Iterable[TopicPartition], member: GroupMetadata) -> None:
+        """Refuse them."""
+        if set(partitions).intersection(self.refused):
+            raise TransactionAbortable("given up since")
+
+    def settled(self, offsets: Any) -> None:
+        """Keep them for the test."""
+        self.settled_offsets.append(offsets)
+
+
+async def test_the_consumer_is_asked_before_its_offsets_are_sent() -> None:
+    """What it refuses is not sent, and nothing of the transaction can be committed then."""
+    transactions, cluster, _ = await started()
+    await transactions.begin()
+    cluster.answer(TxnOffsetCommitRequest, offsets_taken())
+    guard = Guard()
+    await transactions.send_offsets(OFFSETS, dataclasses.replace(GROUP, guard=guard))
+    assert guard.settled_offsets == [OFFSETS]
+    guard.refused = tuple(OFFSETS)
+    with pytest.raises(TransactionAbortable, match="given up since"):
+        await transactions.send_offsets(OFFSETS, dataclasses.replace(GROUP, guard=guard))
+    with pytest.raises(TransactionAbortable, match="given up since"):
+        await transactions.end(commit=True)
+    assert cluster.kinds() == ["InitProducerId", "TxnOffsetCommit"]
+    cluster.answer(EndTxnRequest, EndTxnResponse(error_code=0, producer_id=7, producer_epoch=1))
+    await transactions.end(commit=False)
+    assert not cluster.asked[-1].message.committed
+
+
+class Input:
+    """What a transaction reads; keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.problem: BuswayError | None = None
+
+    def begin(self) -> None:
+        """Refuse, if the test says so."""
+        self._note("begin")
+
+    def offsets(self) -> tuple[dict[TopicPartition, OffsetAndMetadata], GroupMetadata]:
+        """Refuse, if the test says so."""
+        self._note("offsets")
+        return OFFSETS, GROUP
+
+    def _note(self, event: str) -> None:
+        if self.problem is not None:
+            raise self.problem
+        self.events.append(event)
+
+    def ended(self, *, committed: bool) -> None:
+        """Keep it for the test."""
+        self.events.append("committed" if committed else "aborted")
+
+
+async def test_a_transaction_takes_the_offsets_of_its_input_along() -> None:
+    """Once, when it is committed; a commit that is in doubt and asked again does not send them again."""
+    transactions, cluster, _ = await started(delivery_timeout_ms=1)
+    source = Input()
+    await transactions.begin(source)
+    cluster.answer(TxnOffsetCommitRequest, offsets_taken())
+    cluster.answer(EndTxnRequest, *(ConnectionFailed("gone") for _ in range(10_000)))
+    with pytest.raises(TransactionInDoubt):
+        await transactions.end(commit=True)
+    assert source.events == ["begin", "offsets"]
+    cluster.answers[EndTxnRequest].clear()
+    cluster.answer(EndTxnRequest, EndTxnResponse(error_code=0, producer_id=7, producer_epoch=1))
+    await transactions.end(commit=True)
+    assert source.events == ["begin", "offsets", "committed"]
+    assert cluster.kinds().count("TxnOffsetCommit") == 1
+    await transactions.begin()
+    await transactions.end(commit=True)
+    assert source.events == ["begin", "offsets", "committed"]
+
+
+@pytest.mark.parametrize("code", [None, ErrorCode.ILLEGAL_GENERATION])
+async def test_an_input_that_is_refused_goes_back(code: ErrorCode | None) -> None:
+    """By the consumer itself, or by the group."""
+    transactions, cluster, _ = await started()
+    source = Input()
+    await transactions.begin(source)
+    transactions.sent(PARTITION)
+    if code is None:
+        source.problem = TransactionAbortable("given up since")
+    else:
+        cluster.answer(TxnOffsetCommitRequest, offsets_taken(code))
+    with pytest.raises(TransactionAbortable):
+        await transactions.end(commit=True)
+    assert "EndTxn" not in cluster.kinds()
+    cluster.answer(EndTxnRequest, EndTxnResponse(error_code=0, producer_id=7, producer_epoch=1))
+    await transactions.end(commit=False)
+    assert source.events[-1] == "aborted"
+
+
+async def test_an_input_that_is_not_ready_opens_nothing() -> None:
+    """And another transaction may be begun."""
+    transactions, _, _ = await started()
+    source = Input()
+    source.problem = InvalidTransactionState("not ready")
+    with pytest.raises(InvalidTransactionState, match="not ready"):
+        await transactions.begin(source)
+    await transactions.begin()
+    with pytest.raises(InvalidTransactionState, match="open already"):
+        await transactions.begin(Input())
+    await transactions.end(commit=False)
+    assert source.events == []
 
 
 async def test_a_commit_that_is_not_answered_in_time_is_in_doubt() -> None:
