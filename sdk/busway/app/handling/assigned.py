@@ -125,6 +125,17 @@ class Assigned:
             raise self.too_much_ahead(found.below, "the metadata of an offset can tell")
         return OffsetAndMetadata(found.below, text)
 
+    def is_behind(self, place: int | None) -> bool:
+        """Return whether all records are finished and the offset can be moved on past what is none: markers, aborted records, a reset.
+
+        Raises:
+            HandlerFailed: as `committable_with`.
+        """
+        begun = self.committed is not None or self.done.first >= 0
+        if (begun and not self.done.open) or (self.committed is None and self.reset_at is not None):
+            return self.committable_with((), place) != self.committed
+        return False
+
     def too_much_ahead(self, below: int, bound: str) -> HandlerFailed:
         """That what is finished ahead of an offset cannot be kept beside it."""
         return HandlerFailed(

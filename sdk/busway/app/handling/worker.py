@@ -337,14 +337,8 @@ class Worker(RebalanceListener):
 
     def is_behind(self) -> list[Assigned]:
         """Partitions whose records are all finished, and whose offset can be moved on past markers and aborted records."""
-        return [assigned for assigned in self._assigned.values() if assigned.exactly_once and self._is_behind(assigned)]
-
-    def _is_behind(self, assigned: Assigned) -> bool:
-        place = self.place(assigned)
-        begun = assigned.committed is not None or assigned.done.first >= 0
-        if (begun and not assigned.done.open) or (assigned.committed is None and assigned.reset_at is not None):
-            return assigned.committable_with((), place) != assigned.committed
-        return False
+        ours = (assigned for assigned in self._assigned.values() if assigned.exactly_once)
+        return [assigned for assigned in ours if assigned.is_behind(self.place(assigned))]
 
     async def committed(self, works: Sequence[Work], offsets: Mapping[Assigned, OffsetAndMetadata]) -> None:
         """A transaction is committed."""
