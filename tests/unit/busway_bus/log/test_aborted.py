@@ -20,7 +20,7 @@ def indexes(draw) -> list[AbortedTransaction]:
     for _ in range(draw(st.integers(0, 30))):
         offset += draw(st.integers(1, 4))
         begins = max(0, offset - draw(st.integers(1, 40)))
-        if begins not in {begin for begin, _ in spans}:
+        if begins not in {at for span in spans for at in span}:  # a record and a marker are at different offsets
             spans.append((begins, offset))
     return [
         AbortedTransaction(
