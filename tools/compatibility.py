@@ -21,6 +21,7 @@ from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 from busway_bus.metadata.features import levels_of_new_clusters
 from busway_protocol.apis import ApiKey
 from busway_protocol.compile import REQUEST_ELEMENTS_MAX
+from busway_protocol.records.compression import INFLATION_FACTOR_MAX, MESSAGE_BYTES_DEFAULT
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "COMPATIBILITY.md"
@@ -79,7 +80,9 @@ def page() -> str:
         "within open transactions) a host gets at most as much as it leaves free for others. Groups and their committed offsets have a bound; beyond it new ones are refused "
         f"(COORDINATOR_NOT_AVAILABLE), and those that are there move on. An answer that describes takes {ANSWER_BYTES_MAX >> 20} MiB at most, the rest "
         "is to be asked for again, and what is named twice in a request is described once. A marker that is too old for its producer is acknowledged "
-        "where no transaction of it is open.\n"
+        f"where no transaction of it is open. A compressed batch may become {INFLATION_FACTOR_MAX} times as large as it is, as max.message.bytes "
+        f"is, or as {MESSAGE_BYTES_DEFAULT:,} bytes, whichever is most, and is refused beyond that (MESSAGE_TOO_LARGE); in lz4 it is one frame with "
+        "independent blocks, the only ones that Java's clients read (INVALID_RECORD).\n"
     )
     orders = (
         "\n## Where another order of calls tells the difference\n\n`test_illegal_orders_beside_kafka.py` makes calls of groups and transactions in "

@@ -1,6 +1,7 @@
 """`busway groups`."""
 
 import sys
+import time
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from busway.admin.groups import GroupDescription, GroupMember
 from busway.admin.share_groups import SHARE
 from busway.cli.explanations import as_rows, told
 from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, Yes, confirm, note, run, show, show_rows
+from busway.cli.resets import chosen, duration_ms, moment_ms, planned
 from busway.cli.share_groups import dead_letter_topic, is_share_group, share_group
 from busway.types import TopicPartition
 
@@ -20,7 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 Group = Annotated[str, typer.Argument(help="The group.")]
-_EARLIEST, _LATEST = -2, -1
+_LATEST = -1
 
 
 @app.command("list")
@@ -134,50 +136,60 @@ def explain(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
 @app.command("reset")
 def reset(
     group: Group,
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Whose offsets.")],
-    to: Annotated[str, typer.Option("--to", help="earliest, latest, or an offset.")],
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="Whose offsets: topic, or topic:0,1; several times.")
+    ] = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has committed.")] = False,
+    to: Annotated[str | None, typer.Option("--to", help="earliest, latest, or an offset.")] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option("--to-datetime", help="The first record at or after 2026-01-31T12:00:00 (UTC without a zone)."),
+    ] = None,
+    by_duration: Annotated[str | None, typer.Option("--by-duration", help="So long ago, as P7D or PT1H30M.")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="So many on, or back: -10.")] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only show.")] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Move the committed offsets of a group that has no members; shows what would happen unless --execute."""
+    if bool(topics) == all_topics:
+        raise CommandFailed("give either --topic or --all-topics")
+    if [to, to_datetime, by_duration, shift_by].count(None) != 3:
+        raise CommandFailed("give one of --to, --to-datetime, --by-duration and --shift-by")
+    at_ms = None if to_datetime is None else moment_ms(to_datetime)
+    if by_duration is not None:
+        at_ms = int(time.time() * 1000) - duration_ms(by_duration)
 
-    async def work() -> list[dict[str, object]]:
+    async def work() -> tuple[list[dict[str, object]], list[str]]:
         async with Admin(bootstrap) as admin:
-            numbers = [
-                TopicPartition(topic, partition_info.number)
-                for partition_info in (await admin.describe_topics([topic]))[topic].partitions
-            ]
-            first = await admin.list_offsets(dict.fromkeys(numbers, _EARLIEST))
-            last = await admin.list_offsets(dict.fromkeys(numbers, _LATEST))
-            if to in {"earliest", "latest"}:
-                offsets = first if to == "earliest" else last
-            elif to.isdigit():
-                offsets = {partition: min(max(int(to), first[partition]), last[partition]) for partition in numbers}
-            else:
-                raise CommandFailed(f"--to {to}: give earliest, latest or an offset")
-            if await is_share_group(admin, group):
+            shares = await is_share_group(admin, group)
+            if shares:
                 shared = await admin.list_share_group_offsets(group)
                 starts = {partition: at.start_offset for partition, at in shared.items()}
-                if execute:
-                    await admin.alter_share_group_offsets(group, offsets)
             else:
                 committed = await admin.list_group_offsets(group)
                 starts = {partition: at.offset for partition, at in committed.items()}
-                if execute:
-                    await admin.alter_group_offsets(group, offsets)
-        return [
+            partitions = await chosen(admin, topics or (), starts)
+            offsets, remarks = await planned(admin, partitions, starts, to=to, at_ms=at_ms, shift_by=shift_by)
+            if execute and shares:
+                await admin.alter_share_group_offsets(group, offsets)
+            elif execute:
+                await admin.alter_group_offsets(group, offsets)
+        rows: list[dict[str, object]] = [
             {
-                "topic": topic,
+                "topic": partition.topic,
                 "partition": partition.partition,
                 "from": starts.get(partition),
                 "to": offsets[partition],
             }
-            for partition in numbers
+            for partition in partitions
         ]
+        return rows, remarks
 
-    rows = run(work())
+    rows, remarks = run(work())
     show_rows(rows, as_json=as_json, title="partitions")
+    for remark in remarks:
+        typer.echo(remark, err=True)
     if not execute and not as_json:
         typer.echo("nothing was changed; say --execute to do it")
 

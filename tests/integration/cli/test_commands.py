@@ -204,18 +204,46 @@ def test_groups(up: Up) -> None:
     assert up.run("groups", "delete", "dg", "--yes", "--json").json == {"deleted": ["dg"]}
 
 
-def test_consume_commits_where_it_began_when_it_is_terminated(up: Up) -> None:
-    """SIGTERM lets it leave its group like Ctrl-C, so that records of the meantime are read by the next one."""
+def test_groups_reset_by_kafkas_rules(up: Up) -> None:
+    """To a moment, by a duration, by a shift, for some partitions or all topics; what is clipped is told."""
+    up.run("topics", "create", "r1", "-p", "2")
+    for number in range(2):
+        up.run("produce", "r1", "-k", "kj"[number], stdin="1\n2\n3\n")
+    assert up.run("consume", "r1", "-g", "rg", "--from-beginning", "-n", "6").code == 0
+
+    def reset(*rule: str) -> tuple[dict[int, int], str]:
+        done = up.run("groups", "reset", "rg", *rule, "--execute", "--json")
+        assert done.code == 0, done.err
+        return {row["partition"]: row["to"] for row in done.json}, done.err
+
+    assert reset("-t", "r1", "--to-datetime", "2001-01-31T12:00:00.000+02:00") == ({0: 0, 1: 0}, "")
+    ends, _ = reset("--all-topics", "--to", "latest")
+    assert sum(ends.values()) == 6
+    assert reset("-t", "r1", "--to-datetime", "2200-01-01T00:00:00") == (ends, "")
+    assert reset("-t", "r1", "--by-duration", "P1DT1H") == ({0: 0, 1: 0}, "")
+    assert reset("-t", "r1", "--by-duration", "PT0S") == (ends, "")
+    full = max(ends, key=lambda number: ends[number])
+    assert reset("-t", f"r1:{full}", "--shift-by", "-1") == ({full: ends[full] - 1}, "")
+    moved, said = reset("-t", f"r1:{full}", "--shift-by", "999")
+    assert moved == {full: ends[full]}
+    assert f"r1-{full} has offsets 0 to {ends[full]}: {ends[full] + 998} becomes {ends[full]}" in said
+    committed = up.run("groups", "describe", "rg", "--json").json["partitions"]
+    assert {row["partition"]: row["committed"] for row in committed} == ends
+
+
+def test_consume_commits_where_it_began_and_leaves_when_it_is_terminated(up: Up) -> None:
+    """Before it has read anything; SIGTERM is like Ctrl-C, and records of the meantime are read by the next one."""
     up.run("topics", "create", "latest", "-p", "1")
     reading = start("consume", "latest", "-g", "lg", env=up.env)
     try:
-        while not up.run("groups", "describe", "lg", "--json").out.count("latest"):
+        while '"committed": 0' not in up.run("groups", "describe", "lg", "--json").out:
             assert reading.poll() is None
         reading.send_signal(signal.SIGTERM)
         _, err = reading.communicate(timeout=SECONDS)
     finally:
         reading.kill()
     assert (reading.returncode, err) == (143, "")
+    assert up.run("groups", "describe", "lg", "--json").json["state"] == "Empty"
     up.run("produce", "latest", stdin="1\n2\n")
     assert up.run("consume", "latest", "-g", "lg", "-n", "2").out == "1\n2\n"
 
@@ -268,6 +296,15 @@ FAILURES: list[tuple[list[str], str]] = [
     (["topics", "delete", "nope", "-y"], "nope"),
     (["groups", "describe", "nope"], "group nope"),
     (["groups", "reset", "nope", "-t", "t", "--to", "later"], "--to later: give earliest, latest or an offset"),
+    (["groups", "reset", "nope", "-t", "t:99", "--to", "1"], "topic t has 1 partitions, and no 99"),
+    (["groups", "reset", "nope", "-t", "t:a", "--to", "1"], "--topic t:a: give a topic, or some of its partitions"),
+    (["groups", "reset", "nope", "--all-topics", "--to", "1"], "the group has committed offsets of, which are none"),
+    (["groups", "reset", "nope", "-t", "t", "--all-topics", "--to", "1"], "give either --topic or --all-topics"),
+    (["groups", "reset", "nope", "-t", "t"], "give one of --to, --to-datetime, --by-duration and --shift-by"),
+    (["groups", "reset", "nope", "-t", "t", "--to", "1", "--shift-by", "1"], "give one of --to"),
+    (["groups", "reset", "nope", "-t", "t", "--shift-by", "1"], "the group has committed no offset of t-0"),
+    (["groups", "reset", "nope", "-t", "t", "--to-datetime", "noon"], "--to-datetime noon: give it as"),
+    (["groups", "reset", "nope", "-t", "t", "--by-duration", "1 hour"], "--by-duration 1 hour: give it as"),
     (["schema", "get", "nope"], "'nope' not found"),
     (["schema", "get", "nope", "-v", "x"], "'x' is not a valid version"),
     (["schema", "list", "-r", "http://me:secret@127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
