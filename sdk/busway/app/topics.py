@@ -64,8 +64,9 @@ async def create_missing(app: "App", topics: Sequence[NewTopic]) -> None:
                 if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another instance was faster
                     raise
             else:
+                number = topic.partitions
                 count = (
-                    "as many partitions as brokers give" if topic.partitions < 0 else f"{topic.partitions} partitions"
+                    f"{number} partition{'s' * (number != 1)}" if number > 0 else "as many partitions as brokers give"
                 )
                 log.info("created topic %s with %s", topic.name, count)
 

@@ -20,6 +20,7 @@ from busway.app.handling.failures import (
     dead_letter_headers,
     dead_letter_topic,
     is_too_large,
+    place_of,
     without_long_ones,
 )
 from busway.app.handling.transactor import Transactor
@@ -309,7 +310,8 @@ class Attempts:
         where = f"{self.route.name} failed on {item.where}"
         if not self.route.dead_letter:
             raise HandlerFailed(f"{where} after {attempts} attempts: {problem!r}") from problem
-        log.error("%s after %d attempts; to the dead letters: %r", where, attempts, problem)
+        place = place_of(problem)
+        log.error("%s after %d attempts; to the dead letters: %r%s", where, attempts, problem, place)
         await self._bury(item, problem, attempts=attempts, handler=self.route.name)
 
     async def _bury(self, item: Item, problem: Exception, *, attempts: int, handler: str) -> None:

@@ -6,6 +6,7 @@ What lives here: `Retry`, `Exponential`, and the headers of a dead letter. What 
 import asyncio
 import concurrent.futures
 import os
+import sysconfig
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ _STACK: Final = "kafka_dlt-exception-stacktrace"
 _CALLERS: Final = tuple(
     str(Path(module.__file__).parent) + os.sep for module in (busway, asyncio, concurrent.futures) if module.__file__
 )
+_PYTHON: Final = sysconfig.get_path("stdlib") + os.sep
 _TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 
 
@@ -127,6 +129,13 @@ def _from_handler(trace: TracebackType | None) -> TracebackType | None:
     while theirs is not None and theirs.tb_frame.f_code.co_filename.startswith(_CALLERS):
         theirs = theirs.tb_next
     return theirs or trace
+
+
+def place_of(problem: BaseException) -> str:
+    """Where the handler's own code was when an exception was raised: ` (service.py:12 in charge)`; empty where it had not been called."""
+    frames = [one for one in traceback.extract_tb(problem.__traceback__) if not one.filename.startswith(_CALLERS)]
+    own = [one for one in frames if not one.filename.startswith(_PYTHON)] or frames  # a service may be installed, too
+    return f" ({Path(own[-1].filename).name}:{own[-1].lineno} in {own[-1].name})" if own else ""
 
 
 def without_long_ones(headers: list[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:

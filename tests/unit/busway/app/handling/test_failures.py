@@ -1,6 +1,8 @@
 """How often and when a record is tried again, and what a dead letter says."""
 
 import asyncio
+import json
+import re
 from typing import Any
 
 import pytest
@@ -8,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busway import BrokerError, Exponential, MessageTooLarge, Record, Retry
-from busway.app.handling.failures import dead_letter_headers, dead_letter_topic, is_too_large, without_long_ones
+from busway.app.handling.failures import (
+    dead_letter_headers,
+    dead_letter_topic,
+    is_too_large,
+    place_of,
+    without_long_ones,
+)
 from busway.serde.errors import Undecodable
 from busway.serde.plain import Json
 from busway_protocol.errors import ErrorCode
@@ -116,6 +124,14 @@ def test_a_dead_letter_says_where_it_comes_from() -> None:
     assert dead_letter_topic("rides", "quotes") == "rides.quotes.dlt"
 
 
+def test_the_place_of_a_failure_is_in_the_handlers_own_code() -> None:
+    """Not in what it called of Python's; empty where it was not called."""
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        json.loads("{")
+    assert "test_failures.py:" in place_of(raised.value)
+    assert place_of(ValueError("never raised")) == ""
+
+
 async def test_a_stack_begins_in_the_handler() -> None:
     """Neither busway's frames nor those of asyncio come first, for a coroutine, in a thread, and behind a cause."""
 
@@ -133,6 +149,8 @@ async def test_a_stack_begins_in_the_handler() -> None:
     except ValueError as raised:
         raised.__traceback__ = raised.__traceback__ and raised.__traceback__.tb_next  # this function
         stack = headers_of(raised)["kafka_dlt-exception-stacktrace"].decode()
+        place = place_of(raised)
+    assert re.fullmatch(r" \(test_failures\.py:\d+ in handler\)", place)
     files = [line for line in stack.splitlines() if line.startswith("  File ")]
     assert [line.rpartition(" in ")[2] for line in files] == ["handler", "fails", "handler"]
 
