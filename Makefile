@@ -20,7 +20,7 @@ check: $(READY)
 	$(BIN)/lint-imports
 
 sim: $(READY)
-	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)) $(if $(FIRST),--from $(FIRST)))
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)) $(if $(FIRST),--from $(FIRST)) $(if $(ABOUT),--about $(ABOUT)))
 
 hostile: $(READY)
 	$(BIN)/pytest -m "hostile and not java and not foreign and not spark and not postgres and not compose"
