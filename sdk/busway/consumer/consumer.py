@@ -21,7 +21,7 @@ from busway.consumer.listener import Partitions, RebalanceListener
 from busway.consumer.lookups import EARLIEST, LATEST
 from busway.consumer.protocols import group_member
 from busway.consumer.topics import Topics
-from busway.errors import BuswayError, CommitFailed, NotRunning
+from busway.errors import BuswayError, CommitFailed, InvalidTransactionState, NotRunning
 from busway.options import ConsumerOptions, options_from
 from busway.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
 
@@ -416,9 +416,15 @@ class Consumer:
         Raises:
             CommitFailed: the group has moved on: partitions were given up since their records were handed out, also those that have come
                 back, or this consumer is no member now. Offsets of the other partitions are committed.
+            InvalidTransactionState: a transaction commits what this consumer hands out.
             ValueError: this consumer has no group.
         """
         group = self._require_group()
+        if self._given.in_transaction:
+            raise InvalidTransactionState(
+                "what this consumer hands out is committed with the transaction that it was given to, which may yet be aborted; leave "
+                "commit() out"
+            )
         if offsets is None:
             await self._commit_what_was(self._all_handed_out())
             return

@@ -165,3 +165,5 @@ async def test_a_consumer_that_does_not_fit_is_refused_in_words(
             await consumer.commit()
             async with sending.transaction(consumer):
                 assert (await consumer.getone()).offset == 1
+                with pytest.raises(InvalidTransactionState, match="committed with the transaction"):
+                    await consumer.commit()
