@@ -148,7 +148,7 @@ class Rides:
 @asynccontextmanager
 async def rides() -> AsyncIterator[Rides]:
     """Topics with some rides."""
-    async with asyncio.timeout(90), LocalCluster(properties=SHORT_SESSIONS) as cluster:
+    async with asyncio.timeout(patient(90)), LocalCluster(properties=SHORT_SESSIONS) as cluster:
         address = cluster.bootstrap_servers
         async with Admin(address) as admin:
             await admin.create_topics([NewTopic("rides", PARTITIONS), NewTopic("prices", 1)])

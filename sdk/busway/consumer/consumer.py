@@ -6,7 +6,6 @@ What lives here: `Consumer`: subscribing, reading, positions, commits. What does
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -18,21 +17,21 @@ from busway.consumer.fetcher import Fetcher
 from busway.consumer.group import GroupMember, Listener
 from busway.consumer.handed_out import HandedOut
 from busway.consumer.listener import Partitions, RebalanceListener
-from busway.consumer.lookups import EARLIEST, LATEST
+from busway.consumer.positions import Positions
 from busway.consumer.protocols import group_member
 from busway.consumer.topics import Topics
-from busway.errors import BuswayError, CommitFailed, NotRunning, RequestTimedOut
+from busway.consumer.uncommitted import Uncommitted
+from busway.errors import BuswayError, CommitFailed, InvalidTransactionState, NotRunning
 from busway.options import ConsumerOptions, options_from
-from busway.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
+from busway.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
 log = logging.getLogger("busway.consumer")
 
-_POSITION_S: Final = 0.01
 _LAST_COMMIT_S: Final = 5.0
 """A consumer that stops waits no longer for its coordinator: what is not committed is read again, and whoever stops it is waiting."""
 
 
-class Consumer:
+class Consumer(Positions):
     """Reads records, alone or as a member of a group.
 
     Args:
@@ -70,10 +69,8 @@ class Consumer:
         self._topics = Topics(self._cluster, self._fetcher, max_age_s=self.options.metadata_max_age_ms / 1000)
         self._tasks: list[asyncio.Task[None]] = []
         self._committing: asyncio.Task[None] | None = None
-        self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._uncommitted = Uncommitted(self._fetcher)
         self._given = HandedOut(self)
-        self._handled: dict[TopicPartition, OffsetAndMetadata] = {}
-        """What auto commit may commit: records handed out before the last call, so that a crash repeats and never skips."""
         self._background_problem: BuswayError | None = None
 
     # Life
@@ -115,7 +112,7 @@ class Consumer:
 
     async def stop(self) -> None:
         """Commit what was handed out (with auto commit), let the listener finish, leave the group, disconnect."""
-        await self._stop(lambda: self._commit_what_was(self._all_handed_out()))
+        await self._stop(lambda: self._commit_what_was(self._uncommitted.all()))
 
     async def _stop(self, commit: Callable[[], Awaitable[None]]) -> None:
         tasks, self._tasks = self._tasks, []
@@ -226,7 +223,9 @@ class Consumer:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         # Whoever leaves with an error has not handled what was handed out last.
-        await self._stop(lambda: self._commit_what_was(self._all_handed_out() if kind is None else self._all_handled()))
+        await self._stop(
+            lambda: self._commit_what_was(self._uncommitted.all() if kind is None else self._uncommitted.handled())
+        )
 
     # What to read
 
@@ -278,18 +277,18 @@ class Consumer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         limit = self.options.max_poll_records if max_records is None else max_records
-        self._handled.update(self._all_handed_out())
+        self._uncommitted.polling()
         self._given.polling()
         while True:
             self._check()
             records = self._fetcher.ready(partitions, limit)
             left = deadline - loop.time()
             if records or left <= 0:
-                self._take_resets()
+                self._uncommitted.take_resets()
                 self._given.polled()
                 for partition, found in records.items():
                     behind = OffsetAndMetadata(found[-1].offset + 1, "", found[-1].leader_epoch)
-                    self._handed_out[partition] = behind
+                    self._uncommitted.hand_out(partition, behind)
                     self._given.hand_out(partition, found[0].offset, behind)
                 return records
             await self._fetcher.arrival(min(left, 1.0), partitions)
@@ -324,111 +323,6 @@ class Consumer:
         if self._group is not None:
             self._group.polled()
 
-    # Positions
-
-    async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record; waits until it is known.
-
-        Raises:
-            ValueError: the partition is not assigned to this consumer.
-            RequestTimedOut: it is not known within request_timeout_ms, because the partition does not exist or has no leader.
-        """
-        deadline = asyncio.get_running_loop().time() + self.options.request_timeout_ms / 1000
-        while True:
-            self._check()
-            found = self._fetcher.assigned.get(partition)
-            if found is None:
-                raise ValueError(f"{partition.topic}-{partition.partition} is not assigned to this consumer")
-            if found.position is not None:
-                return found.position
-            if asyncio.get_running_loop().time() >= deadline:
-                count = self._cluster.metadata.counts().get(partition.topic, 0)
-                raise RequestTimedOut(
-                    f"the position of {partition.topic}-{partition.partition} is not known after {self.options.request_timeout_ms} ms; "
-                    f"the topic has {count} partitions, numbered from 0"
-                )
-            await asyncio.sleep(_POSITION_S)
-
-    def place(self, partition: TopicPartition) -> int | None:
-        """As `position`, and None while it is not known, or the partition is not assigned."""
-        return getattr(self._fetcher.assigned.get(partition), "position", None)
-
-    def reset_at(self, partition: TopicPartition) -> int | None:
-        """The position that a reset found for a partition; None where it was committed or sought, or is not known."""
-        return getattr(self._fetcher.assigned.get(partition), "reset_at", None)
-
-    def tenure(self, partition: TopicPartition) -> int | None:
-        """Return a number that stays the same while the partition is assigned without a break; None while it is not."""
-        return getattr(self._fetcher.assigned.get(partition), "tenure", None)
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at `offset`, which is committed like any other position."""
-        self._find(partition).seek(offset)
-        self._place(partition, offset)
-        self._given.sought(partition)
-        self._fetcher.wake()
-
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit nothing of what was handed out of these partitions, neither by `commit()` nor automatically."""
-        for partition in partitions:
-            self._handed_out.pop(partition, None)
-            self._handled.pop(partition, None)
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first record of these partitions, or of all."""
-        self._reset("earliest", partitions)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last record of these partitions, or of all."""
-        self._reset("latest", partitions)
-
-    def _reset(self, policy: str, partitions: Iterable[TopicPartition]) -> None:
-        for partition in tuple(partitions) or tuple(self._fetcher.assigned):
-            found = self._find(partition)
-            found.forget()
-            found.position, found.reset, found.gone = None, policy, None
-            found.reset_at, found.uncommitted_reset = None, False
-            self.forget([partition])
-            self._given.sought(partition)
-        self._fetcher.wake()
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions until they are resumed; the group is not left."""
-        for partition in partitions:
-            self._find(partition).paused = True
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Hand these partitions out again."""
-        for partition in partitions:
-            self._find(partition).paused = False
-        self._fetcher.wake()
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
-        return frozenset(key for key, found in self._fetcher.assigned.items() if found.paused)
-
-    def _find(self, partition: TopicPartition) -> Any:
-        found = self._fetcher.assigned.get(partition)
-        if found is None:
-            raise ValueError(f"{partition.topic}-{partition.partition} is not assigned to this consumer")
-        return found
-
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
-        return await self._fetcher.look_ups.ends(partitions, EARLIEST)
-
-    async def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, open_too: bool = False
-    ) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition; at read_committed, unless `open_too`, before the first open transaction."""
-        return await self._fetcher.look_ups.ends(partitions, LATEST, open_too=open_too)
-
-    async def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a moment in each partition, None where there is none."""
-        return await self._fetcher.look_ups.until_answered(dict(timestamps_ms))
-
     # Offsets of the group
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
@@ -437,11 +331,17 @@ class Consumer:
         Raises:
             CommitFailed: the group has moved on: partitions were given up since their records were handed out, also those that have come
                 back, or this consumer is no member now. Offsets of the other partitions are committed.
+            InvalidTransactionState: a transaction commits what this consumer hands out.
             ValueError: this consumer has no group.
         """
         group = self._require_group()
+        if self._given.in_transaction:
+            raise InvalidTransactionState(
+                "what this consumer hands out is committed with the transaction that it was given to, which may yet be aborted; leave "
+                "commit() out"
+            )
         if offsets is None:
-            await self._commit_what_was(self._all_handed_out())
+            await self._commit_what_was(self._uncommitted.all())
             return
         gone = self._given.given_up(offsets)
         await self._commit_what_was(
@@ -456,44 +356,8 @@ class Consumer:
 
     async def _commit_what_was(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         await self._require_group().offsets.commit(offsets)
-        self._committed(offsets)
-
-    def _take_resets(self) -> None:
-        """Positions that resets have found are committed like those behind records; offsets of a topic that is gone are not."""
-        for partition, assigned in self._fetcher.assigned.items():
-            if assigned.uncommitted_reset and assigned.reset_at is not None:
-                assigned.uncommitted_reset = False
-                self._place(partition, assigned.reset_at)
-        for partition in {*self._handled, *self._handed_out}:
-            if self._fetcher.is_of_another_topic(partition):
-                self._handed_out.pop(partition, None)
-                self._handled.pop(partition, None)
-
-    def _place(self, partition: TopicPartition, offset: int) -> None:
-        """Where a partition goes on, whatever was handed out of it before."""
-        self._handed_out.pop(partition, None)
-        self._handled[partition] = OffsetAndMetadata(offset)
-
-    def _all_handled(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What may be committed although the reader may still be at work on what it was handed last."""
-        self._take_resets()
-        return dict(self._handled)
-
-    def _all_handed_out(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where to go on behind what was handed out, and behind the markers and aborted records that follow it."""
-        self._take_resets()
-        for partition, offset in self._handed_out.items():
-            assigned = self._fetcher.assigned.get(partition)
-            if assigned is not None and (assigned.position or 0) > offset.offset:
-                self._handed_out[partition] = dataclasses.replace(offset, offset=assigned.position or 0)
-        return {**self._handled, **self._handed_out}
-
-    def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self._given.settled(offsets)
-        for waiting in (self._handled, self._handed_out):
-            for partition, offset in offsets.items():
-                if waiting.get(partition) == offset:
-                    del waiting[partition]
+        self._uncommitted.committed(offsets)
 
     async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """What the group has committed for a partition."""
@@ -524,9 +388,9 @@ class Consumer:
         while True:
             await asyncio.sleep(self.options.auto_commit_interval_ms / 1000)
             try:
-                await self._commit_what_was(self._all_handled())
+                await self._commit_what_was(self._uncommitted.handled())
             except CommitFailed:
-                self._handled.clear()
+                self._uncommitted.forget_handled()
             except BuswayError as problem:
                 self._background_problem = problem
 
@@ -535,7 +399,7 @@ class Consumer:
     async def _revoked(self, revoked: Partitions) -> None:
         if self.options.enable_auto_commit:
             with contextlib.suppress(BuswayError):
-                await self._commit_what_was(self._all_handled())
+                await self._commit_what_was(self._uncommitted.handled())
         await self._listener.on_partitions_revoked(revoked)
         self._drop(revoked)
 

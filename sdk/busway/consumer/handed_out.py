@@ -62,14 +62,18 @@ class _Handed:
 
 
 class HandedOut:
-    """Keeps track of what one consumer has handed out."""
+    """Keeps track of what one consumer has handed out.
+
+    Attributes:
+        in_transaction: a transaction takes along what is handed out.
+    """
 
     def __init__(self, consumer: Place) -> None:
         self._consumer = consumer
         self._handed: dict[TopicPartition, _Handed] = {}
         self._refused: set[TopicPartition] = set()
         self._member: GroupMetadata | None = None
-        self._in_transaction = False
+        self.in_transaction = False
         self._taken: dict[TopicPartition, _Handed] = {}
         """What the transaction that is being committed takes along."""
 
@@ -100,7 +104,7 @@ class HandedOut:
     def sought(self, partition: TopicPartition) -> None:
         """Note that the program has chosen itself where it goes on; what came back to it is no longer what it was handed before."""
         known = self._handed.get(partition)
-        if known is not None and known.tenure != self._consumer.tenure(partition) and not self._in_transaction:
+        if known is not None and known.tenure != self._consumer.tenure(partition) and not self.in_transaction:
             del self._handed[partition]
 
     def settled(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -174,7 +178,7 @@ class HandedOut:
         Raises:
             InvalidTransactionState: another transaction takes it along, or records were handed out before and not committed.
         """
-        if self._in_transaction:
+        if self.in_transaction:
             raise InvalidTransactionState(
                 "this consumer is part of another transaction that has not ended; if that one's outcome is not known, or its producer was "
                 "fenced, start a new consumer as well"
@@ -191,7 +195,7 @@ class HandedOut:
             )
         self._handed = {one: known for one, known in self._handed.items() if not known.is_open}
         self._refused.clear()
-        self._in_transaction = True
+        self.in_transaction = True
 
     def offsets(self) -> tuple[dict[TopicPartition, OffsetAndMetadata], GroupMetadata]:
         """Return what the transaction commits: behind everything handed out in it.
@@ -222,7 +226,7 @@ class HandedOut:
         A partition that was given up and came back is read from its committed offset already.
         """
         taken, self._taken = self._taken, {}
-        self._in_transaction = False
+        self.in_transaction = False
         if committed:
             self._consumer.forget(one for one in taken if one not in self._handed)
             for partition, known in taken.items():

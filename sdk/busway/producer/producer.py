@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from busway.cluster.client import Addresses, ClusterClient
-from busway.errors import BuswayError, InvalidTransactionState, NotRunning, TransactionFailed
+from busway.errors import InvalidTransactionState, NotRunning
 from busway.net.machine import OS, current_machine
 from busway.options import ProducerOptions, options_from
 from busway.producer.accumulator import Accumulator, Partition, Together
@@ -383,33 +383,13 @@ class Producer:
                 await transactions.end(commit=True)
         except BaseException as problem:
             if transactions.is_open(number):
-                await self._abort_after(problem, transactions)
+                await transactions.abort_after(problem)
             raise
-
-    async def _abort_after(self, problem: BaseException, transactions: Transactions) -> None:
-        """Abort because of a problem, which is what is raised unless the abort tells more of the same."""
-        try:
-            await transactions.end(commit=False)
-        except TransactionFailed as told:
-            if isinstance(problem, BuswayError):
-                raise told from problem
-            log.warning("the transaction could not be aborted: %s", told)
-        except BuswayError as told:
-            log.warning(
-                "the abort was not answered, the next transaction or the coordinator's timeout does it: %s", told
-            )
 
     async def begin_transaction(self, consumer: "Consumer | None" = None) -> int:
         """Begin a transaction; `transaction()` does so and ends it, too.
 
-        Args:
-            consumer: as for `transaction`; it goes back when the transaction is aborted.
-
-        Returns:
-            Its number.
-
-        Raises:
-            As `transaction`.
+        Arguments and errors are those of `transaction`. Returns the number of the transaction.
         """
         transactions = self._transactional()
         return await transactions.begin(None if consumer is None else consumer.transaction_input())

@@ -272,6 +272,23 @@ class Transactions:
             await self._send_offsets(offsets, group)
         self._has_input = True
 
+    async def abort_after(self, problem: BaseException) -> None:
+        """Abort because of a problem.
+
+        Raises:
+            TransactionFailed: the abort failed, too, and the problem is one of Busway's.
+        """
+        try:
+            await self.end(commit=False)
+        except TransactionFailed as told:
+            if isinstance(problem, BuswayError):
+                raise told from problem
+            log.warning("the transaction could not be aborted: %s", told)
+        except BuswayError as told:
+            log.warning(
+                "the abort was not answered, the next transaction or the coordinator's timeout does it: %s", told
+            )
+
     async def end(self, *, commit: bool) -> None:
         """Commit or abort; who is cancelled meanwhile is so when the transaction has ended.
 

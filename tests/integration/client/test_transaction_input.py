@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.integration.client.committed import committed, written
 from tests.integration.client.conftest import Cluster
+from tests.support.patience import patient
 
 from busway import (
     Admin,
@@ -64,7 +65,7 @@ async def test_who_was_put_out_undoes_nothing(
     async with member(three.topic, max_poll_interval_ms=500, **FAST) as slow, sending:
         record = await slow.getone()
         async with member(three.topic, **FAST) as other:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(patient(30)):
                 while not await other.getmany(timeout_ms=100):
                     pass
             await other.commit()
@@ -105,7 +106,7 @@ async def test_an_abort_goes_back_and_a_commit_goes_on(
 ) -> None:
     """An exception, a cancellation, an abort by hand; for who subscribes and for who assigns itself."""
     out = f"{three.topic}-out"
-    async with member(max_poll_records=2) as consumer, sending, asyncio.timeout(60):
+    async with member(max_poll_records=2) as consumer, sending, asyncio.timeout(patient(60)):
         if assigned:
             await consumer.assign([three])
         else:
@@ -165,3 +166,5 @@ async def test_a_consumer_that_does_not_fit_is_refused_in_words(
             await consumer.commit()
             async with sending.transaction(consumer):
                 assert (await consumer.getone()).offset == 1
+                with pytest.raises(InvalidTransactionState, match="committed with the transaction"):
+                    await consumer.commit()
