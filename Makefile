@@ -36,7 +36,7 @@ simulate-cases: $(READY)
 
 smoke: $(READY)
 	$(BIN)/python tools/jars.py kafka
-	$(BIN)/pytest -m smoke
+	$(BIN)/pytest -m "smoke and not spark"
 
 gate:
 	$(PYTHON) -m tools.gate

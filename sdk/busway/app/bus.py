@@ -25,11 +25,12 @@ from busway.app.sending import Sending
 from busway.app.serdes import Serdes
 from busway.app.serving import serve
 from busway.app.topics import ask_for, create_declared
+from busway.app.waiting import ended, explain_wait
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import NotRunning
-from busway.net.machine import current_machine
+from busway.net.machine import current_machine, has_threads
 from busway.options import ConsumerOptions, ProducerOptions, options_from
 from busway.producer.producer import Producer
 from busway.serde.errors import Undecodable
@@ -218,6 +219,8 @@ class App(Declarations, Sending):
         worker.reads(consumer)
         await consumer.start()
         stack.push_async_callback(self._leave, consumer)
+        if has_threads():  # a simulation's reader has the whole story
+            stack.push_async_callback(ended, asyncio.ensure_future(explain_wait(self)))
 
     def _producers(self, consumer_options: dict[str, Any]) -> Callable[[], Producer]:
         """What makes this instance's transactional producers, all of one name.

@@ -162,6 +162,14 @@ async def test_brokers_are_waited_for_at_the_start_on_request() -> None:
         assert (await service.end(signal.SIGTERM))[0] == 0
 
 
+async def test_a_signal_ends_a_service_that_waits_for_its_brokers() -> None:
+    """At once, with 0, as one that runs."""
+    service = await Service.start("127.0.0.1:1", "--wait", "600")
+    await service.told("counting waits up to 600 s at its start")
+    code, err = await service.end(signal.SIGTERM)
+    assert (code, err) == (0, "")
+
+
 async def test_a_service_that_cannot_start_says_why_in_one_line() -> None:
     """No broker there: exit code 1; a signal while it tries ends it too."""
     service = await Service.start("127.0.0.1:1")

@@ -1,0 +1,56 @@
+"""A service that has been given no partitions yet says which members its group has.
+
+What lives here: one line, once, some seconds after the start. What does not: joining (`busway.consumer`), rebalances in detail
+(`busway groups explain`).
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from busway.admin.admin import Admin
+from busway.errors import BuswayError
+
+if TYPE_CHECKING:
+    from busway.app.bus import App
+
+log = logging.getLogger("busway.app")
+
+WAIT_S: Final = 3.0
+"""A group that waits for nobody gives partitions out sooner."""
+_NAMED_MAX: Final = 3
+
+
+async def explain_wait(app: "App") -> None:
+    """Log which other members the group has, where no partition has been assigned `WAIT_S` after the start."""
+    await asyncio.sleep(WAIT_S)
+    worker = app.worker
+    if worker is None or worker.consumer.assignment():
+        return
+    try:
+        async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
+            described = await admin.describe_group(app.group_id)
+    except BuswayError as problem:
+        log.debug("group %s cannot be described: %s", app.group_id, problem)
+        return
+    consumer = worker.consumer
+    own = consumer.group_metadata().member_id
+    others = [one for one in described.members if one.member_id != own]
+    if (
+        consumer.assignment() or not others or (not own and len(others) == 1)
+    ):  # that is this one, which is still joining
+        return
+    names = [f"{one.member_id} ({one.client_id} on {one.host.lstrip('/')})" for one in others]
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    log.warning(
+        "group %s has assigned nothing to this member for %.0f s; it has %s%s. A member that was killed counts until its session ends, "
+        "after 45 s unless session_timeout_ms or the brokers say otherwise; consumer={'group_instance_id': ...} lets a restarted one go "
+        "on at once",
+        *(app.group_id, WAIT_S, ", ".join(names[:_NAMED_MAX]), more),
+    )
+
+
+async def ended(task: "asyncio.Task[None]") -> None:
+    """Cancel the task and return when it has ended."""
+    task.cancel()
+    await asyncio.wait([task])
