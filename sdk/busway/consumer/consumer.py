@@ -6,7 +6,6 @@ What lives here: `Consumer`: subscribing, reading, positions, commits. What does
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -20,6 +19,7 @@ from busway.consumer.listener import Partitions, RebalanceListener
 from busway.consumer.lookups import EARLIEST, LATEST
 from busway.consumer.protocols import group_member
 from busway.consumer.topics import Topics
+from busway.consumer.uncommitted import Uncommitted
 from busway.errors import BuswayError, CommitFailed, NotRunning, RequestTimedOut
 from busway.options import ConsumerOptions, options_from
 from busway.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
@@ -69,9 +69,7 @@ class Consumer:
         self._topics = Topics(self._cluster, self._fetcher, max_age_s=self.options.metadata_max_age_ms / 1000)
         self._tasks: list[asyncio.Task[None]] = []
         self._committing: asyncio.Task[None] | None = None
-        self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._handled: dict[TopicPartition, OffsetAndMetadata] = {}
-        """What auto commit may commit: records handed out before the last call, so that a crash repeats and never skips."""
+        self._uncommitted = Uncommitted(self._fetcher)
         self._background_problem: BuswayError | None = None
 
     # Life
@@ -113,7 +111,7 @@ class Consumer:
 
     async def stop(self) -> None:
         """Commit what was handed out (with auto commit), let the listener finish, leave the group, disconnect."""
-        await self._stop(lambda: self._commit_what_was(self._all_handed_out()))
+        await self._stop(lambda: self._commit_what_was(self._uncommitted.all_handed_out()))
 
     async def _stop(self, commit: Callable[[], Awaitable[None]]) -> None:
         tasks, self._tasks = self._tasks, []
@@ -190,7 +188,11 @@ class Consumer:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         # Whoever leaves with an error has not handled what was handed out last.
-        await self._stop(lambda: self._commit_what_was(self._all_handed_out() if kind is None else self._all_handled()))
+        await self._stop(
+            lambda: self._commit_what_was(
+                self._uncommitted.all_handed_out() if kind is None else self._uncommitted.all_handled()
+            )
+        )
 
     # What to read
 
@@ -242,14 +244,12 @@ class Consumer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         limit = self.options.max_poll_records if max_records is None else max_records
-        self._handled.update(self._all_handed_out())
+        self._uncommitted.asks_again()
         while True:
             self._check()
             records = self._fetcher.ready(partitions, limit)
             if records:
-                self._take_resets()
-                for partition, found in records.items():
-                    self._handed_out[partition] = OffsetAndMetadata(found[-1].offset + 1, "", found[-1].leader_epoch)
+                self._uncommitted.hand_out(records)
                 return records
             left = deadline - loop.time()
             if left <= 0:
@@ -298,11 +298,8 @@ class Consumer:
         deadline = asyncio.get_running_loop().time() + self.options.request_timeout_ms / 1000
         while True:
             self._check()
-            found = self._fetcher.assigned.get(partition)
-            if found is None:
-                raise ValueError(f"{partition.topic}-{partition.partition} is not assigned to this consumer")
-            if found.position is not None:
-                return found.position
+            if (found := self._find(partition)).position is not None:
+                return int(found.position)
             if asyncio.get_running_loop().time() >= deadline:
                 count = self._cluster.metadata.counts().get(partition.topic, 0)
                 raise RequestTimedOut(
@@ -322,7 +319,7 @@ class Consumer:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at `offset`, which is committed like any other position."""
         self._find(partition).seek(offset)
-        self._place(partition, offset)
+        self._uncommitted.place(partition, offset)
         self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -339,8 +336,7 @@ class Consumer:
             found.forget()
             found.position, found.reset, found.gone = None, policy, None
             found.reset_at, found.uncommitted_reset = None, False
-            self._handed_out.pop(partition, None)
-            self._handled.pop(partition, None)
+            self._uncommitted.drop([partition])
         self._fetcher.wake()
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -391,7 +387,7 @@ class Consumer:
         """
         group = self._require_group()
         if offsets is None:
-            await self._commit_what_was(self._all_handed_out())
+            await self._commit_what_was(self._uncommitted.all_handed_out())
             return
         await group.offsets.commit(
             {
@@ -402,43 +398,7 @@ class Consumer:
 
     async def _commit_what_was(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         await self._require_group().offsets.commit(offsets)
-        self._committed(offsets)
-
-    def _take_resets(self) -> None:
-        """Positions that resets have found are committed like those behind records; offsets of a topic that is gone are not."""
-        for partition, assigned in self._fetcher.assigned.items():
-            if assigned.uncommitted_reset and assigned.reset_at is not None:
-                assigned.uncommitted_reset = False
-                self._place(partition, assigned.reset_at)
-        for partition in {*self._handled, *self._handed_out}:
-            if self._fetcher.is_of_another_topic(partition):
-                self._handed_out.pop(partition, None)
-                self._handled.pop(partition, None)
-
-    def _place(self, partition: TopicPartition, offset: int) -> None:
-        """Where a partition goes on, whatever was handed out of it before."""
-        self._handed_out.pop(partition, None)
-        self._handled[partition] = OffsetAndMetadata(offset)
-
-    def _all_handled(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What may be committed although the reader may still be at work on what it was handed last."""
-        self._take_resets()
-        return dict(self._handled)
-
-    def _all_handed_out(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where to go on behind what was handed out, and behind the markers and aborted records that follow it."""
-        self._take_resets()
-        for partition, offset in self._handed_out.items():
-            assigned = self._fetcher.assigned.get(partition)
-            if assigned is not None and (assigned.position or 0) > offset.offset:
-                self._handed_out[partition] = dataclasses.replace(offset, offset=assigned.position or 0)
-        return {**self._handled, **self._handed_out}
-
-    def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        for waiting in (self._handled, self._handed_out):
-            for partition, offset in offsets.items():
-                if waiting.get(partition) == offset:
-                    del waiting[partition]
+        self._uncommitted.committed(offsets)
 
     async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """What the group has committed for a partition."""
@@ -469,9 +429,9 @@ class Consumer:
         while True:
             await asyncio.sleep(self.options.auto_commit_interval_ms / 1000)
             try:
-                await self._commit_what_was(self._all_handled())
+                await self._commit_what_was(self._uncommitted.all_handled())
             except CommitFailed:
-                self._handled.clear()
+                self._uncommitted.drop_handled()
             except BuswayError as problem:
                 self._background_problem = problem
 
@@ -480,7 +440,7 @@ class Consumer:
     async def _revoked(self, revoked: Partitions) -> None:
         if self.options.enable_auto_commit:
             with contextlib.suppress(BuswayError):
-                await self._commit_what_was(self._all_handled())
+                await self._commit_what_was(self._uncommitted.all_handled())
         await self._listener.on_partitions_revoked(revoked)
         self._drop(revoked)
 
@@ -489,9 +449,7 @@ class Consumer:
         await self._listener.on_partitions_lost(lost)
 
     def _drop(self, gone: Partitions) -> None:
-        for partition in gone:
-            self._handed_out.pop(partition, None)
-            self._handled.pop(partition, None)
+        self._uncommitted.drop(gone)
         self._fetcher.assign([partition for partition in self._fetcher.assigned if partition not in gone])
 
     async def _assigned(self, assigned: Partitions, new: Partitions) -> None:
