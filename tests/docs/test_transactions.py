@@ -229,6 +229,14 @@ async def test_a_member_that_is_killed_leaves_nothing_behind(protocol: str) -> N
         await second.end()
 
 
+@asynccontextmanager
+async def topics_of_the_page(bootstrap_servers: str) -> AsyncIterator[None]:
+    """Create the topics of the page: readers create none."""
+    async with Admin(bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic("rides", 1), NewTopic("prices", 1)])
+    yield
+
+
 @pytest.mark.slow
 async def test_the_example_of_the_page_runs() -> None:
     """Ended in the middle and begun again, it goes on where it was."""
@@ -237,6 +245,7 @@ async def test_the_example_of_the_page_runs() -> None:
     async with (
         asyncio.timeout(patient(60)),
         LocalCluster() as cluster,
+        topics_of_the_page(cluster.bootstrap_servers),
         Producer(cluster.bootstrap_servers) as producer,
         Consumer(
             "prices",

@@ -278,7 +278,8 @@ class Fetcher:
     def is_of_another_topic(self, partition: TopicPartition) -> bool:
         """Whether the topic was created again since the partition's position was found, so that offsets of it mean nothing any more."""
         found = self.assigned.get(partition)
-        return found is not None and found.topic_id not in {None, self._topic_id(found)}
+        known = None if found is None else self._topic_id(found)
+        return found is not None and None not in {known, found.topic_id} and known != found.topic_id
 
     def _begin_again(self, found: Assigned) -> None:
         """The offset is not in the log: the policy says where reading begins."""
@@ -376,7 +377,8 @@ class Fetcher:
                     if taken:
                         break
                     if found.position is not None:
-                        found.seek(found.position)  # it may have been put right when it is asked for again
+                        found.fetch_position = found.position  # it may have been put right when it is asked for again
+                        found.forget()
                         self._wake.set()
                     raise
                 if len(found.chunks) < CHUNKS_AHEAD:

@@ -238,7 +238,7 @@ async def test_the_clock_moves_every_timer() -> None:
         await bus.send(sales, Sale("short", 60))
         await bus.advance(59.9)
         assert told == [("short", 0)]
-        assert await admin.list_group_offsets("patient") == {}
+        assert not any(at.offset for at in (await admin.list_group_offsets("patient")).values())
         await bus.advance(2)
         assert told == [("short", 0), ("short", 60)]
         assert [at.offset for at in (await admin.list_group_offsets("patient")).values()] == [1]

@@ -128,7 +128,8 @@ async def test_a_signal_drains(bootstrap: str) -> None:
     code, err = await service.end(signal.SIGTERM)
     assert (code, err) == (0, "")
     assert "handled 0" in service.lines
-    assert await committed(bootstrap) == {0: len(await handled(bootstrap))}
+    moved = {number: offset for number, offset in (await committed(bootstrap)).items() if offset}
+    assert moved == {0: len(await handled(bootstrap))}
 
 
 async def test_a_second_ctrl_c_ends_at_once(bootstrap: str) -> None:

@@ -64,8 +64,9 @@ class Commits:
         if not offsets:
             return
         first = {
-            assigned.partition: max(assigned.done.first, 0) if assigned.committed is None else assigned.committed.offset
+            assigned.partition: assigned.done.first if assigned.committed is None else assigned.committed.offset
             for assigned in offsets
+            if assigned.done.all_finished is not None  # where a reset began is no step of a record
         }
         await self._hooks.reached_each("before-commit", first)
         try:
