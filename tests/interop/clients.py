@@ -99,7 +99,7 @@ class Program:
 
     def command(self) -> list[str]:
         """How the program is started."""
-        return [sys.executable, str(HERE / "programs" / f"with_{self.name.replace('-', '_')}.py")]
+        return [sys.executable, "-m", f"tests.interop.programs.with_{self.name.replace('-', '_')}"]
 
     def environment(self) -> dict[str, str]:
         """Ours."""

@@ -145,7 +145,7 @@ async def test_a_second_ctrl_c_ends_at_once(bootstrap: str) -> None:
     await service.told("counting ends at once; what it has not committed is handled again")
     await service.process.communicate()
     assert service.process.returncode == -signal.SIGINT
-    assert await committed(bootstrap) == {}
+    assert set((await committed(bootstrap)).values()) <= {0}
 
 
 async def test_brokers_are_waited_for_at_the_start_on_request() -> None:

@@ -220,6 +220,8 @@ async def test_partitions_go_at_once_although_their_producer_is_renewed() -> Non
         first, second = asyncio.Event(), asyncio.Event()
         async with service.app, asyncio.timeout(patient(20)):
             empty, full = await key_of(service, EMPTY), await key_of(service, FULL)
+            while len(await service.worker.consumer.committed_of([EMPTY, FULL])) < 2:
+                await asyncio.sleep(0.01)  # where the group begins; the next commit finds the producer fenced
             await service.fence()
             service.goes_on = first
             await service.orders.send(1, key=empty)

@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 
 from busway import Admin, App, Consumer, NewTopic
 from busway.app import waiting
@@ -34,7 +35,7 @@ async def test_a_member_that_is_given_nothing_names_the_others(protocol: str, mo
     lines = Lines()
     logging.getLogger("busway.app").addHandler(lines)
     try:
-        async with LocalCluster() as cluster, Admin(cluster.bootstrap_servers) as admin, asyncio.timeout(40):
+        async with LocalCluster() as cluster, Admin(cluster.bootstrap_servers) as admin, asyncio.timeout(patient(40)):
             await admin.create_topics([NewTopic("orders", 1)])
             options: dict[str, Any] = {"group_protocol": protocol, "bootstrap_servers": cluster.bootstrap_servers}
             async with Consumer("orders", group_id="shop", client_id="old", group_instance_id="1", **options) as gone:

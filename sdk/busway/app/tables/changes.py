@@ -65,7 +65,7 @@ async def change_outside(
     encoded_key, encoded_value = serdes.encode(table.topic, "key", key), serdes.encode(table.topic, "value", value)
     mine = Work((), assigned)
     mine.keep(Outgoing(table.topic.name, home.partition, encoded_key, encoded_value, (home.header(),), None))
-    before, was = table.row_in(home.partition, key)
+    before, was = table._row_in(home.partition, key)
     done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     mine.tell(copy.left())
 
@@ -77,7 +77,7 @@ async def change_outside(
     table._set_row(key, value, home)
     worker.transactor.add(mine)
     if not await done:
-        if table.row_in(home.partition, key)[0] is value:
+        if table._row_in(home.partition, key)[0] is value:
             table._set_row(key, before, was or home)
         raise NotHere(
             f"table {table.topic.name}: {key!r} was not committed before partition {home.partition} went to another instance, or was begun "

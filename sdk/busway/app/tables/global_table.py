@@ -87,7 +87,7 @@ class GlobalTable(Rows[K, V], Extension):
         Returns:
             Where the tombstone in the key's own partition is.
         """
-        held = self.partitions_of(key)
+        held = self._partitions_of(key)
         sent = await self.topic.send(None, key)
         for partition in held - {sent.partition}:
             await self.topic.send(None, key, partition=partition)

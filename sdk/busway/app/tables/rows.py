@@ -133,14 +133,14 @@ class Rows(Mapping[K, V]):
         """Where the row that is shown is, None while there is none."""
         return self._homes.get(key)
 
-    def row_in(self, partition: int, key: K) -> tuple[V, Home] | tuple[None, None]:
+    def _row_in(self, partition: int, key: K) -> tuple[V, Home] | tuple[None, None]:
         """The row of a key in one partition, shown or not; (None, None) while there is none."""
         home = self._homes.get(key)
         if home is not None and home.partition == partition:
             return self._rows[key], home
         return self._behind.get(key, {}).get(partition, (None, None)) if self._behind else (None, None)
 
-    def partitions_of(self, key: K) -> set[int]:
+    def _partitions_of(self, key: K) -> set[int]:
         """The partitions that have a row of this key."""
         home = self._homes.get(key)
         return set() if home is None else {home.partition, *self._behind.get(key, ())}
@@ -228,7 +228,7 @@ class Attempt(Generic[K, V]):
     def change(self, rows: Rows[K, V], key: K, value: V | None, home: Home | None) -> None:
         """Make the row, which is at home where the record came from, so, and remember how it was."""
         if key not in self.before:
-            self.before[key] = rows.row_in(self.partition, key)
+            self.before[key] = rows._row_in(self.partition, key)
         now = self._after(home)
         self.put[key] = value, now
         self.unsent[key] = None
@@ -253,7 +253,7 @@ class Attempt(Generic[K, V]):
         """Make the rows what they were, but for those that somebody else has changed meanwhile."""
         for key, (before, was) in self.before.items():
             value, home = self.put[key]
-            now, here = rows.row_in(self.partition, key)
+            now, here = rows._row_in(self.partition, key)
             if now is value and (value is None or here == home):
                 rows._set_row(key, before, home if was is None else was)
 

@@ -128,12 +128,12 @@ class Table(Rows[K, V], Extension):
         """
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
-            _, home = self.row_in(record.partition, key)
+            _, home = self._row_in(record.partition, key)
         else:
             attempt.asked = True
             self._check_half_batch(attempt)
             self._check_telling(attempt, key)
-            _, home = attempt.before[key] if key in attempt.before else self.row_in(record.partition, key)
+            _, home = attempt.before[key] if key in attempt.before else self._row_in(record.partition, key)
         return home is not None and home.included.get(record.topic, -1) >= record.offset
 
     def _check_half_batch(self, attempt: Attempt[K, V]) -> None:
@@ -221,7 +221,7 @@ class Table(Rows[K, V], Extension):
                 f"table {self.topic.name}: {key!r} belongs to partition {home.partition}, which this instance does not have "
                 f"(it has {names(map(str, self._held)) or 'none'}); send an event to {names(self._sources)} instead"
             )
-        before, was = self.row_in(home.partition, key)
+        before, was = self._row_in(home.partition, key)
         if self._guarantees == {"exactly_once"}:
             await change_outside(self, self._sources, key, value, home=home, copy=self._copies.of(home.partition))
             return
@@ -233,7 +233,7 @@ class Table(Rows[K, V], Extension):
                 copy.written(sent.offset)
             except BaseException:
                 copy.known = None
-                if self.row_in(home.partition, key)[0] is value:
+                if self._row_in(home.partition, key)[0] is value:
                     self._set_row(key, before, was or home)
                 raise
 
@@ -292,7 +292,7 @@ class Table(Rows[K, V], Extension):
         latest: Home | None = None
         headers: tuple[tuple[str, bytes | None], ...] = ()
         for key in keys:
-            value, home = self.row_in(attempt.partition, key)
+            value, home = self._row_in(attempt.partition, key)
             encoded = encode_key(key), None if value is None else encode_value(value)
             if home is None:
                 home = attempt.put[key][1]

@@ -125,7 +125,7 @@ def test_each_partition_has_rows_of_its_own(steps: list[tuple], order: random.Ra
             newest[key] = value
         assert dict(rows) == newest
         for key in "ab":
-            assert rows.partitions_of(key) == {partition for one, partition in left if one == key}
+            assert rows._partitions_of(key) == {partition for one, partition in left if one == key}
 
 
 def test_an_attempt_on_one_of_two_rows_of_a_key_is_undone_in_its_partition() -> None:
@@ -138,7 +138,7 @@ def test_an_attempt_on_one_of_two_rows_of_a_key_is_undone_in_its_partition() -> 
     call.change(rows, "a", None, mine)
     assert rows["a"] == 1
     call.undo(rows)
-    assert (rows.row_in(0, "a"), rows.row_in(1, "a"), rows["a"]) == ((0, mine), (1, other), 0)
+    assert (rows._row_in(0, "a"), rows._row_in(1, "a"), rows["a"]) == ((0, mine), (1, other), 0)
 
 
 def test_rows_read_like_a_mapping() -> None:
