@@ -72,8 +72,8 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Setting
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """How many processes `-n auto` means: one more than there are processors, since most tests wait for processes and disks."""
-    return (os.cpu_count() or 1) + 1
+    """How many processes `-n auto` means: two for each processor and one more, since most tests wait for processes and disks."""
+    return 2 * (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(wrapper=True)
