@@ -4,12 +4,13 @@ What lives here: which connection last carried a request of a dynamic member, an
 not: taking a member out of its group (`groups`), noticing that a connection is closed (`server.connection`).
 
 Apache Kafka waits for the end of the session, 45 s by default. A process that is killed leaves closed sockets behind, so its members are
-fenced when no other connection carries a request of theirs within `group.disconnect.grace.ms`, or within one and a half heartbeat
-intervals where that is longer: a client that lost its connection and lives sends its next heartbeat by then. Static members keep their
+fenced when no other connection carries a request of theirs within `group.disconnect.grace.ms`, and not before one and a half heartbeat
+intervals have passed since the last heartbeat: a client that lost its connection and lives has sent the next one by then. Static members keep their
 session, as their instance ids say that they come back. A network that drops packets closes no connection; then the session decides.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ CLASSIC_HEARTBEAT_MS: Final = 3000
 """Default of heartbeat.interval.ms in every client; the interval of a member until two heartbeats have shown another."""
 INTERVAL_MS_COUNTED: Final = 30_000
 """A longer interval counts as this one."""
+WAITING_HEARTBEAT_MS: Final = 1000
 MemberKey = tuple[str, str]
 """Group id and member id."""
 
@@ -48,11 +50,6 @@ class _Heard:
     interval_ms: int = 0
     timer: asyncio.TimerHandle | None = None
 
-    def forget_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-
 
 class MemberConnections:
     """The connections of all dynamic members of this node's groups.
@@ -78,6 +75,8 @@ class MemberConnections:
         self._fence = fence
         self._call_later = call_later
         self._heard: dict[MemberKey, _Heard] = {}
+        self._waiting = Counter[str]()
+        """Group id → members whose connection is closed and that are not fenced yet."""
 
     def heard(self, carrier: Carrier, key: MemberKey, *, heartbeat: bool = False, interval_ms: int = 0) -> None:
         """Note that a connection carries requests of a member.
@@ -100,7 +99,7 @@ class MemberConnections:
             else:
                 heard.carrier.members.discard(key)
                 heard.carrier = carrier
-        heard.forget_timer()
+        self._wait_no_more(key, heard)
         heard.interval_ms = max(heard.interval_ms, interval_ms)
         if heartbeat:
             now = self._now()
@@ -116,15 +115,32 @@ class MemberConnections:
         """Forget a member that has left."""
         heard = self._heard.pop(key, None)
         if heard is not None:
-            heard.forget_timer()
+            self._wait_no_more(key, heard)
             heard.carrier.members.discard(key)
+
+    def heartbeat_ms(self, group_id: str, interval_ms: int) -> int:
+        """Return the interval to ask members for: at most `WAITING_HEARTBEAT_MS` while a member of the group may be fenced soon.
+
+        The others get its partitions with their next heartbeat after that.
+        """
+        return min(interval_ms, WAITING_HEARTBEAT_MS) if group_id in self._waiting else interval_ms
+
+    def _wait_no_more(self, key: MemberKey, heard: _Heard) -> None:
+        if heard.timer is not None:
+            heard.timer.cancel()
+            heard.timer = None
+            self._waiting[key[0]] -= 1
+            if not self._waiting[key[0]]:
+                del self._waiting[key[0]]
 
     def _closed(self, carrier: Carrier) -> None:
         """Begin to wait for other connections of its members."""
-        call_later = self._call_later or asyncio.get_running_loop().call_later
+        call_later, now = self._call_later or asyncio.get_running_loop().call_later, self._now()
         for key in carrier.members:
             heard = self._heard[key]
-            wait_ms = max(self._grace_ms, (heard.interval_ms or CLASSIC_HEARTBEAT_MS) * 3 // 2)
+            last_ms = now if heard.heartbeat_ms is None else heard.heartbeat_ms
+            wait_ms = max(self._grace_ms, last_ms + (heard.interval_ms or CLASSIC_HEARTBEAT_MS) * 3 // 2 - now)
+            self._waiting[key[0]] += 1
             heard.timer = call_later(wait_ms / 1000, self._over, key, wait_ms)
 
     def _over(self, key: MemberKey, waited_ms: int) -> None:
@@ -133,7 +149,7 @@ class MemberConnections:
 
     def close(self) -> None:
         """Fence no member any more: the node stops."""
-        for heard in self._heard.values():
-            heard.forget_timer()
+        for key, heard in self._heard.items():
+            self._wait_no_more(key, heard)
             heard.carrier.when_closed = None
         self._grace_ms = 0

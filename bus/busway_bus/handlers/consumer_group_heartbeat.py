@@ -56,7 +56,7 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
         error_code=ErrorCode.NONE,
         member_id=beaten.member_id,
         member_epoch=beaten.epoch,
-        heartbeat_interval_ms=beaten.interval_ms,
+        heartbeat_interval_ms=connections.heartbeat_ms(request.group_id, beaten.interval_ms),
         assignment=assignment,
     )
 

@@ -126,7 +126,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              "A member of a consumer group that sends no heartbeat for so many ms is out.", at_least=1),
         _key("group.disconnect.grace.ms", _I, 3000,
              "A dynamic member is fenced so many ms after the connection of its heartbeats was closed without LeaveGroup, unless another "
-             "carries its requests meanwhile; 0 waits for the end of its session, as Kafka. At least one and a half heartbeat intervals.",
+             "carries its requests meanwhile, and not before 1.5 heartbeat intervals since the last one; 0 waits for the end of its session, as Kafka.",
              at_least=0),
         _key("group.initial.rebalance.delay.ms", _I, 3000,
              "How long, in ms, the first rebalance of an empty group waits for more members."),

@@ -107,7 +107,7 @@ async def test_the_end_of_an_earlier_connection_is_nothing() -> None:
     ("every_ms", "asked_ms", "waited_ms"), [(3000, 0, 4500), (200, 5000, 7500), (200, 0, 3000), (100_000, 0, 45_000)]
 )
 async def test_a_slow_heartbeat_is_waited_for(every_ms: int, asked_ms: int, waited_ms: int) -> None:
-    """One and a half intervals, as observed or as the coordinator asked for; with a bound."""
+    """One and a half intervals since the last one, as observed or as the coordinator asked for; with a bound."""
     world, connection = World(), Connection()
     world.connections.heard(connection, KEY, interval_ms=asked_ms)
     world.beats(connection, 3, every_ms=every_ms)
@@ -116,6 +116,35 @@ async def test_a_slow_heartbeat_is_waited_for(every_ms: int, asked_ms: int, wait
     assert world.fenced == []
     world.clock.move(1)
     assert world.fenced == [(*KEY, waited_ms)]
+
+
+async def test_what_has_passed_since_the_last_heartbeat_counts() -> None:
+    """A client that lives sends the next one when it is due, whenever its connection was lost."""
+    world, connection = World(), Connection()
+    world.connections.heard(connection, KEY, interval_ms=5000)
+    world.beats(connection, 3, every_ms=5000)
+    world.clock.move(3000)
+    connection.close()
+    world.clock.move(4499)
+    assert world.fenced == []
+    world.clock.move(1)
+    assert world.fenced == [(*KEY, 4500)]
+
+
+async def test_the_others_are_asked_for_heartbeats_sooner_while_a_member_may_be_fenced() -> None:
+    """Of its group, until it is fenced, or another connection carries its requests."""
+    world, first, second = World(), Connection(), Connection()
+    asked = [world.connections.heartbeat_ms(KEY[0], 5000)]
+    world.beats(first, 3, every_ms=500)
+    first.close()
+    asked += [world.connections.heartbeat_ms(group, ms) for group, ms in ((KEY[0], 5000), (KEY[0], 200), ("g", 5000))]
+    world.connections.heard(second, KEY)
+    asked.append(world.connections.heartbeat_ms(KEY[0], 5000))
+    second.close()
+    asked.append(world.connections.heartbeat_ms(KEY[0], 5000))
+    world.clock.move(100_000)
+    asked.append(world.connections.heartbeat_ms(KEY[0], 5000))
+    assert asked == [5000, 1000, 200, 5000, 5000, 1000, 5000]
 
 
 async def test_a_member_that_only_joined_is_taken_to_have_the_default_interval() -> None:
