@@ -45,6 +45,9 @@ Identity = tuple[int, int]
 ELEMENTS: Final = 12_000
 """Of the lists of a request at most."""
 PARTITIONS: Final = 500
+LARGE_PARTITIONS: Final = 240
+LARGE_GROUPS: Final = 36
+"""A commit is one batch, of `max.message.bytes` at most: so many partitions with the longest texts; so many groups fill what a host may have."""
 QUARTER_MS: Final = 900_000
 """The longest that a transaction may take."""
 MODEST: Final = "127.0.0.2"
@@ -107,11 +110,13 @@ def end(name: str, identity: Identity, *, commit: bool = True) -> EndTxnRequest:
     return EndTxnRequest(transactional_id=name, producer_id=identity[0], producer_epoch=identity[1], committed=commit)
 
 
-def offsets(name: str, identity: Identity, group: str, metadata: str) -> TxnOffsetCommitRequest:
+def offsets(
+    name: str, identity: Identity, group: str, metadata: str, partitions: int = PARTITIONS
+) -> TxnOffsetCommitRequest:
     """How far a group has read the wide topic."""
     parts = [
         TxnOffsetCommitRequestPartition(partition_index=number, committed_offset=7, committed_metadata=metadata)
-        for number in range(PARTITIONS)
+        for number in range(partitions)
     ]
     return TxnOffsetCommitRequest(
         transactional_id=name,
@@ -230,15 +235,22 @@ def test_offsets_of_open_transactions(hostile_broker: BuswayProcess, canary: Can
     aborted, and its room is free. Then of fifty groups, all at once in force."""
     with peers(hostile_broker, 1, source="127.0.0.5") as (peer,):
         identity = begun(peer, "offsets")
-        codes = [committed(peer, offsets("offsets", identity, f"large-{at}", "m" * 4_096)) for at in range(17)]
+        large = [
+            offsets("offsets", identity, f"large-{at}", "m" * 4_096, LARGE_PARTITIONS) for at in range(LARGE_GROUPS)
+        ]
+        codes = [committed(peer, request) for request in large]
         assert codes[0] == {0}
+        too_large = offsets("offsets", identity, "large-0", "m" * 4_096, 2 * LARGE_PARTITIONS)
+        assert committed(peer, too_large) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+        too_large = offsets("offsets", identity, "large-0", "m" * 4_096, 2 * LARGE_PARTITIONS)
+        assert committed(peer, too_large) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
         assert codes[-1] == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
         other = begun(witness, "modest-offsets")
         assert committed(witness, offsets("modest-offsets", other, "modest", "")) == {0}
         ended = put(peer, end("offsets", identity, commit=False), 5)
         assert ended.error_code == 0
         assert state(witness, "offsets")[0] == "CompleteAbort"
-        assert [stored(witness, f"large-{at}") for at in range(17)] == [0] * 17
+        assert [stored(witness, f"large-{at}") for at in range(LARGE_GROUPS)] == [0] * LARGE_GROUPS
         identity = ended.producer_id, ended.producer_epoch
         too_long = committed(peer, offsets("offsets", identity, "large-0", "m" * 4_097))
         assert too_long == {ErrorCode.OFFSET_METADATA_TOO_LARGE}
