@@ -69,9 +69,16 @@ class Uncommitted:
                 self._handed_out[partition] = dataclasses.replace(offset, offset=assigned.position or 0)
         return {**self._handled, **self._handed_out}
 
-    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Forget offsets that are committed; a later one of the same partition stays."""
-        for waiting in (self._handled, self._handed_out):
-            for partition, offset in offsets.items():
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], before: Offsets) -> None:
+        """Forget offsets that are committed, and those from before the commit; later ones stay.
+
+        Args:
+            offsets: what was committed.
+            before: what `handled` returned when the commit began.
+        """
+        for partition, offset in offsets.items():
+            for waiting in (self._handled, self._handed_out):
                 if waiting.get(partition) == offset:
                     del waiting[partition]
+            if partition in before and self._handled.get(partition) is before[partition]:
+                del self._handled[partition]
