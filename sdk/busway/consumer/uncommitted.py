@@ -52,8 +52,16 @@ class Uncommitted:
         for partition, assigned in self._fetcher.assigned.items():
             if assigned.uncommitted_reset and assigned.reset_at is not None:
                 assigned.uncommitted_reset = False
-                self.place(partition, assigned.reset_at)
+                self._reset(partition, OffsetAndMetadata(assigned.reset_at))
         self.forget([one for one in {*self._handled, *self._handed_out} if self._fetcher.is_of_another_topic(one)])
+
+    def _reset(self, partition: TopicPartition, offset: OffsetAndMetadata) -> None:
+        """Go on where a reset has found it; what is still being worked on may lie before that."""
+        handled = self._handled.get(partition)
+        if partition in self._handed_out:
+            self._handed_out[partition] = offset
+        if partition not in self._handed_out or (handled is not None and handled.offset > offset.offset):
+            self._handled[partition] = offset
 
     def handled(self) -> Offsets:
         """Return what may be committed although the program may still work on what it was handed last."""

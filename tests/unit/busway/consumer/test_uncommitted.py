@@ -82,3 +82,22 @@ def test_records_handed_out_during_a_commit_are_committed_by_the_next(
     uncommitted.committed(offsets, before)
     assert uncommitted.handled() == {}
     assert uncommitted.all() == {P: behind(20)}
+
+
+def test_a_reset_counts_as_handled_when_the_program_asks_for_more(uncommitted: Uncommitted, assigned: Assigned) -> None:
+    """A log that has lost its end still has records that the program works on."""
+    poll(uncommitted, assigned, 50)
+    poll(uncommitted, assigned, 60)
+    assigned.reset_to(55)
+    assert uncommitted.handled() == {P: behind(50)}
+    assert uncommitted.all() == {P: OffsetAndMetadata(55)}
+    uncommitted.polling()
+    assert uncommitted.handled() == {P: OffsetAndMetadata(55)}
+
+
+def test_a_reset_below_what_was_handled_counts_at_once(uncommitted: Uncommitted, assigned: Assigned) -> None:
+    """The log is another one: no offset of the old one may be committed."""
+    poll(uncommitted, assigned, 50)
+    poll(uncommitted, assigned, 60)
+    assigned.reset_to(3)
+    assert uncommitted.handled() == {P: OffsetAndMetadata(3)}
