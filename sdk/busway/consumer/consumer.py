@@ -355,9 +355,10 @@ class Consumer(Positions):
             raise group.offsets.failed(gone, "they were given up since their records were handed out")
 
     async def _commit_what_was(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        before = self._uncommitted.handled()
         await self._require_group().offsets.commit(offsets)
         self._given.settled(offsets)
-        self._uncommitted.committed(offsets)
+        self._uncommitted.committed(offsets, before)
 
     async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """What the group has committed for a partition."""

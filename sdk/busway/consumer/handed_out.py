@@ -102,9 +102,12 @@ class HandedOut:
         known.behind = behind
 
     def sought(self, partition: TopicPartition) -> None:
-        """Note that the program has chosen itself where it goes on; what came back to it is no longer what it was handed before."""
+        """Note that the program has chosen itself where it goes on, and commits that rather than what it was handed before."""
         known = self._handed.get(partition)
-        if known is not None and known.tenure != self._consumer.tenure(partition) and not self.in_transaction:
+        if known is None or self.in_transaction:
+            return
+        known.is_open = False
+        if known.tenure != self._consumer.tenure(partition):
             del self._handed[partition]
 
     def settled(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

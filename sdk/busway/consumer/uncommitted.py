@@ -52,8 +52,16 @@ class Uncommitted:
         for partition, assigned in self._fetcher.assigned.items():
             if assigned.uncommitted_reset and assigned.reset_at is not None:
                 assigned.uncommitted_reset = False
-                self.place(partition, assigned.reset_at)
+                self._reset(partition, OffsetAndMetadata(assigned.reset_at))
         self.forget([one for one in {*self._handled, *self._handed_out} if self._fetcher.is_of_another_topic(one)])
+
+    def _reset(self, partition: TopicPartition, offset: OffsetAndMetadata) -> None:
+        """Go on where a reset has found it; what is still being worked on may lie before that."""
+        handled = self._handled.get(partition)
+        if partition in self._handed_out:
+            self._handed_out[partition] = offset
+        if partition not in self._handed_out or (handled is not None and handled.offset > offset.offset):
+            self._handled[partition] = offset
 
     def handled(self) -> Offsets:
         """Return what may be committed although the program may still work on what it was handed last."""
@@ -69,9 +77,16 @@ class Uncommitted:
                 self._handed_out[partition] = dataclasses.replace(offset, offset=assigned.position or 0)
         return {**self._handled, **self._handed_out}
 
-    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Forget offsets that are committed; a later one of the same partition stays."""
-        for waiting in (self._handled, self._handed_out):
-            for partition, offset in offsets.items():
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], before: Offsets) -> None:
+        """Forget offsets that are committed, and those from before the commit; later ones stay.
+
+        Args:
+            offsets: what was committed.
+            before: what `handled` returned when the commit began.
+        """
+        for partition, offset in offsets.items():
+            for waiting in (self._handled, self._handed_out):
                 if waiting.get(partition) == offset:
                     del waiting[partition]
+            if partition in before and self._handled.get(partition) is before[partition]:
+                del self._handled[partition]

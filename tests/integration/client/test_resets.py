@@ -80,6 +80,28 @@ async def test_commit_takes_the_position_that_was_sought(cluster: Cluster, topic
         assert committed.offset == 10
 
 
+@pytest.mark.parametrize("auto", [False, True])
+async def test_a_commit_does_not_go_back_to_where_the_reset_began(
+    cluster: Cluster, auto: bool, topic: str, group: str
+) -> None:
+    """Neither the next one, after a poll that brings nothing, nor that of the stop."""
+    await fill(cluster.bootstrap_servers, topic, 10)
+    partition = TopicPartition(topic, 0)
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": group, **FAST}
+    options |= {"enable_auto_commit": auto, "auto_commit_interval_ms": 60_000, "auto_offset_reset": "earliest"}
+    async with Consumer(topic, **options) as consumer, asyncio.timeout(patient(60)):
+        while await placed(consumer, partition) < 10:
+            await consumer.getmany(timeout_ms=100)
+        await consumer.commit()
+        await consumer.getmany()
+        if not auto:
+            await consumer.commit()
+    async with Consumer(topic, **options) as consumer:
+        committed = await consumer.committed(partition)
+        assert committed is not None
+        assert committed.offset == 10
+
+
 @pytest.mark.parametrize(("old", "new"), [(5, 30), (20, 10)])
 @pytest.mark.parametrize("how", ["classic", "consumer", "assign"])
 async def test_a_topic_that_was_created_again_is_read_from_its_beginning(

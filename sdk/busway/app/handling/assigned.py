@@ -103,7 +103,7 @@ class Assigned:
         """
         found = self.done.all_finished
         if found is None:
-            return None if self.reset_at is None else OffsetAndMetadata(self.reset_at)
+            return None if self.reset_at is None else self._begun_at(self.reset_at)
         if place is not None and (place < found.below or (not self.done.open and place > found.below)):
             found = OffsetSet(place)  # below: a reset went back, and nothing was handed out since
         return OffsetAndMetadata(found.below, found.short_text)
@@ -118,12 +118,16 @@ class Assigned:
         found = done.all_finished
         if found is None:
             known = place if self.reset_at is None else self.reset_at
-            return None if known is None else OffsetAndMetadata(known)
+            return None if known is None else self._begun_at(known)
         if place is not None and (place < found.below or (not done.open and place > found.below)):
             found = OffsetSet(place)
         if (text := found.short_text) != found.text:
             raise self.too_much_ahead(found.below, "the metadata of an offset can tell")
         return OffsetAndMetadata(found.below, text)
+
+    def _begun_at(self, place: int) -> OffsetAndMetadata:
+        """Return what to commit while nothing is finished: not beyond records that came before the place was found."""
+        return OffsetAndMetadata(place if self.done.first < 0 else min(place, self.done.first))
 
     def is_behind(self, place: int | None) -> bool:
         """Return whether all records are finished and the offset can be moved on past what is none: markers, aborted records, a reset.

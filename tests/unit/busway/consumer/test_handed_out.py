@@ -249,6 +249,22 @@ def test_what_was_handed_out_outside_is_not_taken_along() -> None:
         reader.handed.begin()
 
 
+def test_what_was_handed_out_before_a_seek_keeps_no_transaction_from_beginning() -> None:
+    """The program reads it again, or has passed over it; no commit of where it sought would be behind it."""
+    reader = Reader()
+    reader.poll({MINE: range(5)})
+    reader.handed.sought(MINE)
+    reader.handed.begin()
+    reader.poll({MINE: range(2, 5)})
+    assert reader.handed.offsets()[0] == {MINE: OffsetAndMetadata(5, "", 7)}
+    reader.handed.ended(committed=False)
+    assert reader.sought == {MINE: 2}
+    reader.poll({MINE: range(2, 5)})
+    reader.handed.sought(MINE)
+    reader.get_back(MINE)
+    assert reader.handed.given_up([MINE]) == [MINE]
+
+
 def test_who_assigns_itself_goes_back_where_it_has_not_assigned_anew() -> None:
     """And commits as nobody's member, as Kafka allows."""
     reader = Reader()

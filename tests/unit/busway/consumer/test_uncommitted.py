@@ -1,0 +1,103 @@
+"""What a consumer has still to commit: a commit never takes the group back behind an earlier one."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from busway.consumer.fetcher import Fetcher
+from busway.consumer.subscription import Assigned
+from busway.consumer.uncommitted import Uncommitted
+from busway.types import OffsetAndMetadata, TopicPartition
+
+P = TopicPartition("orders", 0)
+
+
+def behind(offset: int) -> OffsetAndMetadata:
+    """As after records of leader epoch 0."""
+    return OffsetAndMetadata(offset, "", 0)
+
+
+@pytest.fixture
+def assigned() -> Assigned:
+    """A partition that a reset has begun at offset 0."""
+    found = Assigned(P, "earliest")
+    found.reset_to(0)
+    return found
+
+
+@pytest.fixture
+def uncommitted(assigned: Assigned) -> Uncommitted:
+    """What is uncommitted of that partition."""
+    fetcher: Any = SimpleNamespace(assigned={P: assigned}, is_of_another_topic=lambda _: False)
+    return Uncommitted(cast("Fetcher", fetcher))
+
+
+def poll(uncommitted: Uncommitted, assigned: Assigned, end: int) -> None:
+    """As `getmany` that hands out records up to that offset."""
+    uncommitted.polling()
+    uncommitted.take_resets()
+    if end > (assigned.position or 0):
+        assigned.position = end
+        uncommitted.hand_out(P, behind(end))
+
+
+@pytest.mark.parametrize("polls", [1, 2])
+def test_a_commit_leaves_nothing_from_before_it(uncommitted: Uncommitted, assigned: Assigned, polls: int) -> None:
+    """Neither where a reset began nor what an earlier poll handed out; a later commit would take the group back to it."""
+    for number in range(1, polls + 1):
+        poll(uncommitted, assigned, 10 * number)
+    offsets, before = uncommitted.all(), uncommitted.handled()
+    assert offsets == {P: behind(10 * polls)}
+    uncommitted.committed(offsets, before)
+    assert uncommitted.handled() == {}
+    poll(uncommitted, assigned, 0)
+    assert uncommitted.all() == {}
+
+
+def test_a_commit_of_chosen_offsets_leaves_nothing_from_before_it(uncommitted: Uncommitted, assigned: Assigned) -> None:
+    """An automatic commit that follows would take the group back to where the reset began."""
+    poll(uncommitted, assigned, 10)
+    before = uncommitted.handled()
+    uncommitted.committed({P: OffsetAndMetadata(10)}, before)
+    assert uncommitted.handled() == {}
+
+
+def test_a_seek_during_a_commit_is_committed_by_the_next(uncommitted: Uncommitted, assigned: Assigned) -> None:
+    """Also one back, to the same offset as before."""
+    poll(uncommitted, assigned, 10)
+    offsets, before = uncommitted.all(), uncommitted.handled()
+    uncommitted.place(P, 0)
+    uncommitted.committed(offsets, before)
+    assert uncommitted.all() == {P: OffsetAndMetadata(0)}
+
+
+def test_records_handed_out_during_a_commit_are_committed_by_the_next(
+    uncommitted: Uncommitted, assigned: Assigned
+) -> None:
+    """What the program asked for more after counts as handled; where the reset began does not come up again."""
+    poll(uncommitted, assigned, 10)
+    offsets, before = uncommitted.all(), uncommitted.handled()
+    poll(uncommitted, assigned, 20)
+    uncommitted.committed(offsets, before)
+    assert uncommitted.handled() == {}
+    assert uncommitted.all() == {P: behind(20)}
+
+
+def test_a_reset_counts_as_handled_when_the_program_asks_for_more(uncommitted: Uncommitted, assigned: Assigned) -> None:
+    """A log that has lost its end still has records that the program works on."""
+    poll(uncommitted, assigned, 50)
+    poll(uncommitted, assigned, 60)
+    assigned.reset_to(55)
+    assert uncommitted.handled() == {P: behind(50)}
+    assert uncommitted.all() == {P: OffsetAndMetadata(55)}
+    uncommitted.polling()
+    assert uncommitted.handled() == {P: OffsetAndMetadata(55)}
+
+
+def test_a_reset_below_what_was_handled_counts_at_once(uncommitted: Uncommitted, assigned: Assigned) -> None:
+    """The log is another one: no offset of the old one may be committed."""
+    poll(uncommitted, assigned, 50)
+    poll(uncommitted, assigned, 60)
+    assigned.reset_to(3)
+    assert uncommitted.handled() == {P: OffsetAndMetadata(3)}
