@@ -12,8 +12,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from busway_bus.coordinator.consumer_groups import consumer_limits, matching
-from busway_bus.coordinator.leaving import fence, leave_in_parts
-from busway_bus.coordinator.member_connections import MemberConnections
+from busway_bus.coordinator.leaving import fence, has_member, leave_in_parts
+from busway_bus.coordinator.member_connections import Carrier, MemberConnections
 from busway_bus.coordinator.refusals import Refusals
 from busway_bus.coordinator.stretches import in_stretches, transactional_offsets
 from busway_bus.coordinator.transactional import TransactionalRuntime
@@ -178,6 +178,16 @@ class GroupCoordinator:
             if code is ErrorCode.NONE:
                 self.connections.forget((group_id, member_id))
         return codes
+
+    def waits(self, carrier: Carrier, group_id: str, member_id: str) -> None:
+        """Note which connection carries a request that a member may wait for a rebalance with; nothing of one that is no member."""
+        key = group_id, member_id
+        try:
+            known = self.connections.carries(key) or has_member(self.group(group_id), member_id)
+        except KafkaError:
+            return
+        if known:
+            self.connections.heard(carrier, key)
 
     def _fence(self, group_id: str, member_id: str, waited_ms: int) -> None:
         """Take out a member whose connection was closed and not followed by another."""
