@@ -12,8 +12,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from busway_bus.coordinator.consumer_groups import consumer_limits, matching
-from busway_bus.coordinator.leaving import fence, leave_in_parts
-from busway_bus.coordinator.member_connections import MemberConnections
+from busway_bus.coordinator.leaving import fence, has_member, leave_in_parts
+from busway_bus.coordinator.member_connections import Carrier, MemberConnections, MemberKey
 from busway_bus.coordinator.refusals import Refusals
 from busway_bus.coordinator.stretches import in_stretches, transactional_offsets
 from busway_bus.coordinator.transactional import TransactionalRuntime
@@ -32,7 +32,7 @@ from busway_bus.groups.shard import GroupShard
 from busway_bus.groups.topics import Topics
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
-from busway_bus.kernel.limits import GROUPS_RESOLVED_AT_ONCE_MAX, OFFSETS_PER_COMMIT_MAX
+from busway_bus.kernel.limits import GROUPS_RESOLVED_AT_ONCE_MAX, MEMBERS_PER_TICK_MAX, OFFSETS_PER_COMMIT_MAX
 from busway_bus.kernel.steps import finished
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction, TransactionVerifier
@@ -79,6 +79,7 @@ class GroupCoordinator:
         self._create_topic = create_topic
         self._cluster = cluster
         self._tasks: set[asyncio.Task[None]] = set()
+        self._fenced: list[tuple[MemberKey, int]] = []
         settings = group_settings(config, cluster)
         refusals = Refusals(log, machine.monotonic_s)
         self._limits = GroupLimits(
@@ -179,9 +180,30 @@ class GroupCoordinator:
                 self.connections.forget((group_id, member_id))
         return codes
 
+    def waits(self, carrier: Carrier, group_id: str, member_id: str) -> None:
+        """Note which connection carries a request that a member may wait for a rebalance with; nothing of one that is no member."""
+        key = group_id, member_id
+        try:
+            known = self.connections.carries(key) or has_member(self.group(group_id), member_id)
+        except KafkaError:
+            return
+        if known:
+            self.connections.heard(carrier, key)
+
     def _fence(self, group_id: str, member_id: str, waited_ms: int) -> None:
         """Take out a member whose connection was closed and not followed by another."""
-        self._go_on(fence(self.runtime, self.connections, (group_id, member_id), waited_ms))
+        self._fenced.append(((group_id, member_id), waited_ms))
+        if len(self._fenced) == 1:
+            self._go_on(self._fence_some())
+
+    async def _fence_some(self) -> None:
+        """Take out `MEMBERS_PER_TICK_MAX` in a round of the loop: all connections of a host may have been closed in one moment."""
+        while self._fenced:
+            part = self._fenced[:MEMBERS_PER_TICK_MAX]
+            for key, waited_ms in part:
+                self._go_on(fence(self.runtime, self.connections, key, waited_ms))
+            await asyncio.sleep(0)
+            del self._fenced[: len(part)]  # behind the await, so that one task does this at a time
 
     async def beat(self, group_id: str, beat: Beat) -> Beaten:
         """A member of a consumer group joins, stays or leaves; returns when that is durable.

@@ -61,6 +61,11 @@ async def leave_in_parts(
             return codes
 
 
+def has_member(group: object, member_id: str) -> bool:
+    """Whether a group has a member of that id."""
+    return isinstance(group, ClassicGroup | ConsumerGroup) and member_id in group.members
+
+
 async def fence(
     runtime: Runtime[ExplainedShard], connections: MemberConnections, key: MemberKey, waited_ms: int
 ) -> None:

@@ -28,16 +28,27 @@ class _Ending:
 
     Attributes:
         identity: whose markers are written; None before that is looked at, and again when all of them are.
+        coordinator_epoch: in which that was looked at: after another broker has coordinated, the same identity may be another transaction's.
         remaining: the partitions that have none yet.
         over: done when nothing is left to do.
     """
 
-    __slots__ = ("attempts", "complaint", "identity", "number", "over", "remaining", "transactional_id")
+    __slots__ = (
+        "attempts",
+        "complaint",
+        "coordinator_epoch",
+        "identity",
+        "number",
+        "over",
+        "remaining",
+        "transactional_id",
+    )
 
     def __init__(self, number: int, transactional_id: str) -> None:
         self.number = number
         self.transactional_id = transactional_id
         self.identity: Identity | None = None
+        self.coordinator_epoch = -1
         self.remaining: set[Place] = set()
         self.attempts = 0
         self.complaint = ""
@@ -169,12 +180,15 @@ class Markers:
         if transaction is None or not transaction.state.prepared:
             return ""
         identity = (transaction.producer_id, transaction.epoch)
-        if ending.identity != identity:
-            ending.identity, ending.remaining = identity, set(transaction.partitions)
+        epoch = self._coordinator_epoch(number)
+        if (ending.identity, ending.coordinator_epoch) != (identity, epoch):
+            ending.identity, ending.coordinator_epoch = identity, epoch
+            ending.remaining = set(transaction.partitions)
         ending.remaining = {place for place in ending.remaining if self._exists(*place)}
         if ending.remaining:
-            marker = transaction.marker(self._coordinator_epoch(number))
-            codes = await self._writer.write(marker, tuple(sorted(ending.remaining)))
+            codes = await self._writer.write(transaction.marker(epoch), tuple(sorted(ending.remaining)))
+            if self._coordinator_epoch(number) != epoch:
+                return "another broker may have ended it meanwhile"
             ending.remaining -= {place for place, code in codes.items() if code in _WRITTEN}
             if ending.remaining:
                 (topic, partition), refused = min(ending.remaining), codes

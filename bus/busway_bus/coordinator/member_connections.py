@@ -20,8 +20,6 @@ from busway_bus.kernel.limits import MEMBERS_PER_CONNECTION_MAX
 
 CLASSIC_HEARTBEAT_MS: Final = 3000
 """Default of heartbeat.interval.ms in every client; the interval of a member until two heartbeats have shown another."""
-INTERVAL_MS_COUNTED: Final = 30_000
-"""A longer interval counts as this one."""
 WAITING_HEARTBEAT_MS: Final = 1000
 MemberKey = tuple[str, str]
 """Group id and member id."""
@@ -33,12 +31,12 @@ class Carrier(Protocol):
     Attributes:
         gone: whether it has ended.
         members: whose requests it carried last.
-        when_closed: called once when the client, not the broker, has closed it.
+        when_closed: called once when it has ended, with whether the client, not the broker, has closed it.
     """
 
     gone: bool
     members: set[MemberKey]
-    when_closed: Callable[[], None] | None
+    when_closed: Callable[[bool], None] | None
 
 
 @dataclass(slots=True)
@@ -81,6 +79,8 @@ class MemberConnections:
     def heard(self, carrier: Carrier, key: MemberKey, *, heartbeat: bool = False, interval_ms: int = 0) -> None:
         """Note that a connection carries requests of a member.
 
+        The caller knows that it is a member, or was handed its id: what a client merely says is not kept.
+
         Args:
             heartbeat: whether this is one of the requests that come at an interval.
             interval_ms: the interval that the coordinator asked for, where it does.
@@ -101,11 +101,15 @@ class MemberConnections:
                 heard.carrier = carrier
         self._wait_no_more(key, heard)
         heard.interval_ms = max(heard.interval_ms, interval_ms)
-        if heartbeat:
-            now = self._now()
-            if heard.heartbeat_ms is not None:
-                heard.interval_ms = min(max(heard.interval_ms, now - heard.heartbeat_ms), INTERVAL_MS_COUNTED)
-            heard.heartbeat_ms = now
+        if not heartbeat:
+            heard.heartbeat_ms = (
+                None  # a rebalance is no interval: members send no heartbeats while they wait for its end
+            )
+            return
+        now = self._now()
+        if heard.heartbeat_ms is not None:
+            heard.interval_ms = max(heard.interval_ms, now - heard.heartbeat_ms)
+        heard.heartbeat_ms = now
 
     def carries(self, key: MemberKey) -> bool:
         """Whether a connection carries requests of a member."""
@@ -133,8 +137,13 @@ class MemberConnections:
             if not self._waiting[key[0]]:
                 del self._waiting[key[0]]
 
-    def _closed(self, carrier: Carrier) -> None:
-        """Begin to wait for other connections of its members."""
+    def _closed(self, carrier: Carrier, by_client: bool) -> None:
+        """Begin to wait for other connections of its members; those of a connection that the broker ended keep their sessions."""
+        carrier.when_closed = None
+        if not by_client:
+            for key in tuple(carrier.members):
+                self.forget(key)
+            return
         call_later, now = self._call_later or asyncio.get_running_loop().call_later, self._now()
         for key in carrier.members:
             heard = self._heard[key]

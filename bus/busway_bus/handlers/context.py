@@ -99,7 +99,7 @@ class Peer:
     Attributes:
         polls: are ended when the client is gone; who adds one takes it out when it is over.
         members: group id and member id of those whose requests the connection carried last.
-        when_closed: called once when the client has closed the connection.
+        when_closed: called once when the connection has ended, with whether the client has closed it.
     """
 
     __slots__ = ("_waits", "gone", "members", "polls", "when_closed")
@@ -108,7 +108,7 @@ class Peer:
         self.gone = False
         self.polls: set[Wait] = set()
         self.members: set[tuple[str, str]] = set()
-        self.when_closed: Callable[[], None] | None = None
+        self.when_closed: Callable[[bool], None] | None = None
         self._waits: set[asyncio.Future[Any]] = set()
 
     def waits(self, future: "asyncio.Future[Any]") -> None:
@@ -121,10 +121,10 @@ class Peer:
         self._waits.add(future)
         future.add_done_callback(self._waits.discard)
 
-    def closed(self) -> None:
-        """The client has closed the connection, or its process is gone; `left` follows."""
+    def closed(self, *, by_client: bool) -> None:
+        """The connection has ended, by the client or the end of its process, or by the broker; `left` follows."""
         if self.when_closed is not None:
-            self.when_closed()
+            self.when_closed(by_client)
 
     def left(self) -> None:
         """The client is gone: end what only waits for it."""

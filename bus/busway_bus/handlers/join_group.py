@@ -41,8 +41,8 @@ async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGrou
         reason=request.reason,
     )
     connections = context.node.groups.connections
-    if request.member_id and request.group_instance_id is None:
-        connections.heard(context.peer, (request.group_id, request.member_id))
+    if request.group_instance_id is None:
+        context.node.groups.waits(context.peer, request.group_id, request.member_id)
     try:
         joined = await context.node.groups.join(request.group_id, join, context.peer.waits)
     except KafkaError as problem:

@@ -145,8 +145,7 @@ class Connection:
         """The client is gone; what it asked for is done all the same."""
         self._gone = True
         self._intake.drop()
-        if not (self._ended_here or self._finishing):
-            self._peer.closed()
+        self._peer.closed(by_client=not (self._ended_here or self._finishing))
         self._peer.left()
         self._pump()
 

@@ -27,6 +27,7 @@ from busway_protocol.messages.groups_classic import (
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
+    SyncGroupRequest,
 )
 from busway_protocol.messages.metadata import MetadataRequest
 from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -253,6 +254,33 @@ async def test_a_poll_and_a_join_nobody_waits_for_end_and_what_is_behind_them_is
             return len(left) == 1 and left != [member.member_id]
 
         await until(only_the_joiner)
+
+
+async def test_nothing_is_kept_of_ids_that_are_no_members_and_of_connections_that_the_broker_ended(
+    cluster: LocalCluster, lost: "asyncio.Queue[Connection]"
+) -> None:
+    """A client that says many ids, or sends rubbish and connects again, takes no memory that grows."""
+    async with RawClient(cluster.bootstrap_servers) as client:
+        await client.find_coordinator("g")
+        member = await join(client, "g")
+        connections = cluster.node.services.groups.connections
+        stranger = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=30_000,
+            member_id="stranger",
+            protocol_type="test",
+            protocols=[JoinGroupRequestProtocol(name="p", metadata=b"")],
+        )
+        sync = SyncGroupRequest(group_id="h", generation_id=1, member_id="stranger", assignments=[])
+        refused = await client.ask(stranger, 2)
+        synced = await client.ask(sync, 0)
+        assert {refused.error_code, synced.error_code} == {ErrorCode.UNKNOWN_MEMBER_ID}
+        assert [connections.carries((group, "stranger")) for group in ("g", "h")] == [False, False]
+        assert connections.carries(("g", member.member_id))
+        client.send(b"\xff\xff\xff\xff")
+        await asyncio.wait_for(lost.get(), patient(10))
+        assert not connections.carries(("g", member.member_id))
 
 
 async def test_a_stop_finishes_what_is_under_way_and_answers_it(tmp_path: Path, disk: Disk) -> None:

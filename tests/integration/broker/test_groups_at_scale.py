@@ -19,6 +19,7 @@ from busway_bus.groups.memory import GroupMemory
 from busway_bus.groups.offsets import NewOffset
 from busway_bus.groups.roster import Roster
 from busway_bus.groups.shard import GroupShard
+from busway_bus.handlers.context import Peer
 from busway_bus.kernel.limits import MEMBERS_PER_TICK_MAX
 from busway_bus.replication.slices import Slices
 from busway_bus.testing.local_cluster import LocalCluster
@@ -214,3 +215,28 @@ async def test_a_node_serves_while_it_reads_its_groups(monkeypatch: pytest.Monke
             await cluster.node.services.groups.runtime.wait_loaded(within_s=patient(30))
             assert await offset(run, "g") == 7
     assert LOAD_GRACE_S > 0
+
+
+async def test_many_members_are_fenced_a_few_at_a_time() -> None:
+    """A host with all of them is gone, and their connections are closed in one moment; others are served in between."""
+    count = 20 * MEMBERS_PER_TICK_MAX
+    async with LocalCluster(properties={"group.disconnect.grace.ms": "1"}) as cluster:
+        assert cluster.node is not None
+        groups = cluster.node.services.groups
+        await groups.ensure()
+        await groups.runtime.wait_loaded(within_s=patient(LOAD_GRACE_S))
+        peers = [Peer() for _ in range(count)]
+        for number, peer in enumerate(peers):
+            beaten = await groups.beat("g", joining(f"m{number}"))
+            groups.connections.heard(peer, ("g", beaten.member_id), interval_ms=1)
+        for peer in peers:
+            peer.closed(by_client=True)
+            peer.left()
+        there, at_once = count, 0
+        async with asyncio.timeout(patient(30)):
+            while there:
+                await asyncio.sleep(0)
+                group = groups.group("g")
+                left = len(group.members) if isinstance(group, ConsumerGroup) else 0
+                there, at_once = left, max(at_once, there - left)
+        assert 0 < at_once <= 2 * MEMBERS_PER_TICK_MAX

@@ -390,6 +390,53 @@ async def test_the_next_end_is_carried_out_while_the_last_one_becomes_durable(
         assert await run.begun("again", "x") == (identity[0], identity[1] + (3 if version == 2 else 1))
 
 
+async def test_markers_of_another_leadership_do_not_count(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another broker coordinates while markers are written, ends the transaction, and the next one is prepared with the same epoch: when this
+    broker coordinates again, the next one gets markers of its own."""
+    async with transactions_against(cluster.bootstrap_servers) as run:
+        identity = await run.begun("begin", "x")
+
+        async def write(sequence: int) -> None:
+            await run.add("add", "x", identity, *PLACES)
+            for place in PLACES:
+                assert not await run.produce("written", "x", identity, place, sequence=sequence, at_most=11)
+
+        await write(0)
+        transactions = node_of(cluster).services.transactions
+        markers, runtime = transactions.markers, transactions.runtime
+        writer, epoch = markers._writer, 0
+        reached, go = asyncio.Event(), asyncio.Event()
+
+        class Other:
+            """Writes nothing the first time, as if the partitions had got the markers from the other broker."""
+
+            async def write(
+                self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+            ) -> Mapping[tuple[str, int], ErrorCode]:
+                markers._writer = writer
+                reached.set()
+                await go.wait()
+                return dict.fromkeys(partitions, ErrorCode.NONE)
+
+        monkeypatch.setattr(markers, "_writer", Other())
+        monkeypatch.setattr(markers, "_coordinator_epoch", lambda number: epoch)
+        assert (await run.admin.request(end(identity), at_most=4)).error_code == ErrorCode.NONE
+        await reached.wait()
+        ended = transactions.transaction("x")[0].marker(0)
+        assert set((await writer.write(ended, PLACES)).values()) == {ErrorCode.NONE}
+        levels = transactions._levels(0)
+        await runtime.write(
+            runtime.partition_of("x"), lambda shard: shard.complete("x", identity, levels, runtime.now())
+        )
+        await write(1)
+        assert (await run.admin.request(end(identity), at_most=4)).error_code == ErrorCode.NONE
+        epoch = 2
+        go.set()
+        await run.until("x", "CompleteCommit", markers=dict.fromkeys(PLACES, 2))
+
+
 class SlowMarkers:
     """A writer of markers that waits to be let go before each write."""
 

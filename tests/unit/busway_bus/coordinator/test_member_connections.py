@@ -18,13 +18,13 @@ class Connection:
 
     gone: bool = False
     members: set[MemberKey] = field(default_factory=set)
-    when_closed: Callable[[], None] | None = None
+    when_closed: Callable[[bool], None] | None = None
 
-    def close(self) -> None:
-        """The client closes it."""
-        self.gone = True
+    def close(self, *, by_client: bool = True) -> None:
+        """The client closes it, or the broker."""
         if self.when_closed is not None:
-            self.when_closed()
+            self.when_closed(by_client)
+        self.gone = True
 
 
 class Clock:
@@ -104,10 +104,10 @@ async def test_the_end_of_an_earlier_connection_is_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("every_ms", "asked_ms", "waited_ms"), [(3000, 0, 4500), (200, 5000, 7500), (200, 0, 3000), (100_000, 0, 45_000)]
+    ("every_ms", "asked_ms", "waited_ms"), [(3000, 0, 4500), (200, 5000, 7500), (200, 0, 3000), (100_000, 0, 150_000)]
 )
 async def test_a_slow_heartbeat_is_waited_for(every_ms: int, asked_ms: int, waited_ms: int) -> None:
-    """One and a half intervals since the last one, as observed or as the coordinator asked for; with a bound."""
+    """One and a half intervals since the last one, as observed or as the coordinator asked for, however long they are."""
     world, connection = World(), Connection()
     world.connections.heard(connection, KEY, interval_ms=asked_ms)
     world.beats(connection, 3, every_ms=every_ms)
@@ -145,6 +145,28 @@ async def test_the_others_are_asked_for_heartbeats_sooner_while_a_member_may_be_
     world.clock.move(100_000)
     asked.append(world.connections.heartbeat_ms(KEY[0], 5000))
     assert asked == [5000, 1000, 200, 5000, 5000, 1000, 5000]
+
+
+async def test_a_rebalance_is_no_interval() -> None:
+    """A member that waited a minute for the others, without heartbeats, is fenced as soon as before."""
+    world, connection = World(), Connection()
+    world.beats(connection, 2, every_ms=500)
+    world.clock.move(60_000)
+    world.connections.heard(connection, KEY)
+    world.beats(connection, 2, every_ms=500)
+    connection.close()
+    world.clock.move(3000)
+    assert world.fenced == [(*KEY, 3000)]
+
+
+async def test_nothing_is_kept_of_connections_that_the_broker_ended() -> None:
+    """Their members keep their sessions."""
+    world, connection = World(), Connection()
+    world.beats(connection, 3, every_ms=500)
+    connection.close(by_client=False)
+    world.clock.move(100_000)
+    assert (world.fenced, world.connections.carries(KEY), connection.members) == ([], False, set())
+    assert connection.when_closed is None
 
 
 async def test_a_member_that_only_joined_is_taken_to_have_the_default_interval() -> None:
