@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from busway_bus.coordinator.member_connections import MemberConnections, MemberKey
 from busway_bus.coordinator.runtime import Runtime
 from busway_bus.groups.classic import ClassicGroup
+from busway_bus.groups.classic_member import Member
 from busway_bus.groups.consumer import ConsumerGroup
 from busway_bus.groups.explained import FENCED, LEFT, ExplainedShard
 from busway_bus.kernel.decision import Decision
@@ -69,13 +70,18 @@ def has_member(group: object, member_id: str) -> bool:
 async def fence(
     runtime: Runtime[ExplainedShard], connections: MemberConnections, key: MemberKey, waited_ms: int
 ) -> None:
-    """Take out a dynamic member, unless a connection carries its requests by now. What cannot be written waits for the session's end."""
+    """Take out a dynamic member, unless a connection carries its requests by now, or it waits on another for a rebalance.
+
+    What cannot be written waits for the session's end.
+    """
     group_id, member_id = key
     shard = runtime.shards().get(runtime.partition_of(group_id))
     group = None if shard is None else shard.groups.get(group_id)
     member = group.members.get(member_id) if isinstance(group, ClassicGroup | ConsumerGroup) else None
     if connections.carries(key) or (member is not None and member.instance_id is not None):
         return
+    if isinstance(member, Member) and any(not waiter.done() for waiter in (member.join, member.sync) if waiter):
+        return  # the wait would be over if the connection of that request had ended
     reason = f"its connection was closed, and no other carried a request of it within {waited_ms} ms"
     try:
         (code,) = await leave_in_parts(runtime, group_id, [(member_id, None)], [reason], FENCED)

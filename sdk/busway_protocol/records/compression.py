@@ -143,8 +143,9 @@ def check_framing(codec: int, data: memoryview | bytes) -> None:
             "an lz4 frame has linked blocks, which Java's clients cannot read; write independent blocks"
         )
     position = _LZ4_FRAME_HEADER + 8 * (flags >> 3 & 1)
-    while size := int.from_bytes(data[position : position + 4], "little"):
-        position += 4 + (size & ~_LZ4_STORED) + 4 * (flags >> 4 & 1)
+    # Java takes an empty block for the end, whether it says that it is stored or not.
+    while size := int.from_bytes(data[position : position + 4], "little") & ~_LZ4_STORED:
+        position += 4 + size + 4 * (flags >> 4 & 1)
     if position + 4 + 4 * (flags >> 2 & 1) != len(data):
         raise DamagedCompression("lz4 data is more, or less, than one frame")
 

@@ -10,6 +10,8 @@ import pytest
 from tests.support.patience import patient
 from tests.support.raw_client import RawClient, frame
 
+from busway_bus.groups.classic import ClassicGroup
+from busway_bus.handlers.context import Peer
 from busway_bus.log.os_files import OsFile
 from busway_bus.server.connection import Connection
 from busway_bus.testing.local_cluster import LocalCluster
@@ -281,6 +283,49 @@ async def test_nothing_is_kept_of_ids_that_are_no_members_and_of_connections_tha
         client.send(b"\xff\xff\xff\xff")
         await asyncio.wait_for(lost.get(), patient(10))
         assert not connections.carries(("g", member.member_id))
+
+
+async def test_a_member_that_waits_on_a_connection_is_not_fenced_for_another() -> None:
+    """A heartbeat came by another connection while a JoinGroup of it was answered; that one is closed, and the wait goes on."""
+    properties = {"group.disconnect.grace.ms": "1", "group.initial.rebalance.delay.ms": "0"}
+    async with (
+        LocalCluster(properties=properties) as cluster,
+        RawClient(cluster.bootstrap_servers) as first,
+        RawClient(cluster.bootstrap_servers) as waiting,
+    ):
+        await first.find_coordinator("g")
+        member = await join(first, "g")
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=30_000,
+            member_id="",
+            protocol_type="test",
+            protocols=[JoinGroupRequestProtocol(name="p", metadata=b"")],
+        )
+        waiting.send(frame(request, 2))
+        await waiting.drained()
+        assert cluster.node is not None
+        groups = cluster.node.services.groups
+
+        def others() -> list[str]:
+            group = groups.group("g")
+            assert isinstance(group, ClassicGroup)
+            return [one for one in group.members if one != member.member_id]
+
+        async with asyncio.timeout(patient(10)):
+            while not others():
+                await asyncio.sleep(0)
+        key, other = ("g", others()[0]), Peer()
+        groups.connections.heard(other, key, interval_ms=1)
+        other.closed(by_client=True)
+        other.left()
+        async with asyncio.timeout(patient(10)):
+            while groups.connections.carries(key):
+                await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert others() == [key[1]]
 
 
 async def test_a_stop_finishes_what_is_under_way_and_answers_it(tmp_path: Path, disk: Disk) -> None:

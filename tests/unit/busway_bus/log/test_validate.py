@@ -330,6 +330,7 @@ def test_lz4_frames_that_java_reads_are_taken(change) -> None:
         (lambda plain: SKIPPABLE + frame(plain), "does not begin with a frame"),
         (lambda plain: frame(plain) + SKIPPABLE, "more, or less, than one frame"),
         (lambda plain: frame(plain)[:-4], "more, or less, than one frame"),
+        (lambda plain: frame(plain)[:-4] + b"\0\0\0\x80" + bytes(4), "more, or less, than one frame"),
     ],
 )
 def test_lz4_frames_at_which_java_stops_are_refused(change, why: str) -> None:
