@@ -41,7 +41,7 @@ class Change:
     def undo(self) -> None:
         """The call has failed, or what it leaves behind cannot be sent."""
         self._end()
-        self.attempt.undo(self.table)
+        self.table._undo(self.attempt)
 
     def _end(self) -> None:
         if not self.attempt.ended:
@@ -77,8 +77,7 @@ async def change_outside(
     table._set_row(key, value, home)
     worker.transactor.add(mine)
     if not await done:
-        if table._row_in(home.partition, key)[0] is value:
-            table._set_row(key, before, was or home)
+        table._take_back(key, value, before, was or home)
         raise NotHere(
             f"table {table.topic.name}: {key!r} was not committed before partition {home.partition} went to another instance, or was begun "
             "anew; look whether the row is as it should be, and put it again if not"

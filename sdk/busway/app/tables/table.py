@@ -233,9 +233,18 @@ class Table(Rows[K, V], Extension):
                 copy.written(sent.offset)
             except BaseException:
                 copy.known = None
-                if self._row_in(home.partition, key)[0] is value:
-                    self._set_row(key, before, was or home)
+                self._take_back(key, value, before, was or home)
                 raise
+
+    def _take_back(self, key: K, value: V | None, before: V | None, home: Home) -> None:
+        """Make a row what it was before `value`, unless it was changed meanwhile, or has gone with its partition."""
+        if home.partition in self._held and self._row_in(home.partition, key)[0] is value:
+            self._set_row(key, before, home)
+
+    def _undo(self, attempt: Attempt[K, V]) -> None:
+        """Undo what a call has changed, unless that has gone with its partition."""
+        if attempt.partition in self._held:
+            attempt.undo(self)
 
     def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home | None:
         """Where a row is that a handler may change; None for a new one, which is at home where the record came from."""
@@ -413,7 +422,7 @@ class Table(Rows[K, V], Extension):
                 await self._write(attempt, attempt.put)
             except BaseException:
                 attempt.ended = True
-                attempt.undo(self)
+                self._undo(attempt)
                 if attempt.written:  # as they are again; all before the first one that cannot be written
                     await self._write(attempt, attempt.written)
                 raise
