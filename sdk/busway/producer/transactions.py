@@ -313,10 +313,12 @@ class Transactions:
         return self._ending
 
     async def _commit(self) -> None:
+        async with self._asking:
+            self._raise_problem()
+            await self._send_input()  # before the flush: what is handed out during it belongs to no work that was sent
         await self._outgoing.flush()
         async with self._asking:
             self._raise_problem()
-            await self._send_input()
             if self._started:
                 try:
                     self.identity = await self._requests.end(self.identity, committed=True, implicit=self.implicit)

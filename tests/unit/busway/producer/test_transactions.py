@@ -336,6 +336,18 @@ async def test_a_transaction_takes_the_offsets_of_its_input_along() -> None:
     assert source.events == ["begin", "offsets", "committed"]
 
 
+async def test_what_is_handed_out_while_a_commit_waits_for_its_records_is_not_part_of_it() -> None:
+    """The offsets are taken first: another task that polls meanwhile has sent nothing for what it gets."""
+    transactions, cluster, records = await started()
+    source = Input()
+    await transactions.begin(source)
+    records.flushing = lambda: source.events.append("flush")
+    cluster.answer(TxnOffsetCommitRequest, offsets_taken())
+    cluster.answer(EndTxnRequest, EndTxnResponse(error_code=0, producer_id=7, producer_epoch=1))
+    await transactions.end(commit=True)
+    assert source.events == ["begin", "offsets", "flush", "committed"]
+
+
 @pytest.mark.parametrize("code", [None, ErrorCode.ILLEGAL_GENERATION])
 async def test_an_input_that_is_refused_goes_back(code: ErrorCode | None) -> None:
     """By the consumer itself, or by the group."""
