@@ -112,7 +112,7 @@ class Table(Rows[K, V], Extension):
         Raises:
             Unencodable: the key is of another type than the table's.
         """
-        return bool(self._held) and self._partition_of(key) in self._held
+        return bool(self._held) and self._number_of(key) in self._held
 
     # What handlers do
 
@@ -213,9 +213,7 @@ class Table(Rows[K, V], Extension):
                 self._changed_by.setdefault(attempt.topic, set()).add(attempt.route)
             attempt.change(self, key, value, home)
             return
-        home = self.home(key)
-        if home is None:
-            home = Home(partition=self._partition_of(key) if partition is None else partition, included={})
+        home = self.home(key) or Home(partition=self._number_of(key) if partition is None else partition, included={})
         if home.partition not in self._held:
             raise NotHere(
                 f"table {self.topic.name}: {key!r} belongs to partition {home.partition}, which this instance does not have "
@@ -264,7 +262,7 @@ class Table(Rows[K, V], Extension):
             partition = home.partition
         elif partition is None:
             # The record's own key is at home where the record came from, however its sender chose the partition.
-            partition = attempt.partition if key == attempt.key else self._partition_of(key)
+            partition = attempt.partition if key == attempt.key else self._number_of(key)
         if partition != attempt.partition:
             raise NotHere(
                 f"table {self.topic.name}: {key!r} belongs to partition {partition}, and the record that is handled is of "
@@ -274,7 +272,7 @@ class Table(Rows[K, V], Extension):
             )
         return home
 
-    def _partition_of(self, key: K) -> int:
+    def _number_of(self, key: K) -> int:
         if not self._partitions:
             raise NotRunning(f"table {self.topic.name}: app {self.topic.app.name} is not running")
         return partition_for_key(self.topic.app.serdes.encode(self.topic, "key", key) or b"", self._partitions)
@@ -361,9 +359,8 @@ class Table(Rows[K, V], Extension):
             return {}
         read = await self._copies.read_back(new)
         self._held |= new
-        log.info(
-            "table %s: %d rows, %d records read, partitions %s", self.topic.name, len(self), read, sorted(self._held)
-        )
+        held = sorted(self._held)
+        log.info("table %s: %d rows, %d records read, partitions %s", self.topic.name, len(self), read, held)
         return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
