@@ -47,8 +47,9 @@ def tool(broker: Broker) -> Tool:
 
 
 def filled(broker: Broker, admin: AdminClient, topic: str, records: int, partitions: int = 1) -> None:
-    """A topic with so many records in each partition, a second apart."""
-    for creation in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+    """A topic with so many records in each partition, a second apart; years old, and kept all the same."""
+    kept = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
+    for creation in admin.create_topics([kept]).values():
         creation.result(patient(20))
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 20})
     for number in range(records):
