@@ -82,7 +82,7 @@ class Registrar:
         found = await self._attempt(judging, subject, request, normalize=normalize, force=force)
         if found is not None:
             return found
-        # Somebody was faster. Those whom that befell take turns, so that they do not befall one another.
+        # Another writer was faster. Writers that lost a race are serialised per subject, so that they do not starve one another.
         async with self._turns.setdefault(subject, asyncio.Lock()):
             for _ in range(_MOST_ATTEMPTS):
                 found = await self._attempt(judging, subject, request, normalize=normalize, force=force)

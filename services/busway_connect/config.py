@@ -45,7 +45,7 @@ class WorkerConfig:
         host, port: of the REST API; beyond this machine only with `insecure`, as there is no authentication. Port 0 takes a free one.
         advertised_host: by which others find this worker, and the first half of its id.
         offset_flush_interval_ms: between two writes of a source's offset (Kafka Connect: 60000); shorter means less read again.
-        task_shutdown_timeout_ms: a task that has not ended so long after it was told to is cut off.
+        task_shutdown_timeout_ms: a task that has not stopped this long after the request is cancelled.
         session_timeout_ms, heartbeat_interval_ms: a worker that is silent for so long loses its work to one that stands by.
         plugin_modules: Python modules with connectors of one's own, beside those that are built in.
         clients: what begins with `producer.` and `consumer.`, for the clients of every connector; see `runtime.overrides`.

@@ -140,7 +140,7 @@ class Connector(Configurable):
 
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:
-        """What is wrong with a config, by setting; empty if nothing is. Asks nobody outside."""
+        """What is wrong with a config, by setting; empty if nothing is. Makes no connection."""
         return {one.name: f"is missing; {one.doc}" for one in cls.settings if one.required and not config.get(one.name)}
 
     async def stop(self) -> None:
@@ -196,8 +196,8 @@ class Source(Connector):
 
     @classmethod
     def exactly_once_support(cls, config: Config) -> bool | None:
-        """Whether each record comes once when its offset is stored with it; None where nobody has said. `exactly.once.support=required`
-        takes True alone."""
+        """Whether each record comes once when its offset is stored with it; None if the connector does not say.
+        `exactly.once.support=required` takes True alone."""
         return True if cls.position is not Source.position else None
 
     @classmethod

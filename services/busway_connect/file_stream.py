@@ -1,7 +1,7 @@
 """Lines of a file ↔ a topic: Kafka's own example connectors, by their names and settings.
 
-What lives here: `FileStreamSource` and `FileStreamSink`. Good for a first try and for tests; a file that somebody shortens begins again.
-A worker has them with `plugin.modules=busway_connect.file_stream` alone: they let who reaches its REST API read and write its files.
+What lives here: `FileStreamSource` and `FileStreamSink`. Good for a first try and for tests; a file that is truncated is read from its beginning.
+A worker has them with `plugin.modules=busway_connect.file_stream` alone: any client of its REST API could read and write its files.
 """
 
 import asyncio

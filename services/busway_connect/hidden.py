@@ -1,4 +1,4 @@
-"""What messages may say of a setting's value: a password in it is nobody's business.
+"""What messages may show of a setting's value: no password.
 
 What lives here: hiding it, and what a provider has for a reference. What does not: where messages are made.
 """

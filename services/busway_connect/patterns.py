@@ -1,4 +1,4 @@
-"""Regular expressions that somebody gives by the REST API, matched in bounded time.
+"""Regular expressions from the REST API, matched in bounded time.
 
 What lives here: compiling and matching. What does not: what is matched. Python's own `re` holds the interpreter for as long as a match
 takes, and `(a+)+$` takes longer than the worker lives, for every connector and every client; `regex` reads the same expressions, lets other

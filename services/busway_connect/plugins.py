@@ -24,7 +24,7 @@ _BUILT_IN: Final = (
 )
 """Modules with connectors; one that is missing what it needs is left out, and says so when it is asked for."""
 _ON_REQUEST: Final = {"FileStreamSource": "busway_connect.file_stream", "FileStreamSink": "busway_connect.file_stream"}
-"""Connectors that a worker's settings have to name: with these whoever reaches the REST API reads and writes the worker's files, for which
+"""Connectors that a worker's settings have to name: with these any client of the REST API reads and writes the worker's files, for which
 Kafka took them from its class path too (3.1.1)."""
 _KAFKA_NAMES: Final = {
     "io.debezium.transforms.ExtractNewRecordState": ("busway_connect.transforms.unwrap", "ExtractNewRecordState"),

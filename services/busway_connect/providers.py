@@ -2,7 +2,7 @@
 environment of the worker holds, so that no password is in a request, a topic or an answer.
 
 What lives here: the worker's `config.providers.*`, and putting values in the place of references. What does not: which settings are shown
-or kept; those hold the references. Whoever reaches the REST API could have anything read that a provider reads, so each is bounded by the
+or kept; those hold the references. A client of the REST API can have anything read that a provider reads, so each is bounded by the
 worker's own settings, and there is none without them: `allowed.paths` for files, `allowlist.pattern` for the environment.
 """
 

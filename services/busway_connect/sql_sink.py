@@ -4,7 +4,7 @@ What lives here: which record becomes which row. What does not: tables and state
 
 Plain values and Debezium's envelopes both work: of an envelope the row after the change is written. A tombstone and an envelope's delete
 take the row away with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key every write can be repeated:
-`upsert` writes the row anew, `insert` leaves the one that is there. A column that holds Debezium's placeholder for a value that is not in
+`upsert` overwrites the row, `insert` leaves the one that is there. A column that holds Debezium's placeholder for a value that is not in
 the log stays as it is.
 """
 
@@ -337,7 +337,7 @@ class JdbcSink(Sink):
                     await asyncio.to_thread(self._tables.interrupt)
                 await asyncio.wait([job], timeout=_INTERRUPT_EVERY_S)
             if job.done() and not job.cancelled():
-                job.exception()  # whoever waited for it is gone, or has it
+                job.exception()  # retrieved, so that asyncio does not log it: its waiter is gone or has it
         if self._engine is not None:
             await asyncio.to_thread(self._engine.dispose)
             self._engine = None

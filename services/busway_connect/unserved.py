@@ -1,4 +1,4 @@
-"""Settings that nobody here serves: each is refused by its name.
+"""Settings that are not served: each is refused by its name.
 
 What lives here: going through all names of a connector's settings. What does not: which names a class serves (`connector.Configurable`),
 those of transforms and predicates (`transforms.chain`) and of clients (`runtime.overrides`), which are judged where they are read.

@@ -19,7 +19,7 @@ _ROOTS: Final = (
 _KNOWN: Final = (
     (
         re.compile(r"KafkaDataLoss|KAFKA_DATA_LOSS|[Ss]ome data may have been lost|OffsetOutOfRange", re.DOTALL),
-        "records were deleted before they were read, or the topic was made anew; begin with a new checkpoint",
+        "records were deleted before they were read, or the topic was recreated; begin with a new checkpoint",
     ),
     (
         re.compile(r"UnknownTopicOrPartition|This server does not host this topic"),

@@ -123,7 +123,7 @@ class Job:
     def run(
         self, start: Callable[[], Iterable[StreamingQuery | None]], *, topics: Sequence[str], subject: str | None = None
     ) -> list[StreamingQuery]:
-        """Run streams until they end; built anew when one of the topics gets an event with a new schema.
+        """Run streams until they end; rebuilt when one of the topics gets an event with a new schema.
 
         Args:
             start: builds and starts the queries.

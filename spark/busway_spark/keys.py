@@ -69,7 +69,7 @@ def _told(key: bytes, parsed: Mapping[int, Any], missing: frozenset[int]) -> str
         if schema is not None:
             try:
                 return _text(fastavro.schemaless_reader(io.BytesIO(key[FRAME_BYTES:]), schema, None))
-            except Exception:  # noqa: BLE001 - a damaged body makes fastavro raise nearly anything; the bytes are told as they are
+            except Exception:  # noqa: BLE001 - a damaged body makes fastavro raise nearly anything; the bytes are shown as they are
                 return f"0x{key.hex()}"
     try:
         return key.decode()

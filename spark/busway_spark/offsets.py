@@ -95,7 +95,7 @@ def wanted(options: Mapping[str, str], name: str, default: str) -> Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """Asks the broker about offsets; each call connects anew, for there may be minutes between them."""
+    """Asks the broker about offsets; each call opens a connection, as minutes may lie between them."""
 
     bootstrap_servers: str
     topics: tuple[str, ...]

@@ -68,7 +68,7 @@ def schemas_of(registry_url: str, topic: str, *, subject: str | None = None, rea
         reader: see `Reader`.
 
     Raises:
-        NoSchema: there are none, or not the version that is to be read as.
+        NoSchema: there are none, or not the reader's version.
         NoColumns: the reader is no Avro record, or refers to itself.
         RegistryUnreachable: no answer.
     """

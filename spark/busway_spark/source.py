@@ -5,7 +5,7 @@ not: offsets (`offsets`), bytes to columns (`columns`). Its rows equal those of 
 
 Options: `kafka.bootstrap.servers`; `subscribe`, topics with commas; `startingOffsets`, `endingOffsets`, `startingTimestamp`,
 `endingTimestamp`; `maxOffsetsPerTrigger`; `minPartitions`, `maxRecordsPerPartition`; `failOnDataLoss` (true);
-`kafka.isolation.level` (read_committed here, unlike Spark's: records of aborted transactions are nobody's business).
+`kafka.isolation.level` (read_committed here, unlike Spark's: records of aborted transactions are not read).
 """
 # mypy: allow-subclassing-any
 
@@ -54,7 +54,7 @@ which goes with every task. Two queries that began at once and both put a new na
 
 
 class DataLoss(BuswayError):
-    """Records were deleted before they were read, or the topic was made anew."""
+    """Records were deleted before they were read, or the topic was recreated."""
 
 
 def register(spark: SparkSession) -> None:
@@ -191,7 +191,7 @@ class _Reading:
     def _lost(self, what: str) -> None:
         if self.settings.fail_on_data_loss:
             raise DataLoss(
-                f"{what}: records were deleted before they were read, or the topic was made anew; "
+                f"{what}: records were deleted before they were read, or the topic was recreated; "
                 "begin with a new checkpoint, or set failOnDataLoss to false to go on without them"
             )
 
@@ -234,7 +234,7 @@ class _Reading:
             # What retention deleted meanwhile is passed over; the rest is read.
             first, _ = await self.settings.asker().patient_range()
             if first.get(partition, end) <= start:
-                return  # the offset lies beyond the end: the topic was made anew
+                return  # the offset lies beyond the end: the topic was recreated
             start = first[partition]
 
 

@@ -70,8 +70,8 @@ def delta_writer(path: str, partition_by: Sequence[str] = (), *, application: st
     Args:
         path: the table's folder.
         partition_by: columns whose values name sub-folders.
-        application: names the query for ever; the id that Spark keeps in its checkpoint unless given, so that a query that begins anew with an
-            empty checkpoint is another one.
+        application: names the query for ever; the id that Spark keeps in its checkpoint unless given, so that a query with a new, empty
+            checkpoint is another one.
     """
 
     def write(batch: DataFrame, number: int) -> None:

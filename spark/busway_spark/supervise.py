@@ -1,9 +1,9 @@
 """Streams that go on when an event's schema changes.
 
-What lives here: building queries anew, from their checkpoints, when a schema id comes that they were not built with. What does not: the
+What lives here: rebuilding queries, from their checkpoints, when a schema id comes that they were not built with. What does not: the
 stop itself, which is part of the plan (`avro`, `stream_topic(on_new_schema="stop")`).
 
-The micro-batch that met the new id has failed, so nothing of it was written; the query that is built anew takes it up again, with the
+The micro-batch that met the new id has failed, so nothing of it was written; the rebuilt query reads it again, with the
 columns of the new version. An id that the registry does not have cannot be waited for: it goes to the rejected records.
 """
 
@@ -30,7 +30,7 @@ class StreamFailed(BuswayError):
 
 
 def run_stream(start: Start, *, known_ids: Callable[[], Iterable[int]]) -> list[StreamingQuery]:
-    """Run queries until all have ended; build them anew when a new schema comes.
+    """Run queries until all have ended; rebuild them when a new schema comes.
 
     Args:
         start: builds and starts the queries; is given the ids that the registry does not have, for `stream_topic(missing_ids=…)`.
@@ -53,7 +53,7 @@ def run_stream(start: Start, *, known_ids: Callable[[], Iterable[int]]) -> list[
             if found is None:
                 raise StreamFailed(explain(problem)) from None
             schema_id = int(found[1])
-            # An id for which they were built anew already, and that stops them still, is of no version of the subject.
+            # An id for which they were rebuilt already, and that stops them still, is of no version of the subject.
             if schema_id in rebuilt_for or schema_id not in set(known_ids()):
                 missing |= {schema_id}
             rebuilt_for.add(schema_id)

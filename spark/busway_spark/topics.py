@@ -64,7 +64,7 @@ def read_topic(
 
     Raises:
         NoSchema, NoColumns: there is no schema to read as.
-        RegistryUnreachable, ConnectionFailed: nobody answers.
+        RegistryUnreachable, ConnectionFailed: there is no answer.
         BrokerError: there is no such topic.
         NotServed: `kafka_options` for our own source.
     """
@@ -102,7 +102,7 @@ def stream_topic(
         start: as for `read_topic`; counts only for a new checkpoint.
         max_offsets_per_trigger: how much one micro-batch takes, about.
         on_new_schema: a schema id that was not in the registry when the query was built stops it, so that nothing is dropped and no new
-            column is missed; `supervise.run_stream` then builds it anew. With keep such records have a reason in `error`.
+            column is missed; `supervise.run_stream` then rebuilds it. With keep such records have a reason in `error`.
         missing_ids: ids that the registry does not have at all, from `run_stream`; they stop nothing.
         the others: as for `read_topic`.
 

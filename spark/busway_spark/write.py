@@ -38,7 +38,7 @@ _NOT_FOUND: Final = frozenset({40401, 40402})
 
 
 class DoesNotFit(BuswayError):
-    """The columns of a DataFrame do not fit the schema that they are to be written with."""
+    """The columns of a DataFrame do not fit the schema that they are written with."""
 
 
 def write_topic(
@@ -77,7 +77,7 @@ def write_topic(
     Raises:
         DoesNotFit: a field that the schema requires is no column, or a column no field.
         RegistryRefused: the schema is not compatible with the versions before it.
-        RegistryUnreachable, ConnectionFailed, BrokerError: nobody answers, or there is no such topic.
+        RegistryUnreachable, ConnectionFailed, BrokerError: there is no answer, or no such topic.
         JarsMissing: the session is without Spark's Kafka and Avro artifacts.
         ValueError: a stream without a checkpoint.
     """

@@ -164,7 +164,7 @@ def _streamed(request: Request, parts: AsyncIterator[list[Any]]) -> Response:
         async for part in parts:
             yield before + json.dumps(part, ensure_ascii=False, separators=(",", ":"))[1:-1]
             before = ","
-            await asyncio.sleep(0)  # to send need not wait, so nobody else had a turn
+            await asyncio.sleep(0)  # sending may complete without suspending: give other tasks a turn
         yield "]" if before == "," else "[]"
 
     return _Stream(text(), headers=_HEADERS, media_type=_kind(request))

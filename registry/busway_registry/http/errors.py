@@ -44,7 +44,7 @@ async def store_failed(request: Request, problem: Exception) -> Response:
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """The client hung up in the middle of its request; nobody reads this."""
+    """Log a client that hung up in the middle of its request; the response is not read."""
     log.info("%s %s: the client hung up", request.method, request.url.path)
     return answer(request, {"error_code": 400, "message": "the client hung up"}, 400)
 

@@ -1,4 +1,7 @@
-"""`python -m busway_registry.judging`: what `pool` starts. Apart from `worker`, whose classes are to have the same name at both ends."""
+"""`python -m busway_registry.judging`: the process that `pool` starts.
+
+Separate from `worker`, so that pickled classes have the same module name at both ends.
+"""
 
 import sys
 from contextlib import suppress

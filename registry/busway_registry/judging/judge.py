@@ -1,4 +1,4 @@
-"""Where a schema is judged: right here when it is so small that nobody notices, in a process of the pool when it is not.
+"""Validation of a schema: on the event loop if it is small, in a process of the pool otherwise.
 
 What lives here: that decision, and what is left of a request's time and budget. What does not: the rules (`domain`), the processes
 (`pool`).
@@ -19,7 +19,7 @@ from busway_registry.judging.pool import Pool
 HERE_CHARS: Final = 8_192
 """Text that is read on the event loop: 15 ms of CPU for the dearest that was found (numbers in a default, normalised)."""
 HERE_STEPS: Final = 1_000
-"""Steps of a comparison that are taken on the event loop: 5 ms; beyond them it begins anew in the pool."""
+"""Steps of a comparison that are taken on the event loop: 5 ms; beyond them it starts over in the pool."""
 DEADLINE_S: Final = 30.0
 """For all that a request has judged, with the wait for a process."""
 _CACHED_CHARS: Final = 500_000

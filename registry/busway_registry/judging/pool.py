@@ -85,7 +85,7 @@ class Pool:
         return answer
 
     async def close(self) -> None:
-        """End them all; nobody asks any more."""
+        """Stop all processes. No request may follow."""
         self._idle.clear()
         for worker in tuple(self._alive.values()):
             await self._end(worker)
@@ -101,7 +101,7 @@ class Pool:
 
     async def _end(self, worker: Process) -> None:
         if worker.returncode is None:
-            # Not `worker.kill()`: it looks first whether the process has ended, and then nobody else learns how.
+            # Not `worker.kill()`: it reaps a process that has ended, and its exit status is lost.
             with suppress(ProcessLookupError):
                 os.kill(worker.pid, signal.SIGKILL)
         if worker.stdin is not None:

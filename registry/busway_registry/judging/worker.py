@@ -3,7 +3,7 @@
 What lives here: the loop over questions, and the bounds that the process sets itself. What does not: who asks and how long it waits
 (`pool`), the rules (`domain`). It loads nothing but the rules, so it starts in less than a tenth of a second.
 
-A question and an answer are a length in eight bytes and a pickle; both ends are ours and nobody else reaches the pipes.
+A question and an answer are a length in eight bytes and a pickle; both ends are ours and no other process has the pipes.
 """
 
 import os
@@ -42,7 +42,7 @@ class Answer:
     """What a worker says.
 
     Attributes:
-        kind: how it ended: with `value`, refused with `code` and `text`, or one of its bounds; or a defect of ours, told in `text`.
+        kind: how it ended: with `value`, refused with `code` and `text`, or one of its bounds; or a defect of ours, described in `text`.
         value: what was asked for.
         code: Confluent's error code.
         text: why not.

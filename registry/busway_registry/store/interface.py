@@ -21,7 +21,7 @@ class StoreFailed(Exception):
 
 
 class IdTaken(Exception):
-    """A schema was to be kept under an id that another one has."""
+    """The id of a schema belongs to another schema already."""
 
 
 class NoMoreIds(Exception):

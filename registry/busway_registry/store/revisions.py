@@ -18,7 +18,7 @@ _BEFORE_ALEMBIC: Final = "0001"
 
 
 def prepare(connection: Connection) -> bool:
-    """Make the tables in an empty database; say whether a migration is due. Belongs in a transaction that nobody overlaps.
+    """Make the tables in an empty database; say whether a migration is due. Runs in a transaction that excludes all others.
 
     Raises:
         StoreFailed: the database belongs to something else.

@@ -71,7 +71,7 @@ class Table:
     replica_identity: str = "d"
 
     def without(self, names: Collection[str]) -> "Table":
-        """The table as one sees it who is not told of these columns."""
+        """Copy the table without these columns."""
         return replace(self, columns=tuple(one for one in self.columns if one.name not in names))
 
 

@@ -53,7 +53,7 @@ def require_own_names(table: TableId, fields: Mapping[str, Field]) -> None:
 
 
 def require_no_key(table: TableId, column: str, key: Collection[str], mask: Mask) -> None:
-    """See that a column which is to be hidden does not stand in the key in clear.
+    """Refuse a masked column that is part of the key.
 
     Raises:
         ConfigInvalid: it does.

@@ -63,18 +63,18 @@ class Handover:
 
     @property
     def waiting(self) -> int:
-        """Records that nobody has read yet."""
+        """Count the records that are not yet read."""
         return len(self._records)
 
     def _tell(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody reads any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no reader
             self._loop.call_soon_threadsafe(self._arrived.set)
 
     def put(self, records: Sequence[tuple[SourceRecord, int]], every_s: float, meanwhile: Callable[[], None]) -> None:
         """Hand over, each with its size; in the thread. Waits for room, and calls `meanwhile` that often while it does.
 
         Raises:
-            Stopped: nobody reads any more.
+            Stopped: the reader has closed.
         """
         with self._room:
             self._records.extend(records)
@@ -96,14 +96,14 @@ class Handover:
         """Sleep; in the thread.
 
         Raises:
-            Stopped: nobody reads any more.
+            Stopped: the reader has closed.
         """
         with self._room:
             if self._room.wait_for(lambda: self._stopped, seconds):
                 raise Stopped
 
     def fail(self, problem: BaseException) -> None:
-        """The thread ends with this error; whoever reads gets it behind the records."""
+        """End the thread with this error. The reader gets it behind the records."""
         self._problem = problem
         self._tell()
 

@@ -5,7 +5,7 @@ What lives here: reading them, and what they make of a value. What does not: whe
 
 As in Debezium, of several that match a column the first counts, truncation before masks before hashes; a mask stands for null too; a
 column of another type than text passes unchanged, which the log says; a hash is cut to the length of its column. Debezium lets keys out as
-they are all the same; here a column of the key that is to be hidden ends the task.
+they are all the same; here a masked column of the key fails the task.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """The connector's thread: it owns every connection to PostgreSQL, takes the snapshot, and follows the log.
 
-What lives here: connections, the loop over the log, what the server is told of our progress. What does not: what messages mean (`stream`),
+What lives here: connections, the loop over the log, standby status updates to the server. What does not: what messages mean (`stream`),
 rows (`snapshot`), checks of slot and publication (`slots`), the protocol of the log (`replication`). The connections block, hence a thread.
 """
 
@@ -48,7 +48,7 @@ class Reader:
     Args:
         stored: the offset stored by the run before, if any.
         version, run_id: shown in the records.
-        notes: where progress is told.
+        notes: receives the progress.
         ready: called once all is checked, with an error if the connector cannot run.
     """
 
@@ -87,7 +87,7 @@ class Reader:
         """What the bus has for good; the event loop writes it, the thread tells the server."""
 
     def run(self) -> None:
-        """Until the handover is stopped, or for good after `initial_only`. Errors go to whoever reads."""
+        """Run until the handover is stopped, or to the end of `initial_only`. Errors go to the reader."""
         try:
             self._run()
         except Stopped:
@@ -131,7 +131,7 @@ class Reader:
         slot = slots.find_slot(catalog, settings.slot)
         if slot is not None:
             slots.check_slot(slot, settings)
-        # The start is not held up, so that whoever started this can stop it.
+        # Does not delay the start, so that the caller can stop the thread.
         slot = slots.wait_until_free(
             catalog, slot, settings, waiting=lambda: self._ready(None), pause=self._handover.pause
         )

@@ -156,7 +156,7 @@ class Layout:
         key_fields: dict[str, Field] = {}
         self.left_out: list[str] = []
         self.unmasked: list[str] = []
-        """Columns that are to be masked and are not, as they hold no text."""
+        """Columns with a mask that is not applied, as they hold no text."""
         for index, column in enumerate(table.columns):
             if not settings.captures_column(table.id, column.name):
                 continue

@@ -239,7 +239,7 @@ def require_log(slot: Slot | None, lsn: int | None, settings: Settings) -> None:
 
 
 def drop_slot(connection: Connection, name: str) -> None:
-    """Drop a slot, if it is there, and end whoever reads it."""
+    """Drop a slot, if it exists, and terminate its active backend."""
     row = connection.execute("SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchone()
     if row is None:
         return

@@ -53,7 +53,7 @@ class Snapshot:
         tables: every captured table, in order.
         position: what is behind.
         layout: of a table.
-        filters: which rows of a table are told, as SQL on its columns, where not all are.
+        filters: which rows of a table are emitted, as SQL on its columns; all rows if absent.
     """
 
     def __init__(

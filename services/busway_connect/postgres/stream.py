@@ -46,7 +46,7 @@ class Stream:
         self._commit_lsn = position.commit_lsn
         self._commit_shown = None if fresh else position.commit_lsn
         self.offered_lsn = position.commit_lsn
-        """As far as the newest offset goes that was handed over: the commits behind it were of tables that nobody captures."""
+        """As far as the newest offset goes that was handed over: the commits behind it were of tables that are not captured."""
         self._begin: pgoutput.Begin | None = None
         self._skipping = False
         self._origin: pgoutput.Origin | None = None

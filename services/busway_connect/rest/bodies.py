@@ -121,7 +121,7 @@ async def too_large(request: Request, problem: Exception) -> Response:
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """The client hung up in the middle of its request; nobody reads this."""
+    """Log a client that hung up in the middle of its request; the response is not read."""
     return answer({"error_code": 400, "message": "the client hung up"}, 400)
 
 

@@ -3,7 +3,7 @@
 What lives here: what is under way, and storing an offset once all before it is acknowledged. What does not: which records a topic has
 already (`exactly_once`), the loop (`source_task`).
 
-Nothing is lost: an offset is stored only when every record up to it is acknowledged, and only then is the source told `committed`.
+Nothing is lost: an offset is stored only when every record up to it is acknowledged, and only then is the source's `committed` called.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Acknowledged:
         return self._marker.mark(record)
 
     async def sending(self, topic: str) -> None:
-        """Nothing is to be done before."""
+        """Do nothing: at least once needs no preparation."""
 
     async def took(self, record: SourceRecord, waiter: "asyncio.Future[Any] | None") -> None:
         """Part of the batch."""

@@ -19,7 +19,7 @@ class Delivery(Protocol):
     Attributes:
         producer: of the records.
         dead_letters: the producer of the records that are passed over.
-        written: what is in the topics already; None where nobody looks.
+        written: what is in the topics already; None if that is not checked.
     """
 
     producer: Producer
@@ -71,6 +71,6 @@ class Reached:
         self._offsets.update(later._offsets)
 
     def take(self) -> list[tuple[Mapping[str, Any], Offset]]:
-        """All of it, which is then somebody else's to keep."""
+        """Take all offsets. The caller keeps them from now on."""
         found, self._offsets = list(self._offsets.values()), {}
         return found

@@ -12,7 +12,7 @@ beginning of what was sent to it: a record is dropped if its partition's last ma
 
 The mark counts only within one source partition and one epoch. The epoch goes up whenever a person alters or deletes the offsets
 (KIP-875), so that a source that was sent back on purpose writes again. Where a mark does not count, a record is written: at worst it is
-doubled, never lost. That can be when a topic got more partitions, when somebody deleted the records at its end, or when a request of
+doubled, never lost. That can be when a topic got more partitions, when the records at its end were deleted, or when a request of
 the dead worker reaches the broker only after the new one has looked: fencing that out takes transactions (`transactional`).
 """
 

@@ -33,7 +33,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class TaskFailed(Exception):
-    """A record cannot be dealt with and may not be passed over; the task stops until somebody restarts it."""
+    """A record cannot be dealt with and may not be passed over; the task stops until it is restarted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ def said(problem: BaseException) -> str:
     """What an exception says, as a line of the log; a connector's own may not even be able to say it."""
     try:
         return _kept(str(problem))
-    except Exception:  # noqa: BLE001 - somebody else's __str__
+    except Exception:  # noqa: BLE001 - a foreign __str__
         return type(problem).__qualname__
 
 

@@ -40,7 +40,7 @@ _SUPERSEDED: Final = frozenset(
         "UNKNOWN_PRODUCER_ID",
     }
 )
-"""What brokers say of a producer whose transaction is over: another one has its id, its time was up, or nobody used the id for a week."""
+"""What brokers say of a producer whose transaction is over: another one has its id, its time-out expired, or the id was not used for a week."""
 
 
 def superseded(problem: BaseException) -> bool:
@@ -71,8 +71,8 @@ def id_of_leader(group_id: str) -> str:
 class Leader:
     """Writes one record after the other, each in a transaction.
 
-    Whoever starts fences the worker before it. One that was fenced asks whether it is its turn still, as somebody may have ended its
-    transactions by hand, and only then takes the id again.
+    A worker that starts fences the one before it. A fenced worker checks whether it still leads, as its transactions may have been
+    aborted by hand, and only then initialises the id again.
 
     Args:
         confirm: raises TurnOver unless it is this worker's turn.
@@ -146,7 +146,7 @@ async def confirm_turn(consumer: Consumer, topic: str, over: asyncio.Event) -> N
 
     Args:
         consumer: who has the topic works.
-        over: set when the turn ends, which nobody may wait for longer than that.
+        over: set when the leadership ends; bounds every wait.
 
     Raises:
         TurnOver: another worker has its turn, or is getting it.

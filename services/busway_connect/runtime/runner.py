@@ -4,7 +4,7 @@ What lives here: its states, and what leads from one to the next. What does not:
 for a change (`worker`).
 
 A task that meets `Retriable` or an unreachable broker is RESTARTING and tries again, waiting longer each time up to
-`errors.retry.delay.max.ms`; any other failure leaves it FAILED with its trace until somebody restarts or changes it. Whatever a connector
+`errors.retry.delay.max.ms`; any other failure leaves it FAILED with its trace until it is restarted or changed. Whatever a connector
 does, its worker and the other connectors go on.
 """
 
@@ -196,7 +196,7 @@ class Runner:
                     await self._show_task("FAILED", self._trace(problem))
                     return
                 log.warning("connector %s starts again in %.1f s: %s", self.name, self._delay_s, said(problem))
-                # Whoever was fenced may be a worker that was frozen: the status is its successor's to tell.
+                # A fenced worker may have been frozen: its successor writes the status.
                 await self._show_task("RESTARTING", self._trace(problem), keep=not superseded(problem))
             self.counts.restarts += 1
             with contextlib.suppress(TimeoutError):
@@ -213,7 +213,7 @@ class Runner:
                 wait.cancel()
 
     async def _once(self) -> None:
-        """One run of the task, which is cut off if it does not end in time when it is told to."""
+        """Run the task once. It is cancelled if it does not stop in time."""
         running = asyncio.ensure_future(self._contained())
         told = asyncio.ensure_future(self._stop.wait())
         try:
@@ -362,7 +362,7 @@ class Runner:
 
 
 def _asked_to_end() -> bool:
-    """Whether somebody cancels this very task, and not only something that it waits for."""
+    """Whether this very task is cancelled, and not only what it awaits."""
     current = asyncio.current_task()
     return current is not None and current.cancelling() > 0
 

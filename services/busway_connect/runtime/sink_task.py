@@ -29,7 +29,7 @@ def group_of(connector: str) -> str:
 
 
 class SinkTask:
-    """Runs a sink until it is told to stop.
+    """Runs a sink until it is stopped.
 
     Args:
         sink: not started yet.

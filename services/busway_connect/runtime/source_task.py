@@ -32,7 +32,7 @@ _OVERHEAD: Final = 100
 
 
 class SourceTask:
-    """Runs a source until it is told to stop.
+    """Runs a source until it is stopped.
 
     Args:
         source: not started yet.

@@ -142,7 +142,7 @@ class ConfigStore:
         return state if isinstance(state, str) and state in STATES else "STARTED"
 
     def _value(self, key: str) -> Mapping[str, Any]:
-        """What is kept under a key; nothing where somebody else wrote what is none of ours, which may not keep the worker from starting."""
+        """The value of a key; empty if it is not in our format, which may not keep the worker from starting."""
         found = self._topic.values.get(key.encode())
         return found if isinstance(found, dict) else {}
 

@@ -147,7 +147,7 @@ def _looked_at(waiter: "asyncio.Future[Any]") -> None:
 
 @contextlib.asynccontextmanager
 async def transactional(parts: TaskParts, source: Source, transactional_id: str) -> AsyncIterator[Transactional]:
-    """A run's delivery; whoever had the id before is fenced, and the offsets are those that are committed.
+    """Open a run's delivery. The previous owner of the id is fenced; the offsets are the committed ones.
 
     Raises:
         TurnOver: another worker has taken over.

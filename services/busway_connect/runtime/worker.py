@@ -435,7 +435,7 @@ class Worker(RebalanceListener):
             await store_in_transaction(stores.offsets, self.config.bootstrap_servers, transactional_id, name, changes)
 
     async def reset_offsets(self, name: str) -> None:
-        """Forget all offsets of a stopped connector: it begins anew."""
+        """Remove all offsets of a stopped connector, so that it starts from the beginning."""
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if self._is_source(runner):

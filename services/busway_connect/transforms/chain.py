@@ -111,7 +111,7 @@ def _check_served(
 
 
 def _check_aliases(config: Config, wrong: dict[str, str]) -> None:
-    """A transform that nobody runs may be one that was to keep something back."""
+    """Refuse a transform that is configured and not run: it may have been there to hide data."""
     for kind in _OF_EVERY:
         prefixes = tuple(f"{kind}.{alias}." for alias in aliases(config, kind))
         for name in config:

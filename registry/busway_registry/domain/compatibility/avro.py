@@ -81,7 +81,7 @@ def incompatibilities(
         reader: the schema that reads.
         writer: the schema that has written.
         budget: what the request may still compute; a whole one when left out.
-        most: how many are told; types that refer to one another have more breaches than there is memory.
+        most: how many are reported; types that refer to one another have more breaches than there is memory.
 
     Raises:
         TooMuchWork: the budget is spent.
@@ -214,7 +214,7 @@ def _sizes(reader: Fixed, writer: Fixed, at: Place) -> _Found:
     return None if reader.size == writer.size else Breach(partial(_resized, reader, writer, at))
 
 
-# How each kind of breach is told
+# The text of each kind of breach
 
 
 def _several(field: Field, written: Sequence[Field], here: Place) -> Incompatibility:

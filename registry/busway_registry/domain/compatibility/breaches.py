@@ -1,7 +1,7 @@
 """What a comparison finds and what it costs, both bounded.
 
-What lives here: the budget of a request, places in a schema, and breaches that are kept as they were found: shared where the same
-types meet again, told only when somebody reads them. Types that refer twice to the one before have a breach for each way through them,
+What lives here: the budget of a request, places in a schema, and breaches in the form in which they were found: shared where the same
+types meet again, expanded to text when they are read. Types that refer twice to the one before have a breach for each way through them,
 more than there is memory for; here they cost what their definitions cost. What does not: what a breach is (`avro`).
 """
 
@@ -13,9 +13,9 @@ MOST_STEPS: Final = 500_000
 """Of one request, over all versions and both directions: some seconds, and 300 MiB at most. A record of two thousand fields against
 thirty versions both ways takes half."""
 MOST_BREACHES: Final = 200
-"""Told of one request; nobody mends more at once."""
+"""Breaches reported for one request."""
 _MOST_NODES: Final = 1_000
-"""Of a place that are told, the last ones; far more than any schema in use is deep."""
+"""Nodes of a path that are reported: the last ones. No schema in use is so deep."""
 
 Told = TypeVar("Told")
 

@@ -1,6 +1,6 @@
 """A new schema against earlier versions, at a level: the verdict and its explanation.
 
-What lives here: which pairs are compared, in which order, and how a breach is told. What does not: the rules for one pair (`avro`).
+What lives here: which pairs are compared, in which order, and the text of a breach. What does not: the rules for one pair (`avro`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

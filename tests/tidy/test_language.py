@@ -1,0 +1,101 @@
+"""The language of the code: docs/STYLE.md, as far as a machine can check it.
+
+What is left of the old words is a number for each package, which may only fall. Lower it with the text that you rewrite.
+"""
+
+import ast
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("bus", "sdk", "registry", "services", "spark")
+
+MARKERS = re.compile(
+    r"\b(?:whoever|anew|nobody|somebody|pictures?|told|(?:is|are|was|were) to (?:have|be))\b|\bLet \w+(?: \w+){0,4} be\b",
+    re.IGNORECASE,
+)
+"""Phrases of docstrings and comments that docs/STYLE.md replaces."""
+MARKERS_LEFT = {"bus": 704, "sdk": 291, "registry": 0, "services": 0, "spark": 0}
+
+REPLACEMENTS = {
+    "found": "what was found: partition, member, version, offset",
+    "one": "what it is: partition, member, record, name",
+    "those": "what they are, in the plural",
+    "mine": "own_partitions, own_member",
+    "some": "has_records, batch",
+    "thing": "the noun of the domain",
+    "whoever": "caller, client, peer",
+    "picture": "image",
+    "told": "notified, reported",
+}
+"""Names that say nothing about a value, each with what to write instead."""
+NAMES_LEFT = {"bus": 91, "sdk": 332, "registry": 184, "services": 252, "spark": 48}
+
+
+def modules(package: str) -> Iterator[tuple[Path, ast.Module, str]]:
+    """Parse every tracked module of a package."""
+    listed = subprocess.run(
+        ["git", "ls-files", f"{package}/**.py", f"{package}/*.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in sorted(set(listed.stdout.split())):
+        if (path := ROOT / name).is_file():
+            text = path.read_text()
+            yield path, ast.parse(text), text
+
+
+def prose(tree: ast.Module, text: str) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of a module, those of attributes included, and its comments, with their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+    for number, line in enumerate(text.splitlines(), 1):
+        if (at := line.find("# ")) >= 0 and line.count('"', 0, at) % 2 == 0:
+            yield number, line[at:]
+
+
+def bindings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the names that a module binds: variables, parameters, attributes' targets."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_old_phrases_only_become_fewer(package: str) -> None:
+    """Docstrings and comments have no more of the old phrases than the number left."""
+    hits = [
+        f"{path.relative_to(ROOT)}:{line}: {hit[0]}"
+        for path, tree, text in modules(package)
+        for line, passage in prose(tree, text)
+        for hit in MARKERS.finditer(passage)
+    ]
+    assert len(hits) <= MARKERS_LEFT[package], _changed(hits, MARKERS_LEFT[package])
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_names_that_say_nothing_only_become_fewer(package: str) -> None:
+    """No more bindings of a replaced name than the number left."""
+    hits = [
+        f"{path.relative_to(ROOT)}:{line}: {name} -> {REPLACEMENTS[name]}"
+        for path, tree, _ in modules(package)
+        for line, name in bindings(tree)
+        if name in REPLACEMENTS
+    ]
+    assert len(hits) <= NAMES_LEFT[package], _changed(hits, NAMES_LEFT[package])
+
+
+def _changed(hits: list[str], left: int) -> str:
+    """List the files with the most hits; `git diff` shows which of them are new."""
+    files = Counter(hit.split(":")[0] for hit in hits)
+    return f"{len(hits)} where {left} may be left (docs/STYLE.md):\n" + "\n".join(
+        [f"{count} {name}" for name, count in files.most_common(30)] + hits[:200]
+    )
