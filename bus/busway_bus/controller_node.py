@@ -25,13 +25,13 @@ from busway_bus.metadata.records import TOPIC
 from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.driver import QuorumDriver
 from busway_bus.quorum.election_file import ElectionFile
+from busway_bus.quorum.metadata_log import MetadataLog
+from busway_bus.quorum.metadata_snapshots import SnapshotLimits
 from busway_bus.quorum.peers import Peers
 from busway_bus.quorum.ready import CommittedRecordsLost
 from busway_bus.quorum.settings import QuorumSettings
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
-from busway_bus.replication.metadata_log import MetadataLog
-from busway_bus.replication.metadata_snapshots import SnapshotLimits
-from busway_bus.replication.turns import Turns
+from busway_bus.scheduling.fair_share import Turns
 from busway_bus.server.dispatch import Routes
 from busway_bus.server.listener import Listeners
 from busway_protocol.errors import KafkaError

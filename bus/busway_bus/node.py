@@ -15,16 +15,16 @@ from busway.net.machine import OS
 from busway_bus.controller.brokers import RegisterBroker, addresses
 from busway_bus.controller.controller import ITSELF, Controller
 from busway_bus.controller.leaders import BeginEpochs
-from busway_bus.coordinator.groups import LOAD_GRACE_S, GroupCoordinator
+from busway_bus.coordinator.group_coordinator import LOAD_GRACE_S, GroupCoordinator
 from busway_bus.coordinator.marker_writer import LocalMarkerWriter
 from busway_bus.coordinator.producer_ids import ProducerIds
-from busway_bus.coordinator.share_groups import ShareGroups
-from busway_bus.coordinator.share_state import ShareCoordinator
-from busway_bus.coordinator.transactions import TransactionCoordinator
-from busway_bus.handlers.context import NodeServices
-from busway_bus.handlers.creations import Creations
-from busway_bus.handlers.metadata_answers import MetadataAnswers
-from busway_bus.handlers.topic_creation import create_dead_letter_topic, create_topic
+from busway_bus.coordinator.share_group_coordinator import ShareGroups
+from busway_bus.coordinator.share_state_coordinator import ShareCoordinator
+from busway_bus.coordinator.transaction_coordinator import TransactionCoordinator
+from busway_bus.handlers.common.context import NodeServices
+from busway_bus.handlers.common.metadata_responses import MetadataAnswers
+from busway_bus.handlers.common.topic_auto_creation import Creations
+from busway_bus.handlers.common.topic_creation import create_dead_letter_topic, create_topic
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.files import DataDirectory
 from busway_bus.kernel.limits import STOP_WAIT_MS
@@ -36,12 +36,13 @@ from busway_bus.metadata.features import SUPPORTED, TRANSACTION_VERSION
 from busway_bus.metadata.group_settings import group_settings
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
+from busway_bus.quorum.local_controller import LocalController
+from busway_bus.quorum.metadata_log import MetadataLog
+from busway_bus.quorum.metadata_snapshots import SnapshotLimits
 from busway_bus.replication.fetch_sessions import FetchSessions
-from busway_bus.replication.local_controller import LocalController
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.manager import ReplicaManager
-from busway_bus.replication.metadata_log import MetadataLog
-from busway_bus.replication.metadata_snapshots import SnapshotLimits
+from busway_bus.scheduling.fair_share import Turns
 from busway_bus.server.listener import Listeners
 from busway_bus.share.dead_letters import DeadLetters
 from busway_bus.share.manager import SharePartitions
@@ -121,7 +122,8 @@ class Node:
             await metadata.format()
             for line in self._store.settle(_partitions(metadata.image), metadata.removed).lines():
                 log.warning("%s: %s", self.config.data_dir, line)
-            replicas = ReplicaManager(self.config, self._store, self._flusher, self._machine)
+            turns = Turns(self._machine)
+            replicas = ReplicaManager(self.config, self._store, self._flusher, turns, self._machine)
             metadata.allow_snapshots(lambda: replicas.local.undeleted)
             await metadata.subscribe(replicas.local.follow)
             self._controller, self._registered = LocalController(self.config, metadata, self._machine.uuid4), False
@@ -190,7 +192,7 @@ class Node:
                 replicas=replicas,
                 creations=Creations(),
                 metadata_answers=MetadataAnswers(),
-                turns=replicas.turns,
+                turns=turns,
                 sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots")),
                 groups=groups,
                 transactions=transactions,

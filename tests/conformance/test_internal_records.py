@@ -20,9 +20,9 @@ from tests.integration.broker.transactions_probe import TransactionsRun, transac
 from tests.support.apache_kafka import ApacheKafka, java
 from tools.jars import kafka_libs
 
-from busway_bus.groups import consumer_records
 from busway_bus.groups import records as group_records
-from busway_bus.groups import share_records as share_group_records
+from busway_bus.groups.modern import records as consumer_records
+from busway_bus.groups.share import records as share_group_records
 from busway_bus.metadata import records as metadata_records
 from busway_bus.share_state import records as share_records
 from busway_bus.testing.local_cluster import LocalCluster

@@ -16,8 +16,8 @@ from tests.simulation.planting import Planted
 
 def _cancellable(_: Any) -> Any:
     async def run(self: Any, decide: Any) -> Any:
-        from busway_bus.replication.metadata_log import _Command
-        from busway_bus.replication.metadata_pictures import Change
+        from busway_bus.quorum.metadata_images import Change
+        from busway_bus.quorum.metadata_log import _Command
 
         before, reply = self._newest, asyncio.get_running_loop().create_future()
         command = _Command(decide, reply)
@@ -240,7 +240,7 @@ PLANTED: Final = (
         "handler cancelled between append and apply",
         "a change of the metadata belongs to the request that asked for it, and is dropped half way when the client hangs up",
         (
-            ("busway_bus.replication.metadata_log:MetadataLog.run", _cancellable),
+            ("busway_bus.quorum.metadata_log:MetadataLog.run", _cancellable),
             ("busway_bus.server.connection:Connection.lost", _hangs_up),
         ),
     ),
@@ -267,7 +267,7 @@ PLANTED: Final = (
     Planted(
         "commit answered before its sync",
         "an offset commit is acknowledged from memory",
-        (("busway_bus.coordinator.groups:GroupCoordinator.commit", _unsynced_commit),),
+        (("busway_bus.coordinator.group_coordinator:GroupCoordinator.commit", _unsynced_commit),),
     ),
     Planted(
         "offsets told before they are durable",
@@ -320,7 +320,7 @@ PLANTED: Final = (
     Planted(
         "generation of a commit unchecked",
         "a member that has not heard of the newest rebalance may commit",
-        (("busway_bus.groups.classic_view:ClassicView.check_member", _any_generation),),
+        (("busway_bus.groups.classic.state:ClassicView.check_member", _any_generation),),
     ),
     Planted(
         "batch that timed out keeps its epoch",

@@ -117,8 +117,8 @@ def _sends_offsets_alone(original: Any) -> Any:
 
 def _nobody_leaves_for_a_while(original: Any) -> Any:
     def depart(self: Any, beat: Any, now: int) -> Any:
-        from busway_bus.groups.consumer_member import LEFT_FOR_A_WHILE
-        from busway_bus.groups.consumer_values import Beaten
+        from busway_bus.groups.modern.consumer_member import LEFT_FOR_A_WHILE
+        from busway_bus.groups.modern.requests import Beaten
         from busway_bus.kernel.decision import Decision
 
         if beat.instance_id is not None and beat.epoch == LEFT_FOR_A_WHILE:
@@ -147,19 +147,19 @@ PLANTED: Final = (
     Planted(
         "member epoch of a commit unchecked",
         "who has given a partition up, or was put out, commits what another has read on from",
-        (("busway_bus.groups.consumer_view:ConsumerView.check_commit", _any_epoch),),
+        (("busway_bus.groups.modern.consumer_state:ConsumerView.check_commit", _any_epoch),),
         _GROUPS,
     ),
     Planted(
         "partition handed on before it was given up",
         "the coordinator gives a partition to its next owner while the last one has it",
-        (("busway_bus.groups.consumer:ConsumerGroup._taken_by_another", _taken_by_nobody),),
+        (("busway_bus.groups.modern.consumer_group:ConsumerGroup._taken_by_another", _taken_by_nobody),),
         _GROUPS,
     ),
     Planted(
         "target in force without the member's word",
         "a member is taken to have given up what it was told to, before it has said so",
-        (("busway_bus.groups.reconcile:_still_has", _asks_nobody),),
+        (("busway_bus.groups.modern.reconcile:_still_has", _asks_nobody),),
         _GROUPS,
     ),
     Planted(
@@ -171,19 +171,19 @@ PLANTED: Final = (
     Planted(
         "group blind to new partitions",
         "topics that are made or grow later are nobody's",
-        (("busway_bus.groups.topics:Topics.hash_of", _sees_no_growth),),
+        (("busway_bus.groups.modern.topics:Topics.hash_of", _sees_no_growth),),
         _GROUPS,
     ),
     Planted(
         "coordinator waits for another clock",
         "a group is not balanced before the time at which it was, by the clock of the coordinator before",
-        (("busway_bus.groups.consumer_target:is_within", _waits_for_another_clock),),
+        (("busway_bus.groups.modern.consumer_target:is_within", _waits_for_another_clock),),
         _GROUPS,
     ),
     Planted(
         "static member's leave ignored",
         "the seat of a static member that has left for a while is taken until its session ends",
-        (("busway_bus.groups.consumer:ConsumerGroup.depart", _nobody_leaves_for_a_while),),
+        (("busway_bus.groups.modern.consumer_group:ConsumerGroup.depart", _nobody_leaves_for_a_while),),
         _GROUPS,
     ),
     Planted(
@@ -220,8 +220,8 @@ PLANTED: Final = (
         "zombie service unnoticed",
         "an instance that its group has replaced commits what it had read, with its output",
         (
-            ("busway_bus.groups.consumer_view:ConsumerView.check_commit", _any_epoch),
-            ("busway_bus.groups.classic_view:ClassicView._commit_in_transaction", _takes_any_member),
+            ("busway_bus.groups.modern.consumer_state:ConsumerView.check_commit", _any_epoch),
+            ("busway_bus.groups.classic.state:ClassicView._commit_in_transaction", _takes_any_member),
         ),
         _SERVICES,
     ),

@@ -185,7 +185,7 @@ PLANTED: Final = (
     Planted(
         "share state acknowledged before it is durable",
         "what became of records is answered from memory",
-        (("busway_bus.coordinator.share_state:ShareCoordinator.write", _unsynced_state),),
+        (("busway_bus.coordinator.share_state_coordinator:ShareCoordinator.write", _unsynced_state),),
         _ABOUT,
     ),
     Planted(

@@ -182,13 +182,13 @@ PLANTED: Final = (
     Planted(
         "generation of a transaction's offsets unchecked",
         "a member that its group has replaced commits what it has read (KIP-447)",
-        (("busway_bus.groups.classic_view:ClassicView._commit_in_transaction", _any_member),),
+        (("busway_bus.groups.classic.state:ClassicView._commit_in_transaction", _any_member),),
         _ABOUT,
     ),
     Planted(
         "end of a transaction answered before it is durable",
         "a commit is acknowledged from memory",
-        (("busway_bus.coordinator.transactions:TransactionCoordinator._with_id", _answers_undurable),),
+        (("busway_bus.coordinator.transaction_coordinator:TransactionCoordinator._with_id", _answers_undurable),),
         _ABOUT,
     ),
     Planted(

@@ -54,6 +54,32 @@ def test_modules_are_small() -> None:
     assert not long
 
 
+def test_every_handler_module_is_an_api() -> None:
+    """A module of the broker's `handlers/` has an API key and is listed; what several share is in `common/`."""
+    folder = ROOT / "bus/busway_bus/handlers"
+    strangers = []
+    for place, others in ((folder, {"registry"}), (folder / "for_controllers", {"registry", "services"})):
+        listed = {
+            name.id
+            for node in ast.parse((place / "registry.py").read_text()).body
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "MODULES"
+            for name in ast.walk(node)
+            if isinstance(name, ast.Name)
+        }
+        for path in place.glob("*.py"):
+            if path.stem in others | {"__init__"}:
+                continue
+            keys = {
+                target.id
+                for node in ast.parse(path.read_text()).body
+                for target in getattr(node, "targets", [getattr(node, "target", None)])
+                if isinstance(target, ast.Name)
+            }
+            if "API" not in keys or path.stem not in listed:
+                strangers.append(str(path.relative_to(ROOT)))
+    assert not strangers, "not in handlers/common/, yet no API"
+
+
 def test_no_option_may_be_abbreviated() -> None:
     """Every `ArgumentParser` refuses a prefix: `--to` was taken for `--topic`, and replaced what that had said."""
     calls = [

@@ -1,7 +1,7 @@
 """The interface to the one node that decides on the cluster's metadata.
 
 What lives here: `Controller`, what a command is, and what it may use beside the picture. What does not: commands (the other modules of
-this package), the log that their records go into (`replication.metadata_log`), or where the controller is.
+this package), the log that their records go into (`quorum.metadata_log`), or where the controller is.
 """
 
 from collections.abc import Callable, Iterable

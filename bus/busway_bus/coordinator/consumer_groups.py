@@ -6,7 +6,7 @@ What lives here: their settings, and the topics that regular expressions match. 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
-from busway_bus.groups.consumer_values import ConsumerLimits, GroupSettings, MigrationPolicy
+from busway_bus.groups.modern.requests import ConsumerLimits, GroupSettings, MigrationPolicy
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.patterns import BadPattern, Pattern
 from busway_bus.metadata.image import ClusterImage

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from busway_bus.coordinator.member_connections import MemberConnections, MemberKey
 from busway_bus.coordinator.runtime import Runtime
-from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_member import Member
-from busway_bus.groups.consumer import ConsumerGroup
+from busway_bus.groups.classic.group import ClassicGroup
+from busway_bus.groups.classic.member import Member
 from busway_bus.groups.explained import FENCED, LEFT, ExplainedShard
+from busway_bus.groups.modern.consumer_group import ConsumerGroup
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import MEMBERS_PER_TICK_MAX
 from busway_protocol.errors import ErrorCode, KafkaError

@@ -1,14 +1,14 @@
 """Writes the ends of transactions into the partitions of this node: a `kernel.transactions.MarkerWriter`.
 
 What lives here: that offsets take theirs by the coordinator of groups, all others by their log. What does not: which transactions end
-(`markers`), or what a marker does to a partition (`log.producer_state`, `groups.pending`).
+(`markers`), or what a marker does to a partition (`log.producer_state`, `groups.pending_offsets`).
 """
 
 import asyncio
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from busway_bus.coordinator.groups import GroupCoordinator
+from busway_bus.coordinator.group_coordinator import GroupCoordinator
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.replication.manager import ReplicaManager

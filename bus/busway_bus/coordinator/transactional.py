@@ -1,7 +1,7 @@
 """The runtime of shards in whose partitions producers' transactions may write too.
 
 What lives here: writing a batch as a part of a transaction, and the marker that ends it. What does not: what the shard makes of
-them (`shard.TransactionalShard`), whether the producer may (`coordinator.groups`, and its epoch the partition itself), and everything else
+them (`shard.TransactionalShard`), whether the producer may (`coordinator.group_coordinator`, and its epoch the partition itself), and everything else
 (`runtime`).
 """
 

@@ -1,7 +1,7 @@
 """The committed offsets of one partition of `__consumer_offsets`, and what they and the groups themselves take.
 
 What lives here: the table with its count, and what is refused where there is no room. What does not: one offset (`offsets`), those of open
-transactions (`pending`), members, which have bounds of their own (`memory`), who may commit (`shard`). Anybody may commit for groups that are
+transactions (`pending_offsets`), members, which have bounds of their own (`memory_quota`), who may commit (`shard`). Anybody may commit for groups that are
 not there, and what is committed is kept for `offsets.retention.minutes`, seven days.
 """
 

@@ -11,24 +11,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_member import Member
-from busway_bus.groups.classic_states import State
-from busway_bus.groups.classic_values import Join, Joined
-from busway_bus.groups.consumer_records import (
+from busway_bus.groups.classic.group import ClassicGroup
+from busway_bus.groups.classic.member import Member
+from busway_bus.groups.classic.requests import Join, Joined
+from busway_bus.groups.classic.states import State
+from busway_bus.groups.group import Group
+from busway_bus.groups.history import Gathering, History
+from busway_bus.groups.modern.group import NO_PARTITIONS, ModernGroup, ModernState
+from busway_bus.groups.modern.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
-from busway_bus.groups.consumer_values import Beat, Beaten
-from busway_bus.groups.group import Group
-from busway_bus.groups.history import Gathering, History
-from busway_bus.groups.modern import NO_PARTITIONS, ModernGroup, ModernState
+from busway_bus.groups.modern.requests import Beat, Beaten
+from busway_bus.groups.record_serde import Change
 from busway_bus.groups.records import GroupMetadataKey
 from busway_bus.groups.shard import GroupShard
-from busway_bus.groups.stored import Change
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.limits import EXPLAINED_ASSIGNMENT_BYTES_MAX
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, decode_assignment

@@ -9,12 +9,16 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_member import Member
-from busway_bus.groups.classic_states import State
-from busway_bus.groups.classic_values import GroupLimits
-from busway_bus.groups.consumer_member import ConsumerMember
-from busway_bus.groups.consumer_records import (
+from busway_bus.groups.classic.group import ClassicGroup
+from busway_bus.groups.classic.member import Member
+from busway_bus.groups.classic.members import Roster
+from busway_bus.groups.classic.requests import GroupLimits
+from busway_bus.groups.classic.states import State
+from busway_bus.groups.memory_quota import GroupMemory
+from busway_bus.groups.modern.consumer_member import ConsumerMember
+from busway_bus.groups.modern.consumer_state import target_record
+from busway_bus.groups.modern.group import Assignment
+from busway_bus.groups.modern.records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupMetadataKey,
@@ -22,13 +26,9 @@ from busway_bus.groups.consumer_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from busway_bus.groups.consumer_view import target_record
-from busway_bus.groups.memory import GroupMemory
-from busway_bus.groups.modern import Assignment
+from busway_bus.groups.modern.topics import Topics
+from busway_bus.groups.record_serde import Change
 from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue
-from busway_bus.groups.roster import Roster
-from busway_bus.groups.stored import Change
-from busway_bus.groups.topics import Topics
 from busway_bus.kernel.limits import MIGRATED_MEMBERS_MAX, SUBSCRIBED_ELEMENTS_MAX
 from busway_protocol.assignors.consumer_protocol import (
     PROTOCOL_TYPE,

@@ -2,7 +2,7 @@
 
 What lives here: what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do to a consumer group; how long a classic member has to join again
 and to ask for its assignment; becoming a classic group when no other members are left. What does not: heartbeats of the consumer protocol
-(`consumer`), the records of the change (`migration`), becoming a consumer group (`shard`).
+(`modern.consumer_group`), the records of the change (`migration`), becoming a consumer group (`shard`).
 
 A classic member's generation is its epoch. It is asked to join again whenever it has a step to take, takes it by joining, and gets what it
 has with SyncGroup.
@@ -13,15 +13,15 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
-from busway_bus.groups.consumer import ConsumerGroup
-from busway_bus.groups.consumer_member import ConsumerMember, MemberState
-from busway_bus.groups.consumer_values import MigrationPolicy
+from busway_bus.groups.classic.requests import GroupLimits, Join, Joined, Sync, Synced
 from busway_bus.groups.ends import Ends
 from busway_bus.groups.migration import classic_metadata, downgrade
-from busway_bus.groups.modern import NO_PARTITIONS, Assignment
-from busway_bus.groups.stored import Change
-from busway_bus.groups.topics import Topics
+from busway_bus.groups.modern.consumer_group import ConsumerGroup
+from busway_bus.groups.modern.consumer_member import ConsumerMember, MemberState
+from busway_bus.groups.modern.group import NO_PARTITIONS, Assignment
+from busway_bus.groups.modern.requests import MigrationPolicy
+from busway_bus.groups.modern.topics import Topics
+from busway_bus.groups.record_serde import Change
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.limits import MIGRATED_MEMBERS_MAX
 from busway_protocol.assignors.consumer_protocol import (

@@ -1,13 +1,13 @@
 """Sets of topics' names that a group holds: what its members subscribe to, and what regular expressions match.
 
 What lives here: what such a set takes, and holding equal ones once: most members of a group subscribe to the same. What does not: how much
-a group may hold (`memory`).
+a group may hold (`memory_quota`).
 """
 
 from collections.abc import Collection
 from typing import Final
 
-from busway_bus.groups.memory import Holding
+from busway_bus.groups.memory_quota import Holding
 from busway_bus.kernel.fair_share import NOBODY
 from busway_bus.kernel.limits import NAME_BYTES
 

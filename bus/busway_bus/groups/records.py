@@ -1,6 +1,6 @@
 """The record types of offsets and of classic groups in `__consumer_offsets`, as Kafka's group coordinator writes them.
 
-What lives here: their layouts. What does not: the way to and from bytes (`stored`), what they mean for a group. Layouts are those of the
+What lives here: their layouts. What does not: the way to and from bytes (`record_serde`), what they mean for a group. Layouts are those of the
 kafka-group-coordinator 4.3.1 jar, so that `kafka-dump-log --offsets-decoder` reads them.
 """
 

@@ -1,7 +1,7 @@
 """The groups and committed offsets of one partition of `__consumer_offsets`: a shard of the coordinator's runtime.
 
 What lives here: the tables, every operation on them, and `apply`, the only way that what is written down changes, now and when a log
-is read. What does not: the group machine (`classic`), storage and waiting (`coordinator.runtime`).
+is read. What does not: the group machine (`classic.group`), storage and waiting (`coordinator.runtime`).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -10,22 +10,23 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from busway_bus.groups import consumer_records, share_records
-from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.classic.group import ClassicGroup
+from busway_bus.groups.classic.requests import GroupLimits, Join, Joined, Sync, Synced
 from busway_bus.groups.committed import CommittedOffsets
-from busway_bus.groups.consumer import ConsumerGroup
-from busway_bus.groups.consumer_values import Beat, Beaten
 from busway_bus.groups.expiry import expired, parts
 from busway_bus.groups.group import Committer, Group, GroupKind, of_kind
 from busway_bus.groups.migration import upgrade
 from busway_bus.groups.mixed import MixedGroup
+from busway_bus.groups.modern import records as consumer_records
+from busway_bus.groups.modern.consumer_group import ConsumerGroup
+from busway_bus.groups.modern.requests import Beat, Beaten
+from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place, offset_record
-from busway_bus.groups.pending import PendingOffsets, pending_bytes
+from busway_bus.groups.pending_offsets import PendingOffsets, pending_bytes
+from busway_bus.groups.record_serde import Change, group_of, key_bytes, parse, value_bytes
 from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from busway_bus.groups.share import ShareGroup
-from busway_bus.groups.stored import Change, group_of, key_bytes, parse, value_bytes
-from busway_bus.groups.topics import Topics
+from busway_bus.groups.share import records as share_records
+from busway_bus.groups.share.group import ShareGroup
 from busway_bus.kernel.deadlines import Deadlines
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.fair_share import NOBODY

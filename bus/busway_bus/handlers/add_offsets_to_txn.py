@@ -6,7 +6,7 @@ Behaviour: adds the partition of the offsets topic that keeps the group; see Add
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

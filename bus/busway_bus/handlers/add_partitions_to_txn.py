@@ -10,7 +10,7 @@ and all that begin on one host together as many as it leaves room for others' (P
 
 from collections.abc import Iterable, Mapping
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.kernel.topics import INTERNAL, OFFSETS_TOPIC
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_bus.transactions.transaction import Place

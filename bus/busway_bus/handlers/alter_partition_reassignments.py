@@ -6,7 +6,7 @@ Behaviour: a partition that is to lie where it lies is moved at once; another br
 """
 
 from busway_bus.controller.reassign import AlterPartitionReassignments, Move
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError

@@ -7,7 +7,7 @@ Behaviour: a group that is not there is made. What was done with records from th
 
 from uuid import UUID
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.security.operations import Access, Operation, Resource

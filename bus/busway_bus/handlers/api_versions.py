@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.metadata.features import SUPPORTED
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode

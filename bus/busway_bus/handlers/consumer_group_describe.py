@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Generator, Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
-from busway_bus.groups.consumer import ConsumerGroup
-from busway_bus.groups.consumer_member import ConsumerMember
 from busway_bus.groups.group import of_kind
-from busway_bus.groups.modern import NO_PARTITIONS
-from busway_bus.handlers.answer_room import AnswerRoom
-from busway_bus.handlers.authorized import GROUP_OPERATIONS
+from busway_bus.groups.modern.consumer_group import ConsumerGroup
+from busway_bus.groups.modern.consumer_member import ConsumerMember
+from busway_bus.groups.modern.group import NO_PARTITIONS
+from busway_bus.handlers.common.authorized import GROUP_OPERATIONS
+from busway_bus.handlers.common.context import Large, RequestContext, finished
+from busway_bus.handlers.common.response_room import AnswerRoom
 from busway_bus.handlers.consumer_group_heartbeat import served
-from busway_bus.handlers.context import Large, RequestContext, finished
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

@@ -13,8 +13,8 @@ change while they are in it. While `group.version` is 0, as in data directories 
 
 from uuid import UUID
 
-from busway_bus.groups.consumer_values import Beat
-from busway_bus.handlers.context import RequestContext
+from busway_bus.groups.modern.requests import Beat
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.metadata.features import GROUP_VERSION
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

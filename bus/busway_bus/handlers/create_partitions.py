@@ -9,8 +9,8 @@ from collections import Counter
 from typing import Final
 
 from busway_bus.controller.topics import CreatePartitions, Growth
-from busway_bus.handlers.context import RequestContext
-from busway_bus.handlers.stretches import request_each
+from busway_bus.handlers.common.context import RequestContext
+from busway_bus.handlers.common.controller_batches import request_each
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError

@@ -11,9 +11,9 @@ from collections.abc import Generator
 from typing import Final
 
 from busway_bus.controller.topics import NewTopic
-from busway_bus.handlers.config_entries import ConfigEntry, Source, in_force, topic_entries
-from busway_bus.handlers.context import Large, NodeServices, RequestContext, finished
-from busway_bus.handlers.topic_creation import create_topics
+from busway_bus.handlers.common.config_entries import ConfigEntry, Source, in_force, topic_entries
+from busway_bus.handlers.common.context import Large, NodeServices, RequestContext, finished
+from busway_bus.handlers.common.topic_creation import create_topics
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, fixed_configs
 from busway_bus.metadata.image import TopicImage
 from busway_bus.security.operations import Access, Operation, Resource

@@ -5,7 +5,7 @@ Behaviour: the group's offsets go with it, and what is kept of a share group's r
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import KafkaError

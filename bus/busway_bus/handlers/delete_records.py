@@ -5,7 +5,7 @@ Behaviour: offset -1 means the high watermark; the new start survives a restart.
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.kernel.topics import INTERNAL
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

@@ -5,7 +5,7 @@ Behaviour: UNKNOWN_TOPIC_OR_PARTITION for a topic of which it keeps nothing.
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

@@ -5,8 +5,8 @@ Behaviour: for brokers. A state that is not there is no error.
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.handlers.context import RequestContext
-from busway_bus.handlers.share_states import each
+from busway_bus.handlers.common.context import RequestContext
+from busway_bus.handlers.common.share_states import each
 from busway_bus.kernel.share_state import SharePartitionKey
 from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.security.operations import Access, Operation, Resource

@@ -5,8 +5,8 @@ Behaviour: the brokers that are registered, by their addresses for the listener 
 *Not supported*: asking for the controllers' endpoints; one node opens none.
 """
 
-from busway_bus.handlers.authorized import CLUSTER_OPERATIONS
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.authorized import CLUSTER_OPERATIONS
+from busway_bus.handlers.common.context import RequestContext
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse

@@ -13,7 +13,7 @@ from typing import Final
 
 from busway_bus.controller.topics import check_name
 from busway_bus.groups.group import GroupKind
-from busway_bus.handlers.config_entries import (
+from busway_bus.handlers.common.config_entries import (
     ConfigEntry,
     broker_entries,
     check_broker,
@@ -22,7 +22,7 @@ from busway_bus.handlers.config_entries import (
     in_force,
     topic_entries,
 )
-from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.handlers.common.context import Large, RequestContext, finished
 from busway_bus.kernel.topic_configs import fixed_configs
 from busway_bus.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from busway_bus.security.operations import Access, Operation, Resource

@@ -12,12 +12,12 @@ import contextlib
 from collections.abc import Awaitable, Generator
 from typing import Final
 
-from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_states import State
+from busway_bus.groups.classic.group import ClassicGroup
+from busway_bus.groups.classic.states import State
 from busway_bus.groups.group import Group
-from busway_bus.handlers.answer_room import AnswerRoom
-from busway_bus.handlers.authorized import GROUP_OPERATIONS
-from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.handlers.common.authorized import GROUP_OPERATIONS
+from busway_bus.handlers.common.context import Large, RequestContext, finished
+from busway_bus.handlers.common.response_room import AnswerRoom
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError

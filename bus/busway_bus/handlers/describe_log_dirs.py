@@ -9,10 +9,10 @@ Logs of partitions that do not exist or are offline are left out.
 from collections.abc import Generator, Iterable
 from pathlib import Path
 
-from busway_bus.handlers.context import Large, RequestContext
+from busway_bus.handlers.common.context import Large, RequestContext
 from busway_bus.replication.local_partitions import LocalPartitions
-from busway_bus.replication.off_loop import off_loop
 from busway_bus.replication.partition import Partition
+from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode

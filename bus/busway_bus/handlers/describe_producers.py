@@ -8,8 +8,8 @@ again.
 
 from collections.abc import Awaitable, Generator
 
-from busway_bus.handlers.answer_room import AnswerRoom
-from busway_bus.handlers.context import Large, RequestContext
+from busway_bus.handlers.common.context import Large, RequestContext
+from busway_bus.handlers.common.response_room import AnswerRoom
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError

@@ -6,7 +6,7 @@ else, or every part of it is refused.
 *Not supported*: addresses of controllers; one node opens no listener for them.
 """
 
-from busway_bus.handlers.context import NodeServices, RequestContext
+from busway_bus.handlers.common.context import NodeServices, RequestContext
 from busway_bus.metadata.records import TOPIC
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

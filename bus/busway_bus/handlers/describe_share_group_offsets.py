@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from busway_bus.handlers.answer_room import AnswerRoom
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
+from busway_bus.handlers.common.response_room import AnswerRoom
 from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

@@ -6,8 +6,8 @@ offline after damage has no leader. Without access control everybody may do ever
 """
 
 from busway_bus.controller.topics import check_name
-from busway_bus.handlers.authorized import TOPIC_OPERATIONS
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.authorized import TOPIC_OPERATIONS
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.kernel.topics import INTERNAL
 from busway_bus.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from busway_bus.security.operations import Access, Operation, Resource

@@ -11,8 +11,8 @@ import contextlib
 from collections.abc import Awaitable, Generator
 from typing import Final
 
-from busway_bus.handlers.answer_room import AnswerRoom
-from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.handlers.common.context import Large, RequestContext, finished
+from busway_bus.handlers.common.response_room import AnswerRoom
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_bus.transactions.transaction import by_topic
 from busway_protocol.apis import ApiKey

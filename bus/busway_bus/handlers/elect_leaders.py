@@ -7,7 +7,7 @@ cannot lead.
 """
 
 from busway_bus.controller.leaders import PREFERRED, UNCLEAN, ElectLeaders
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode

@@ -16,13 +16,13 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from busway_bus.handlers.context import PeerGone, RequestContext
-from busway_bus.handlers.pending import Pending
+from busway_bus.handlers.common.context import PeerGone, RequestContext
+from busway_bus.handlers.common.pending_response import Pending
 from busway_bus.log.file_slice import ColdPages, FileSlice
 from busway_bus.replication.delayed_fetch import DelayedFetch
 from busway_bus.replication.fetch_sessions import SESSIONLESS, CachedPartition, Session
-from busway_bus.replication.off_loop import off_loop
 from busway_bus.replication.partition import Partition
+from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError

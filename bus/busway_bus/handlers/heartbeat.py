@@ -6,7 +6,7 @@ A member whose connection is closed is fenced after `group.disconnect.grace.ms`,
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError

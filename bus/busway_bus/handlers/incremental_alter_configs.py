@@ -6,8 +6,8 @@ Behaviour: set, delete, append to a list, take from a list; a resource is change
 """
 
 from busway_bus.controller.configs import Update
-from busway_bus.handlers.config_entries import alter_each
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.config_entries import alter_each
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.messages.configs import (

@@ -8,7 +8,7 @@ ids are kept as fit into memory, and of one host as many as leave as much free t
 *Not supported*: two-phase commit (KIP-939), which Kafka 4.3 does not serve either.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError

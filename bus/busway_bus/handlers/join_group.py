@@ -6,8 +6,8 @@ Behaviour: answers when the rebalance is over.
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.groups.classic_values import Join
-from busway_bus.handlers.context import RequestContext
+from busway_bus.groups.classic.requests import Join
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError

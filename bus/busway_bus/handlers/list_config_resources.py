@@ -5,7 +5,7 @@ Behaviour: every topic, every broker and every group that has settings of its ow
 *Not supported*: settings of client metrics and broker loggers; there are none to list.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

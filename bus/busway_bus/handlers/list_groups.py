@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Generator
 from typing import Final
 
 from busway_bus.groups.group import Group
-from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.handlers.common.context import Large, RequestContext, finished
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError

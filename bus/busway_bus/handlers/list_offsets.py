@@ -10,7 +10,7 @@ consumers may read counts, for -3 too.
 from collections.abc import Awaitable, Generator
 from typing import Final
 
-from busway_bus.handlers.context import RequestContext, finished
+from busway_bus.handlers.common.context import RequestContext, finished
 from busway_bus.log.times import OffsetAndTimestamp, Search
 from busway_bus.replication.partition import Partition
 from busway_bus.security.operations import Access, Operation, Resource

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Generator
 from typing import Final
 
-from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.handlers.common.context import Large, RequestContext, finished
 from busway_bus.kernel.patterns import BadPattern, Pattern
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_bus.transactions.states import BY_NAME

@@ -15,10 +15,10 @@ from typing import Final
 from uuid import UUID
 
 from busway_bus.controller.topics import check_name
-from busway_bus.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from busway_bus.handlers.context import Encoded, Large, RequestContext, finished
-from busway_bus.handlers.metadata_answers import Asked
-from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.handlers.common.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from busway_bus.handlers.common.context import Encoded, Large, RequestContext, finished
+from busway_bus.handlers.common.metadata_responses import Asked
+from busway_bus.handlers.common.topic_creation import create_topic
 from busway_bus.kernel.topics import INTERNAL, OWN
 from busway_bus.metadata.image import NO_LEADER, ClusterImage, TopicImage
 from busway_bus.security.operations import Access, Operation, Resource

@@ -9,8 +9,8 @@ A member of a consumer group commits in its epoch, or in an earlier one what it 
 
 from busway_bus.groups.group import Committer
 from busway_bus.groups.offsets import Place
-from busway_bus.handlers.context import RequestContext
-from busway_bus.handlers.new_offsets import new_offsets
+from busway_bus.handlers.common.context import RequestContext
+from busway_bus.handlers.common.offset_commits import new_offsets
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError

@@ -5,7 +5,7 @@ while a group of another kind has members.
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError

@@ -15,8 +15,8 @@ from typing import Final
 from uuid import UUID
 
 from busway_bus.groups.offsets import CommittedOffset
-from busway_bus.handlers.answer_room import AnswerRoom
-from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.handlers.common.context import Large, RequestContext, finished
+from busway_bus.handlers.common.response_room import AnswerRoom
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

@@ -14,8 +14,8 @@ import asyncio
 from functools import partial
 from typing import Final, NamedTuple
 
-from busway_bus.handlers.context import CloseConnection, RequestContext
-from busway_bus.handlers.pending import Pending
+from busway_bus.handlers.common.context import CloseConnection, RequestContext
+from busway_bus.handlers.common.pending_response import Pending
 from busway_bus.kernel.limits import VERIFICATION_ASKS_MAX
 from busway_bus.kernel.topics import INTERNAL
 from busway_bus.log.inspection import RecordsRefused

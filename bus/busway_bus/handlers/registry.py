@@ -68,7 +68,7 @@ from busway_bus.handlers import (
     write_txn_markers,
 )
 from busway_bus.handlers.api_versions import advertise
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access
 from busway_protocol.apis import ApiKey, api
 

@@ -5,7 +5,7 @@ Behaviour: no mechanism is enabled, and the answer says so.
 *Not supported*: authentication.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse

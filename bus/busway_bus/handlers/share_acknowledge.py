@@ -6,8 +6,8 @@ member's session here, and what it has left is free again (KIP-932).
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.handlers.context import RequestContext
-from busway_bus.handlers.share_acknowledgements import Acknowledging, Leaders, Refusal, check_member
+from busway_bus.handlers.common.context import RequestContext
+from busway_bus.handlers.common.share_acknowledgements import Acknowledging, Leaders, Refusal, check_member
 from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_bus.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession

@@ -12,9 +12,9 @@ import asyncio
 from typing import Final
 from uuid import UUID
 
-from busway_bus.handlers.context import PeerGone, RequestContext
+from busway_bus.handlers.common.context import PeerGone, RequestContext
+from busway_bus.handlers.common.share_acknowledgements import Acknowledging, Leaders, Refusal, check_member, check_place
 from busway_bus.handlers.fetch import pieces
-from busway_bus.handlers.share_acknowledgements import Acknowledging, Leaders, Refusal, check_member, check_place
 from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_bus.share.acquiring import Wish

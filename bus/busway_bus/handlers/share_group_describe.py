@@ -10,12 +10,12 @@ would make the answer too large is answered with COORDINATOR_LOAD_IN_PROGRESS, a
 from collections.abc import Generator
 from typing import Final
 
-from busway_bus.coordinator.share_groups import DescribedShareGroup
-from busway_bus.groups.share import ShareMember
-from busway_bus.groups.share_assignor import NAME
-from busway_bus.handlers.answer_room import AnswerRoom
-from busway_bus.handlers.authorized import GROUP_OPERATIONS
-from busway_bus.handlers.context import Large, RequestContext, finished
+from busway_bus.coordinator.share_group_coordinator import DescribedShareGroup
+from busway_bus.groups.share.assignor import NAME
+from busway_bus.groups.share.group import ShareMember
+from busway_bus.handlers.common.authorized import GROUP_OPERATIONS
+from busway_bus.handlers.common.context import Large, RequestContext, finished
+from busway_bus.handlers.common.response_room import AnswerRoom
 from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.security.operations import Access, Operation, Resource

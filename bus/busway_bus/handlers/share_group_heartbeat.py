@@ -7,8 +7,8 @@ says everything once more, is told again what it has, since the answer that told
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.groups.share_heartbeat import JOINING, LEAVING, ShareHeartbeat, ShareHeartbeatReply
-from busway_bus.handlers.context import RequestContext
+from busway_bus.groups.share.heartbeat import JOINING, LEAVING, ShareHeartbeat, ShareHeartbeatReply
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.kernel.limits import SHARE_MEMBER_ID_CHARS_MAX
 from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.security.operations import Access, Operation, Resource

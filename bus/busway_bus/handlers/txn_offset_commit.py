@@ -8,11 +8,11 @@ not part of the transaction.
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.coordinator.verifications import TransactionalProducer
+from busway_bus.coordinator.offset_commit_verification import TransactionalProducer
 from busway_bus.groups.group import Committer
 from busway_bus.groups.offsets import NewOffset, Place
-from busway_bus.handlers.context import RequestContext
-from busway_bus.handlers.new_offsets import new_offsets
+from busway_bus.handlers.common.context import RequestContext
+from busway_bus.handlers.common.offset_commits import new_offsets
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError

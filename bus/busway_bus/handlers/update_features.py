@@ -8,7 +8,7 @@ goes to 2, which is Kafka 4.4's, and does not leave it while a group or a topic 
 """
 
 from busway_bus.controller.features import FeatureUpdate, UpdateFeatures
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError

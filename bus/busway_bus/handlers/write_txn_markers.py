@@ -10,7 +10,7 @@ again. In `__consumer_offsets` the group coordinator writes it, so that offsets 
 import asyncio
 from typing import Final
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

@@ -1,6 +1,6 @@
 """Work that is done a step at a time.
 
-What lives here: doing all of it at once, where it is small. What does not: letting others in between (`replication.turns`).
+What lives here: doing all of it at once, where it is small. What does not: letting others in between (`scheduling.fair_share`).
 """
 
 from collections.abc import Generator

@@ -1,6 +1,6 @@
 """What the parts of a transaction say to each other: partitions, their producers' coordinator, and who writes its markers.
 
-What lives here: the values and interfaces. What does not: the coordinator (`transactions`, `coordinator.transactions`), what a marker
+What lives here: the values and interfaces. What does not: the coordinator (`transactions`, `coordinator.transaction_coordinator`), what a marker
 does to a partition (`log.producer_state`), or how it is written (`replication.manager`).
 """
 

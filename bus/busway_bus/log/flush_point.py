@@ -3,13 +3,11 @@
 What lives here: one flush of one log, for any thread. What does not: when it is due and whom it is told (`flusher`).
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from busway_bus.log.kept_files import KeptFiles
 from busway_bus.log.producer_entry import ProducersAt
 from busway_bus.log.segment import Segment
-
-if TYPE_CHECKING:
-    from busway_bus.log.partition_log import PartitionLog
 
 
 class FlushPoint(NamedTuple):
@@ -21,7 +19,7 @@ class FlushPoint(NamedTuple):
     Now and then there is a snapshot for the end of the last segment too: up to there the next start reads nothing again. It takes the
     place of those at `outdated`."""
 
-    log: "PartitionLog"
+    kept: KeptFiles
     rolled: tuple[tuple[Segment, ProducersAt], ...]
     active: Segment
     end_offset: int
@@ -41,17 +39,17 @@ class FlushPoint(NamedTuple):
         """
         try:
             if self.epochs is not None:
-                self.log.kept.write_epochs(self.epochs)
+                self.kept.write_epochs(self.epochs)
             for segment, snapshot in self.rolled:
                 segment.sync()
                 segment.sync_indexes()
-                self.log.kept.write_snapshot(segment.next_offset, snapshot.encode(), self.truncations)
+                self.kept.write_snapshot(segment.next_offset, snapshot.encode(), self.truncations)
             self.active.sync()
             if self.snapshot is not None:
                 self.active.sync_indexes()
-                self.log.kept.write_snapshot(
+                self.kept.write_snapshot(
                     self.end_offset, self.snapshot.encode(), self.truncations, instead_of=self.outdated
                 )
         except OSError:
-            if not self.log.closed:
+            if not self.kept.closed:
                 raise

@@ -14,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from busway_bus.kernel.limits import SYNCS_AT_ONCE_MAX, SYNCS_NEXT_MAX
-from busway_bus.log.partition_log import FlushPoint, PartitionLog
+from busway_bus.log.flush_point import FlushPoint
+from busway_bus.log.partition_log import PartitionLog
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Flushed: TypeAlias = Callable[[KafkaError | None], None]
 """Told that a sync is over, or why there will be none; it raises nothing."""
 _Waiting: TypeAlias = dict[Flushed, None]
-_Synced: TypeAlias = tuple[FlushPoint, BaseException | None]
+_Synced: TypeAlias = tuple[PartitionLog, FlushPoint, BaseException | None]
 """What was synced, or why it was not."""
 
 
@@ -39,7 +40,7 @@ class Flusher:
         """Logs to be synced once more when their sync is over."""
         self._executor = ThreadPoolExecutor(SYNCS_AT_ONCE_MAX, thread_name_prefix="busway-flush")
         self._threads: set[asyncio.Future[_Synced]] = set()
-        self._next: deque[FlushPoint] = deque()
+        self._next: deque[tuple[PartitionLog, FlushPoint]] = deque()
         """What a thread takes that is done with its sync, without asking the event loop."""
         self._failed: OSError | None = None
         self._on_failure = on_failure
@@ -72,24 +73,24 @@ class Flusher:
         while self._ready and len(self._next) < SYNCS_NEXT_MAX:
             log = next(iter(self._ready))
             self._syncing[log] = self._ready.pop(log)
-            self._next.append(log.flush_point())
+            self._next.append((log, log.flush_point()))
             self._begin_thread()
 
     def _begin_thread(self) -> None:
         """Have a thread take what is next, where there is something and a thread is free."""
-        if len(self._threads) < SYNCS_AT_ONCE_MAX and (point := self._take_next()) is not None:
+        if len(self._threads) < SYNCS_AT_ONCE_MAX and (due := self._take_next()) is not None:
             loop = asyncio.get_running_loop()
-            thread = loop.run_in_executor(self._executor, self._sync, point, loop)
+            thread = loop.run_in_executor(self._executor, self._sync, *due, loop)
             self._threads.add(thread)
             thread.add_done_callback(self._thread_ended)
 
-    def _take_next(self) -> FlushPoint | None:
+    def _take_next(self) -> tuple[PartitionLog, FlushPoint] | None:
         try:
             return self._next.popleft()
         except IndexError:  # another thread was faster
             return None
 
-    def _sync(self, point: FlushPoint, loop: asyncio.AbstractEventLoop) -> "_Synced":
+    def _sync(self, log: PartitionLog, point: FlushPoint, loop: asyncio.AbstractEventLoop) -> "_Synced":
         """Sync, and what comes next as long as there is something; in a thread. What it did last is its result."""
         while True:
             problem: BaseException | None = None
@@ -99,9 +100,9 @@ class Flusher:
                 problem = raised
             following = self._take_next()
             if following is None:
-                return point, problem
-            loop.call_soon_threadsafe(self._synced, point, problem)
-            point = following
+                return log, point, problem
+            loop.call_soon_threadsafe(self._synced, log, point, problem)
+            log, point = following
 
     def _thread_ended(self, thread: "asyncio.Future[_Synced]") -> None:
         self._threads.discard(thread)
@@ -109,23 +110,23 @@ class Flusher:
         if not thread.cancelled():
             self._synced(*thread.result())
 
-    def _synced(self, point: FlushPoint, problem: BaseException | None) -> None:
-        waiting = self._syncing.pop(point.log)
+    def _synced(self, log: PartitionLog, point: FlushPoint, problem: BaseException | None) -> None:
+        waiting = self._syncing.pop(log)
         # What a disk says after it has failed is not believed, of other files neither.
         problem = self._failed or problem
         if problem is not None:
-            self._refuse(point, waiting, problem)
+            self._refuse(log, waiting, problem)
             return
-        point.log.flushed(point)
-        if point.log in self._again:
-            self._ready[point.log] = self._again.pop(point.log)
+        log.flushed(point)
+        if log in self._again:
+            self._ready[log] = self._again.pop(log)
         self._start()  # the disk has work while the answers go out
         for flushed in waiting:
             flushed(None)
 
-    def _refuse(self, point: FlushPoint, waiting: _Waiting, problem: BaseException) -> None:
+    def _refuse(self, log: PartitionLog, waiting: _Waiting, problem: BaseException) -> None:
         """Refuse whoever waits for any log: the next sync might succeed because the kernel has thrown the pages away."""
-        refused = [waiting, self._again.pop(point.log, {})]
+        refused = [waiting, self._again.pop(log, {})]
         if isinstance(problem, OSError):
             refused += [*self._ready.values(), *self._again.values()]
             self._ready, self._again = {}, {}

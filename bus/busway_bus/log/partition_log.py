@@ -244,7 +244,7 @@ class PartitionLog:
             epochs = self.epochs.text().encode()
             self._new_epoch = False  # a sync that fails is the last
         return FlushPoint(
-            self, tuple(self._rolled), active, self.end_offset, epochs, self.kept.truncations, snapshot, outdated
+            self.kept, tuple(self._rolled), active, self.end_offset, epochs, self.kept.truncations, snapshot, outdated
         )
 
     def flushed(self, point: FlushPoint) -> None:

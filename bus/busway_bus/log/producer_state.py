@@ -3,7 +3,7 @@
 
 What lives here: the producers, the transactions that they have open, the decision about a new batch and about the end of a transaction.
 What does not: what is kept of one producer, and its form in a snapshot (`producer_entry`); disks and clocks; when a reader may know of the end of a
-transaction (`replication.partition_state`); who is asked whether a batch belongs to one (`replication.verification`).
+transaction (`replication.partition_state`); who is asked whether a batch belongs to one (`replication.transaction_verification`).
 """
 
 from collections import OrderedDict

@@ -1,7 +1,7 @@
 """The interface between who decides on the metadata and who has the records committed.
 
-What lives here: both sides of it. What does not: the writer of a node that is alone (`replication.alone`) and of one among several voters
-(`quorum.driver`), and what the records say (`replication.metadata_log`).
+What lives here: both sides of it. What does not: the writer of a node that is alone (`quorum.alone`) and of one among several voters
+(`quorum.driver`), and what the records say (`quorum.metadata_log`).
 """
 
 from typing import Protocol

@@ -1,7 +1,7 @@
 """A snapshot of the cluster's metadata, as Kafka writes it (KIP-630): one picture as the records that make it.
 
 What lives here: the file's name, a picture as records and as the batches of a file, and back. What does not: when one is taken, and
-the files (`replication.metadata_snapshots`). A header and a footer in control batches stand around the records, so that a file that was
+the files (`quorum.metadata_snapshots`). A header and a footer in control batches stand around the records, so that a file that was
 cut off is known as such; each batch has its checksum. `kafka-dump-log --cluster-metadata-decoder` reads it.
 """
 

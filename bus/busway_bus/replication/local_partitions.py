@@ -25,8 +25,8 @@ from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import Doomed, LogStore, Opening
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
-from busway_bus.replication.off_loop import off_loop
 from busway_bus.replication.partition import Partition
+from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 

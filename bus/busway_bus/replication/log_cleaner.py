@@ -16,7 +16,7 @@ from busway_bus.log.cleaner import Cleaner, cleanable
 from busway_bus.log.compaction import Plan
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
-from busway_bus.replication.off_loop import off_loop
+from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ProtocolError
 from busway_protocol.machine import Machine
 

@@ -14,9 +14,9 @@ from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.log_cleaner import LogCleaner
-from busway_bus.replication.off_loop import off_loop
 from busway_bus.replication.partition import Partition
-from busway_bus.replication.turns import Turns
+from busway_bus.scheduling.fair_share import Turns
+from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.machine import Machine
 
 log = logging.getLogger("busway.replication")

@@ -12,6 +12,7 @@ from functools import partial
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import INSPECTIONS_MAX
 from busway_bus.kernel.transactions import EndTransaction
+from busway_bus.log.disk_failures import DiskFailures
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.inspection import RECORDS_ON_LOOP_MAX, Inspected, inspect, inspected_at_once
 from busway_bus.log.partition_log import AppendInfo
@@ -19,14 +20,13 @@ from busway_bus.log.producer_state import Verification
 from busway_bus.log.store import LogStore
 from busway_bus.log.validate import check_batch
 from busway_bus.replication.acknowledgements import Acknowledged
-from busway_bus.replication.disk_failures import DiskFailures
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.log_manager import LogManager
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
-from busway_bus.replication.slices import Slices
-from busway_bus.replication.turns import Turns
-from busway_bus.replication.verification import Verifications
+from busway_bus.replication.transaction_verification import TransactionVerifications
+from busway_bus.scheduling.fair_share import Turns
+from busway_bus.scheduling.time_slices import Slices
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import BatchHeader
@@ -58,7 +58,7 @@ class ReplicaManager:
         verifications: the producers whose transactions are being looked up.
     """
 
-    def __init__(self, config: BrokerConfig, store: LogStore, flusher: Flusher, machine: Machine) -> None:
+    def __init__(self, config: BrokerConfig, store: LogStore, flusher: Flusher, turns: Turns, machine: Machine) -> None:
         self._wall_ms = machine.wall_ms
         self._failures = DiskFailures(machine.monotonic_s)
         self._flusher = flusher
@@ -67,8 +67,8 @@ class ReplicaManager:
         self._inspections: set[asyncio.Task[AppendInfo]] = set()
         self._inspecting = asyncio.Semaphore(INSPECTIONS_MAX)
         self.slices = Slices(machine)
-        self.turns = Turns(machine)
-        self.verifications = Verifications()
+        self.turns = turns
+        self.verifications = TransactionVerifications()
         self.logs = LogManager(config, store, flusher, self.local, turns=self.turns, machine=machine)
 
     def may_have_lost(self) -> list[tuple[str, int]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from busway_bus.handlers.context import CloseConnection, NodeServices, Peer, PeerGone
+from busway_bus.handlers.common.context import CloseConnection, NodeServices, Peer, PeerGone
 from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import (
     GATHERED_BYTES_MAX,

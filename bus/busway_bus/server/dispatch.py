@@ -12,12 +12,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from busway_bus.handlers.context import Encoded, Large, NodeServices, Peer, RequestContext
-from busway_bus.handlers.pending import Pending
+from busway_bus.handlers.common.context import Encoded, Large, NodeServices, Peer, RequestContext
+from busway_bus.handlers.common.pending_response import Pending
 from busway_bus.handlers.registry import HANDLERS, Handler
 from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import GATHERED_BYTES_MAX
-from busway_bus.replication.off_loop import off_loop
+from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.server.stream import Piece
 from busway_protocol.apis import ApiKey, api, response_header_version
 from busway_protocol.compile import Chunk, decode_from, decoder, encoder

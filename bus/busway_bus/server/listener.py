@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from busway.net.listening import reason
-from busway_bus.handlers.context import NodeServices
+from busway_bus.handlers.common.context import NodeServices
 from busway_bus.kernel.complaints import Complaints
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.limits import REQUEST_BYTES_MAX, STOP_WAIT_MS

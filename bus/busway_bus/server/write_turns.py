@@ -1,7 +1,7 @@
 """How many bytes of files go out in one round of the event loop, and whose.
 
 What lives here: a quota of each connection and one of all together for a round, and the line of those whose quota is used up. What does
-not: what is written (`stream`), whose request is worked on (`replication.turns`). Without it one client that reads fast enough would
+not: what is written (`stream`), whose request is worked on (`scheduling.fair_share`). Without it one client that reads fast enough would
 be written to for as long as its answer lasts, 50 MB, and a hundred of them would keep a request waiting for all of theirs.
 """
 

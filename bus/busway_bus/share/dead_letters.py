@@ -19,9 +19,9 @@ from busway_bus.log.file_slice import ColdPages, FileSlice
 from busway_bus.metadata.group_settings import GroupSettings
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.replication.manager import Allowance, ReplicaManager
-from busway_bus.replication.off_loop import off_loop
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
+from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.share.in_flight import Letter
 from busway_bus.share.letters import Content, Origin, first_of, found, offsets_of, pack
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError

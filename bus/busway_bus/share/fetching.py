@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from busway_bus.log.file_slice import ColdPages, FileSlice
-from busway_bus.replication.off_loop import off_loop
+from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.share import fetched
 from busway_bus.share.acquiring import Wish, acquire, wanted_up_to
 from busway_bus.share.in_flight import Acquired

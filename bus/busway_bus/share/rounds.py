@@ -1,6 +1,6 @@
 """One thing after the other, each in a round of the event loop by itself.
 
-What lives here: who waits for a round. What does not: what clients ask, which has a share of each round (`replication.turns`), and how
+What lives here: who waits for a round. What does not: what clients ask, which has a share of each round (`scheduling.fair_share`), and how
 much is one thing.
 """
 

@@ -1,7 +1,7 @@
 """The share partitions of one partition of `__share_group_state`: a shard of the coordinator's runtime.
 
 What lives here: the table, every operation on it, `apply`, the only way that it changes, and what of the log is still needed. What does
-not: how batches are merged (`batches`), storage and waiting (`coordinator.runtime`), when it is looked through (`coordinator.share_state`).
+not: how batches are merged (`batches`), storage and waiting (`coordinator.runtime`), when it is looked through (`coordinator.share_state_coordinator`).
 
 A state is a snapshot and the updates since, so every record of the log counts. A snapshot makes all records of its share partition before
 it superfluous; one is written when there are many updates, and where one has become so old that it alone keeps the log from being cut.

@@ -22,12 +22,11 @@ from asyncio import Handle, TimerHandle
 from collections.abc import Callable
 from contextvars import Context
 from random import Random
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
-from busway_bus.testing.sim_network import Network, SimSocket
 from busway_bus.testing.sim_process import PROCESS, Crashed, Host, Process
+from busway_bus.testing.sim_socket import SimSocket
 from busway_bus.testing.sim_tasks import SimFuture, SimTask, end, where
-from busway_bus.testing.sim_threads import Threads
 from busway_bus.testing.trace import Trace
 from busway_protocol.machine import Machine
 
@@ -53,6 +52,32 @@ Event = tuple[float, float, int, Process | None, Any]
 """When, the draw that decides between equal moments, a number, and the process whose handle it is; None: a call of the world's own."""
 
 
+class SimThreads(Protocol):
+    """What the loop uses of the executors (`sim_threads`)."""
+
+    def submit(self, executor: Any, func: Callable[..., Any], args: tuple[Any, ...]) -> SimFuture:
+        """Do `func` some time from now; the future has its outcome."""
+
+
+class SimNetwork(Protocol):
+    """What the loop uses of the network (`sim_network`)."""
+
+    def addresses(self, name: Any, port: Any) -> list[Any]:
+        """As `getaddrinfo` answers."""
+
+    def free_port(self) -> int:
+        """A port that nothing listens on."""
+
+    async def connect(self, factory: Callable[[], Any], name: Any, port: Any) -> tuple[asyncio.Transport, Any]:
+        """Open a connection."""
+
+    def listen(self, factory: Callable[[], Any], host: Any, port: Any, *, start: bool) -> asyncio.AbstractServer:
+        """Bind a port of the host of the process that asks."""
+
+    def end(self) -> None:
+        """Drop all connections: the world is over."""
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """The loop of a world.
 
@@ -73,7 +98,6 @@ class SimLoop(asyncio.BaseEventLoop):
         self._cancelled = 0
         self._numbers = itertools.count()
         self._runnable: list[Process] = []
-        self._threads = Threads(self)
         self._steps_max = steps_max
         self._virtual_s_max = virtual_s_max
         self.steps = 0
@@ -82,8 +106,13 @@ class SimLoop(asyncio.BaseEventLoop):
         self.problems: list[str] = []
         self.hosts: dict[str, Host] = {}
         self.processes: list[Process] = []
-        self.network = Network(self, Random(f"{seed}/network"))  # noqa: S311 - a simulation can be run again
         self.world = self.new_process("world")
+        self._network: SimNetwork
+        self._threads: SimThreads
+
+    def attach(self, network: "SimNetwork", threads: "SimThreads") -> None:
+        """Set the network and the threads, once, before anything runs."""
+        self._network, self._threads = network, threads
 
     # Processes
 
@@ -327,16 +356,16 @@ class SimLoop(asyncio.BaseEventLoop):
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
         """The addresses of a host of this world."""
-        return self.network.addresses(host, port)
+        return self._network.addresses(host, port)
 
     def listening_socket(self, host: str, port: int) -> SimSocket:
         """For `create_server`; what `busway.net.listening.bind` gives here."""
-        return SimSocket((host, port or self.network.free_port()))
+        return SimSocket((host, port or self._network.free_port()))
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         """As of asyncio."""
         _refuse(options, "create_connection")
-        return await self.network.connect(protocol_factory, host, port)
+        return await self._network.connect(protocol_factory, host, port)
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         """As of asyncio."""
@@ -344,7 +373,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if isinstance(options.get("sock"), SimSocket):
             host, port = options.pop("sock").getsockname()
         _refuse(options, "create_server")
-        return self.network.listen(protocol_factory, host, port, start=start_serving)
+        return self._network.listen(protocol_factory, host, port, start=start_serving)
 
     # What there is none of
 
@@ -406,7 +435,7 @@ class SimLoop(asyncio.BaseEventLoop):
             process.ready.clear()
         self._events.clear()
         self._runnable.clear()
-        self.network.end()
+        self._network.end()
         self.close()
 
     def bury(self) -> None:

@@ -9,77 +9,19 @@ import errno
 import socket
 from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from busway_bus.testing.sim_loop import SimLoop
 from busway_bus.testing.sim_process import PROCESS, Host, Process
-from busway_bus.testing.sim_transport import SimTransport
-
-if TYPE_CHECKING:
-    from busway_bus.testing.sim_loop import SimLoop
+from busway_bus.testing.sim_socket import SimSocket
+from busway_bus.testing.sim_transport import SimTransport, Weather
 
 _OWN: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _ALL: Final = frozenset({None, "", "0.0.0.0", "::"})  # noqa: S104 - of a host that is simulated
 _SYN_S: Final = 1.0
 """How often who connects knocks again where nothing answers."""
 _PORTS_FROM: Final = 32_768
-
-
-@dataclass(slots=True, kw_only=True)
-class Weather:
-    """What the network is like.
-
-    Attributes:
-        delay_s: the shortest and the longest time that a packet takes.
-        cut_chance: how often what is written together arrives in two pieces.
-        window_bytes: what is on its way and unread of one connection before its sender has to wait.
-    """
-
-    delay_s: tuple[float, float] = (0.00005, 0.001)
-    cut_chance: float = 0.1
-    window_bytes: tuple[int, ...] = (64 * 1024, 256 * 1024)
-
-
-class SimSocket:
-    """What is asked of a socket object."""
-
-    def __init__(
-        self,
-        name: tuple[str, int],
-        peer: tuple[str, int] | None = None,
-        options: dict[tuple[int, int], int] | None = None,
-    ) -> None:
-        self._name = name
-        self._peer = peer
-        self._options: dict[tuple[int, int], int] = {} if options is None else options
-        self.family = socket.AF_INET
-        self.type = socket.SOCK_STREAM
-
-    def getsockname(self) -> tuple[str, int]:
-        """Address and port."""
-        return self._name
-
-    def getpeername(self) -> tuple[str, int] | None:
-        """Address and port of the other end; None of one that listens."""
-        return self._peer
-
-    def setsockopt(self, level: int, option: int, number: Any, *_: Any) -> None:
-        """Keepalive is heeded; there is nothing else to tune."""
-        self._options[level, option] = number
-
-    def fileno(self) -> int:
-        """None."""
-        return -1
-
-    def close(self) -> None:
-        """Its server or transport is what holds it."""
-
-    def __enter__(self) -> "SimSocket":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class SimServer(asyncio.AbstractServer):
@@ -135,7 +77,7 @@ class Network:
         weather: what it is like now.
     """
 
-    def __init__(self, loop: "SimLoop", chance: Random) -> None:
+    def __init__(self, loop: SimLoop, chance: Random) -> None:
         self.loop = loop
         self.chance = chance
         self.weather = Weather()

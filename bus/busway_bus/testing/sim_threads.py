@@ -8,13 +8,11 @@ from asyncio import Handle
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from busway_bus.testing.sim_loop import SimLoop
 from busway_bus.testing.sim_process import PROCESS, Process
 from busway_bus.testing.sim_tasks import SimFuture
-
-if TYPE_CHECKING:
-    from busway_bus.testing.sim_loop import SimLoop
 
 THREADS: Final = 8
 """Of the default executor of a process."""
@@ -34,7 +32,7 @@ class _Pool:
 class Threads:
     """The executors of all processes of a world."""
 
-    def __init__(self, loop: "SimLoop") -> None:
+    def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self._pools: dict[tuple[Process, int | None], _Pool] = {}
 

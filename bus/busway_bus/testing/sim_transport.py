@@ -15,12 +15,13 @@ from asyncio import Handle
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, Protocol
 
-from busway_bus.testing.sim_process import PROCESS, Process
-
-if TYPE_CHECKING:
-    from busway_bus.testing.sim_network import Network
+from busway_bus.testing.sim_loop import SimLoop
+from busway_bus.testing.sim_process import PROCESS, Host, Process
+from busway_bus.testing.sim_socket import SimSocket
 
 _HIGH: Final = 64 * 1024
 _READ_MAX: Final = 256 * 1024
@@ -31,6 +32,38 @@ _KEEPIDLE: Final[int] = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEE
 """By the name that Linux and Windows have for it, or macOS."""
 _KEEPALIVE: Final[dict[int, int]] = {_KEEPIDLE: 7200, socket.TCP_KEEPINTVL: 75, socket.TCP_KEEPCNT: 9}
 """What Linux does where nothing else is set; seconds, and how often it asks (tcp(7))."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Weather:
+    """What the network is like.
+
+    Attributes:
+        delay_s: the shortest and the longest time that a packet takes.
+        cut_chance: how often what is written together arrives in two pieces.
+        window_bytes: what is on its way and unread of one connection before its sender has to wait.
+    """
+
+    delay_s: tuple[float, float] = (0.00005, 0.001)
+    cut_chance: float = 0.1
+    window_bytes: tuple[int, ...] = (64 * 1024, 256 * 1024)
+
+
+class Wire(Protocol):
+    """What a connection uses of the network between its ends."""
+
+    loop: SimLoop
+    chance: Random
+    weather: Weather
+
+    def delay(self) -> float:
+        """How long one packet takes."""
+
+    def passes(self, sender: Host, receiver: Host) -> bool:
+        """Whether packets get from one host to another."""
+
+    def forget(self, end: "SimTransport") -> None:
+        """One end is closed."""
 
 
 class SimTransport(asyncio.Transport):
@@ -45,7 +78,7 @@ class SimTransport(asyncio.Transport):
 
     def __init__(
         self,
-        network: "Network",
+        network: Wire,
         process: Process,
         *,
         name: str,
@@ -116,8 +149,6 @@ class SimTransport(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Names of both ends, and something like a socket."""
         if name == "socket":
-            from busway_bus.testing.sim_network import SimSocket
-
             return SimSocket(super().get_extra_info("sockname"), super().get_extra_info("peername"), self._options)
         return super().get_extra_info(name, default)
 

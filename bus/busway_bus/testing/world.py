@@ -40,6 +40,7 @@ from busway_bus.testing.sim_files import SimFiles
 from busway_bus.testing.sim_loop import STEPS_MAX, VIRTUAL_S_MAX, SimLoop, Stuck
 from busway_bus.testing.sim_network import Network
 from busway_bus.testing.sim_process import PROCESS, Crashed, Host, Process
+from busway_bus.testing.sim_threads import Threads
 from busway_bus.testing.trace import Trace
 from busway_protocol.machine import Machine
 
@@ -329,12 +330,9 @@ class World:
     ) -> None:
         self.seed = seed
         self.loop = SimLoop(seed, steps_max=steps_max, virtual_s_max=virtual_s_max)
+        self.network = Network(self.loop, Random(f"{seed}/network"))  # noqa: S311 - a simulation can be run again
+        self.loop.attach(self.network, Threads(self.loop))
         self._strict = strict
-
-    @property
-    def network(self) -> Network:
-        """Who reaches whom."""
-        return self.loop.network
 
     @property
     def trace(self) -> Trace:

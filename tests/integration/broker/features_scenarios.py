@@ -18,7 +18,7 @@ from busway_bus.metadata.features import (
     TRANSACTION_VERSION,
     levels_of_new_clusters,
 )
-from busway_bus.replication import metadata_log
+from busway_bus.quorum import metadata_log
 from busway_protocol.messages.cluster import ApiVersionsRequest, FeatureUpdateKey, UpdateFeaturesRequest
 from busway_protocol.messages.groups_modern import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from busway_protocol.messages.transactions import DescribeTransactionsRequest

@@ -8,7 +8,7 @@ from tests.support.patience import patient
 
 from busway.net.connection import Connection
 from busway.producer.producer import Producer
-from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.handlers.common.topic_creation import create_topic
 from busway_bus.kernel.topics import INTERNAL
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode

@@ -13,7 +13,7 @@ from tests.integration.broker.consumer_groups_scenarios import SETTINGS, member,
 from tests.integration.broker.groups_probe import run_against
 from tests.support.patience import patient
 
-from busway_bus.groups.consumer_values import ConsumerLimits
+from busway_bus.groups.modern.requests import ConsumerLimits
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow

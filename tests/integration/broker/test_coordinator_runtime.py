@@ -14,13 +14,13 @@ from tests.support.patience import patient
 
 from busway.net.machine import OS
 from busway_bus.coordinator.runtime import Runtime
-from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.handlers.common.topic_creation import create_topic
 from busway_bus.kernel.deadlines import Deadlines
 from busway_bus.kernel.decision import Decision, Waiter
 from busway_bus.kernel.limits import RECORDS_PER_OWN_BATCH_MAX
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.metadata.image import TopicImage
-from busway_bus.replication.slices import Slices
+from busway_bus.scheduling.time_slices import Slices
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.record import decode_records

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.raw_client import RawClient
 
-from busway_bus.handlers.answer_room import LargeAnswers
+from busway_bus.handlers.common.response_room import LargeAnswers
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.groups_classic import (
@@ -128,7 +128,7 @@ async def test_what_does_not_fit_into_an_answer_is_to_be_asked_for_again(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Room for one row: the first is told as it is, the others are refused with what clients retry."""
-    monkeypatch.setattr("busway_bus.handlers.answer_room.AnswerRoom.__init__.__defaults__", (1,))
+    monkeypatch.setattr("busway_bus.handlers.common.response_room.AnswerRoom.__init__.__defaults__", (1,))
     async with RawClient(cluster.bootstrap_servers) as client:
         await coordinators(client)
         groups = await client.ask(DescribeGroupsRequest(groups=["a", "b"]), 5)

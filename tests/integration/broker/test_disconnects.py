@@ -10,8 +10,8 @@ import pytest
 from tests.support.patience import patient
 from tests.support.raw_client import RawClient, frame
 
-from busway_bus.groups.classic import ClassicGroup
-from busway_bus.handlers.context import Peer
+from busway_bus.groups.classic.group import ClassicGroup
+from busway_bus.handlers.common.context import Peer
 from busway_bus.log.os_files import OsFile
 from busway_bus.server.connection import Connection
 from busway_bus.testing.local_cluster import LocalCluster

@@ -8,7 +8,7 @@ from busway import Admin, BrokerError, Consumer, Producer
 from busway.admin.admin import NewTopic
 from busway.admin.features import FeatureLevels
 from busway_bus.metadata.features import GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION
-from busway_bus.replication import metadata_log
+from busway_bus.quorum import metadata_log
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode
 

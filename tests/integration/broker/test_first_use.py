@@ -9,8 +9,8 @@ from tests.support.patience import patient
 
 from busway.net.connection import Connection
 from busway.producer.producer import Producer
+from busway_bus.groups.record_serde import parse
 from busway_bus.groups.records import GroupMetadataValue
-from busway_bus.groups.stored import parse
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.groups_classic import (

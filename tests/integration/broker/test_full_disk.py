@@ -9,9 +9,9 @@ from tests.support.patience import patient
 
 from busway import Producer
 from busway.consumer.snapshot import read_to_end
-from busway_bus.handlers.context import Peer, RequestContext
+from busway_bus.handlers.common.context import Peer, RequestContext
+from busway_bus.handlers.common.topic_creation import create_topic
 from busway_bus.handlers.registry import HANDLERS
-from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.replication.log_manager import LogManager
 from busway_bus.testing.local_cluster import LocalCluster

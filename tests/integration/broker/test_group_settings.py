@@ -3,7 +3,7 @@
 import pytest
 
 from busway import Admin, BrokerError
-from busway_bus.handlers.config_entries import Source, group_entries
+from busway_bus.handlers.common.config_entries import Source, group_entries
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow

@@ -9,19 +9,19 @@ from tests.integration.broker.groups_probe import run_against
 from tests.integration.broker.test_groups import offset
 from tests.support.patience import patient
 
-from busway_bus.coordinator.groups import LOAD_GRACE_S
-from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_member import Member
-from busway_bus.groups.consumer import ConsumerGroup
-from busway_bus.groups.consumer_values import Beat
+from busway_bus.coordinator.group_coordinator import LOAD_GRACE_S
+from busway_bus.groups.classic.group import ClassicGroup
+from busway_bus.groups.classic.member import Member
+from busway_bus.groups.classic.members import Roster
 from busway_bus.groups.group import Committer
-from busway_bus.groups.memory import GroupMemory
+from busway_bus.groups.memory_quota import GroupMemory
+from busway_bus.groups.modern.consumer_group import ConsumerGroup
+from busway_bus.groups.modern.requests import Beat
 from busway_bus.groups.offsets import NewOffset
-from busway_bus.groups.roster import Roster
 from busway_bus.groups.shard import GroupShard
-from busway_bus.handlers.context import Peer
+from busway_bus.handlers.common.context import Peer
 from busway_bus.kernel.limits import MEMBERS_PER_TICK_MAX
-from busway_bus.replication.slices import Slices
+from busway_bus.scheduling.time_slices import Slices
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import ListGroupsRequest

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from busway_bus.handlers.context import Peer, RequestContext
+from busway_bus.handlers.common.context import Peer, RequestContext
+from busway_bus.handlers.common.topic_creation import create_topic
 from busway_bus.handlers.registry import HANDLERS
-from busway_bus.handlers.topic_creation import create_topic
 from busway_bus.metadata.sorted_map import SortedMap
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey

@@ -9,7 +9,7 @@ from tests.integration.broker.migration_scenarios import SCENARIOS, SETTINGS, Sc
 from tests.support.apache_kafka import ApacheKafka
 
 from busway_bus.metadata.features import GROUP_VERSION, levels_of_new_clusters
-from busway_bus.replication import metadata_log
+from busway_bus.quorum import metadata_log
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

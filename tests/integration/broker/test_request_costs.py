@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from tests.support.raw_client import RawClient, frame
 
-from busway_bus.handlers.context import Peer
+from busway_bus.handlers.common.context import Peer
 from busway_bus.server.dispatch import Dispatcher, Reply
 from busway_bus.server.stream import Piece
 from busway_bus.testing.local_cluster import LocalCluster

@@ -10,7 +10,7 @@ from tests.integration.broker.groups_probe import DEADLINE_S
 from tests.integration.broker.share_groups_probe import SETTINGS, SharesRun, members, offsets, shares_against
 from tests.support.apache_kafka import java
 
-from busway_bus.coordinator.share_groups import BEGINNING_AT_ONCE, ShareGroups
+from busway_bus.coordinator.share_group_coordinator import BEGINNING_AT_ONCE, ShareGroups
 from busway_bus.kernel.topics import SHARE_STATE_TOPIC
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode, KafkaError

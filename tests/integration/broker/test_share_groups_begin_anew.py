@@ -12,7 +12,7 @@ from tests.support.patience import patient_ms
 
 import busway
 from busway import TopicPartition
-from busway_bus.groups.share_heartbeat import ShareHeartbeat
+from busway_bus.groups.share.heartbeat import ShareHeartbeat
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode, KafkaError
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from tests.integration.broker.share_states_probe import SETTINGS, life, states_against, without_share_groups
 from tests.support.patience import patient
 
-from busway_bus.coordinator.share_state import ShareCoordinator
+from busway_bus.coordinator.share_state_coordinator import ShareCoordinator
 from busway_bus.kernel.share_state import SharePartitionKey, ShareState, StateBatch
 from busway_bus.kernel.topics import SHARE_STATE_TOPIC
 from busway_bus.metadata.features import SHARE_VERSION

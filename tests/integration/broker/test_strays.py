@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.handlers.common.topic_creation import create_topic
 from busway_bus.log.partition_log import CorruptLog
 from busway_bus.log.store import WrongDirectory
 from busway_bus.node import Node

@@ -8,8 +8,8 @@ from tests.support.raw_client import RawClient
 
 from busway.admin.admin import Admin, NewTopic
 from busway.net.connection import Connection
+from busway_bus.handlers.common.metadata_responses import Asked, MetadataAnswers
 from busway_bus.handlers.metadata import DESCRIBED_AT_ONCE, KEPT_FROM
-from busway_bus.handlers.metadata_answers import Asked, MetadataAnswers
 from busway_bus.kernel.limits import METADATA_ANSWERS_BYTES_MAX
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.testing.local_cluster import LocalCluster

@@ -15,11 +15,11 @@ from tests.support.patience import patient
 
 from busway.net.machine import OS
 from busway_bus.controller.topics import delete
-from busway_bus.coordinator.groups import GroupCoordinator
-from busway_bus.coordinator.verifications import TransactionalProducer
+from busway_bus.coordinator.group_coordinator import GroupCoordinator
+from busway_bus.coordinator.offset_commit_verification import TransactionalProducer
 from busway_bus.groups.group import Committer
 from busway_bus.groups.offsets import NewOffset, Place
-from busway_bus.handlers.context import NodeServices
+from busway_bus.handlers.common.context import NodeServices
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.testing.local_cluster import LocalCluster

@@ -12,13 +12,13 @@ from tests.integration.broker.test_told_before_durable import held
 from tests.integration.broker.transactions_probe import TOPICS, TransactionsRun, by_topic, transactions_against
 from tests.support.patience import patient
 
-from busway_bus.handlers.config_entries import broker_entries
-from busway_bus.handlers.topic_creation import create_topic
+from busway_bus.handlers.common.config_entries import broker_entries
+from busway_bus.handlers.common.topic_creation import create_topic
 from busway_bus.kernel.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.metadata.features import GROUP_VERSION, METADATA_VERSION, SHARE_VERSION, SUPPORTED, TRANSACTION_VERSION
 from busway_bus.node import Node
-from busway_bus.replication import metadata_log
+from busway_bus.quorum import metadata_log
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_bus.testing.world import World
 from busway_bus.transactions.states import State

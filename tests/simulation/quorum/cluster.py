@@ -17,10 +17,10 @@ from busway_bus.metadata.records import TOPIC, ConfigRecord
 from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.driver import QuorumDriver
 from busway_bus.quorum.election_file import ElectionFile
+from busway_bus.quorum.metadata_log import MetadataLog
+from busway_bus.quorum.metadata_snapshots import SnapshotLimits
 from busway_bus.quorum.settings import QuorumSettings
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
-from busway_bus.replication.metadata_log import MetadataLog
-from busway_bus.replication.metadata_snapshots import SnapshotLimits
 from busway_bus.testing.sim_disk import Content
 from busway_bus.testing.sim_files import SimFiles
 from busway_bus.testing.sim_process import PROCESS

@@ -14,7 +14,7 @@ from busway_bus.kernel.decision import Decision
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, ConfigRecord
 from busway_bus.quorum.driver import QuorumDriver
-from busway_bus.replication.metadata_log import MetadataLog
+from busway_bus.quorum.metadata_log import MetadataLog
 from busway_bus.testing.world import SimNode, World
 from busway_protocol.errors import KafkaError
 from busway_protocol.machine import Machine

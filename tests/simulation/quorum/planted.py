@@ -79,7 +79,7 @@ def _never_cuts(original: Any) -> Any:
     return change
 
 
-_WRITER, _LOG = "busway_bus.quorum.writing:LogWriter", "busway_bus.replication.metadata_log:MetadataLog"
+_WRITER, _LOG = "busway_bus.quorum.writing:LogWriter", "busway_bus.quorum.metadata_log:MetadataLog"
 PLANTED: Final = (
     Planted(
         "vote_in_memory",
@@ -115,7 +115,7 @@ PLANTED: Final = (
     Planted(
         "starts_with_all",
         "a start takes all that is in its log for committed",
-        (("busway_bus.replication.metadata_store:MetadataStore.__init__", _starts_with_all),),
+        (("busway_bus.quorum.metadata_store:MetadataStore.__init__", _starts_with_all),),
     ),
     Planted("never_cuts", "a log that has gone astray is not cut", ((f"{_WRITER}._change", _never_cuts),)),
 )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from busway_bus.handlers.api_versions import NAMED_SINCE, ZERO_LEVEL_SINCE, is_named
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.handlers.for_controllers.services import services
 from busway_bus.metadata.features import SUPPORTED
 from busway_protocol.apis import ApiKey

@@ -6,7 +6,7 @@ INVALID_REQUEST.
 *Not supported*: the leader's addresses, which are a setting of every node.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.handlers.for_controllers.services import answered
 from busway_bus.quorum.ready import QuorumResponse
 from busway_bus.security.operations import Access, Operation, Resource

@@ -6,8 +6,8 @@ version 0.
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.handlers.authorized import CLUSTER_OPERATIONS
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.authorized import CLUSTER_OPERATIONS
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.handlers.for_controllers.services import services
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode

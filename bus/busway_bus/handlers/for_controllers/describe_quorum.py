@@ -8,7 +8,7 @@ or every part of it is refused.
 
 from collections.abc import Callable
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.handlers.describe_quorum import TEXTS_SINCE, not_hosted
 from busway_bus.handlers.for_controllers.services import ControllerServices, services
 from busway_bus.metadata.records import TOPIC

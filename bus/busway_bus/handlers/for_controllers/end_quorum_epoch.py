@@ -5,7 +5,7 @@ Behaviour: the first of them stands at once, each further one waits twice as lon
 *Not supported*: the leader's addresses, which are a setting of every node.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.handlers.for_controllers.services import answered
 from busway_bus.quorum.ready import QuorumResponse
 from busway_bus.security.operations import Access, Operation, Resource

@@ -7,7 +7,7 @@ other records than the leader tells where they part. A voter's fetch says that a
 *Not supported*: sessions; each answer is whole.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.handlers.for_controllers.services import answered
 from busway_bus.quorum.ready import QuorumResponse
 from busway_bus.security.operations import Access, Operation, Resource

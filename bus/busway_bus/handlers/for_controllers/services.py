@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
-from busway_bus.handlers.context import CloseConnection, RequestContext
+from busway_bus.handlers.common.context import CloseConnection, RequestContext
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.quorum.driver import QuorumDriver
+from busway_bus.quorum.metadata_log import MetadataLog
 from busway_bus.quorum.ready import QuorumRequest, QuorumResponse
-from busway_bus.replication.metadata_log import MetadataLog
-from busway_bus.replication.turns import Turns
+from busway_bus.scheduling.fair_share import Turns
 from busway_protocol.errors import KafkaError
 from busway_protocol.machine import Machine
 

@@ -6,7 +6,7 @@ be is told to nobody while a leader answers. An older epoch is FENCED_LEADER_EPO
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.handlers.context import RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.handlers.for_controllers.services import answered
 from busway_bus.quorum.ready import QuorumResponse
 from busway_bus.security.operations import Access, Operation, Resource

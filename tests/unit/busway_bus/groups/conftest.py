@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_values import GroupLimits, Join, Sync
+from busway_bus.groups.classic.group import ClassicGroup
+from busway_bus.groups.classic.requests import GroupLimits, Join, Sync
 from busway_bus.groups.records import GroupMetadataValue
 from busway_bus.kernel.decision import Decision
 from busway_protocol.assignors.consumer_protocol import encode_subscription

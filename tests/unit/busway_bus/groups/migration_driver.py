@@ -10,12 +10,12 @@ from uuid import UUID
 from tests.unit.busway_bus.groups.live import live_shard
 
 from busway_bus.coordinator.replay import apply_records, latest_records
-from busway_bus.groups.classic_values import GroupLimits, Join, Sync
-from busway_bus.groups.consumer_values import Beat, ConsumerLimits, GroupSettings, MigrationPolicy
-from busway_bus.groups.memory import GroupMemory
+from busway_bus.groups.classic.requests import GroupLimits, Join, Sync
+from busway_bus.groups.memory_quota import GroupMemory
+from busway_bus.groups.modern.requests import Beat, ConsumerLimits, GroupSettings, MigrationPolicy
+from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.shard import GroupShard
-from busway_bus.groups.topics import Topics
-from busway_bus.handlers.context import finished
+from busway_bus.handlers.common.context import finished
 from busway_bus.kernel.decision import Decision
 from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
 from busway_protocol.assignors.consumer_protocol import encode_assignment, encode_subscription

@@ -2,10 +2,10 @@
 
 import pytest
 
-from busway_bus.groups.classic_values import GroupLimits, Join
+from busway_bus.groups.classic.requests import GroupLimits, Join
 from busway_bus.groups.committed import OffsetMemory, offset_bytes
-from busway_bus.groups.consumer_values import Beat
 from busway_bus.groups.group import Committer
+from busway_bus.groups.modern.requests import Beat
 from busway_bus.groups.offsets import NewOffset, Place
 from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.decision import Decision

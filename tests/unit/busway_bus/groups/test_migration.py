@@ -6,12 +6,12 @@ Which answers members get is checked beside Apache Kafka (`tests/integration/bro
 import pytest
 from tests.unit.busway_bus.groups.migration_driver import Driver, T
 
-from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_states import State
-from busway_bus.groups.classic_values import Joined
-from busway_bus.groups.consumer_values import MigrationPolicy
-from busway_bus.groups.memory import GroupMemory
+from busway_bus.groups.classic.group import ClassicGroup
+from busway_bus.groups.classic.requests import Joined
+from busway_bus.groups.classic.states import State
+from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.mixed import MixedGroup
+from busway_bus.groups.modern.requests import MigrationPolicy
 from busway_bus.kernel.limits import MIGRATED_MEMBERS_MAX, SUBSCRIBED_ELEMENTS_MAX
 from busway_protocol.assignors.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
 from busway_protocol.assignors.subscription import Subscription

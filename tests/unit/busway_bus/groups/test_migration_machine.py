@@ -11,12 +11,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.busway_bus.groups.migration_driver import Driver, T
-from tests.unit.busway_bus.groups.test_consumer_machine import state_of
+from tests.unit.busway_bus.groups.modern.test_consumer_machine import state_of
 
-from busway_bus.groups.classic import ClassicGroup
-from busway_bus.groups.classic_states import State
-from busway_bus.groups.classic_values import Joined
-from busway_bus.groups.memory import GroupMemory
+from busway_bus.groups.classic.group import ClassicGroup
+from busway_bus.groups.classic.requests import Joined
+from busway_bus.groups.classic.states import State
+from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.mixed import MixedGroup
 from busway_bus.kernel.decision import Decision
 from busway_protocol.assignors.consumer_protocol import decode_assignment, encode_assignment

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from busway_bus.groups.classic_values import GroupLimits
-from busway_bus.groups.consumer_values import Beat
-from busway_bus.groups.memory import GroupMemory
+from busway_bus.groups.classic.requests import GroupLimits
+from busway_bus.groups.memory_quota import GroupMemory
+from busway_bus.groups.modern.requests import Beat
+from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.shard import GroupShard
-from busway_bus.groups.share_heartbeat import ShareGroupLimits, ShareHeartbeat, beat
-from busway_bus.groups.topics import Topics
+from busway_bus.groups.share.heartbeat import ShareGroupLimits, ShareHeartbeat, beat
 from busway_bus.kernel.limits import MEMBER_BYTES
 from busway_bus.metadata.image import ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError

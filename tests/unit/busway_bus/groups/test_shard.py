@@ -8,11 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from busway_bus.groups.classic_values import GroupLimits, Join
+from busway_bus.groups.classic.requests import GroupLimits, Join
 from busway_bus.groups.group import Committer
-from busway_bus.groups.memory import pending_share
+from busway_bus.groups.memory_quota import pending_share
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
-from busway_bus.groups.pending import pending_bytes
+from busway_bus.groups.pending_offsets import pending_bytes
+from busway_bus.groups.record_serde import key_bytes, parse, value_bytes
 from busway_bus.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -21,7 +22,6 @@ from busway_bus.groups.records import (
     OffsetCommitValue,
 )
 from busway_bus.groups.shard import GroupShard, TopicExists
-from busway_bus.groups.stored import key_bytes, parse, value_bytes
 from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX, OFFSETS_PER_EXPIRY_MAX
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription

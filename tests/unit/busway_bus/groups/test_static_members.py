@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 from tests.unit.busway_bus.groups.migration_driver import Driver, T
-from tests.unit.busway_bus.groups.test_balance import Driver as OfPatterns
+from tests.unit.busway_bus.groups.modern.test_balance import Driver as OfPatterns
 
-from busway_bus.groups.classic_values import Joined
-from busway_bus.groups.consumer_values import ConsumerLimits
+from busway_bus.groups.classic.requests import Joined
+from busway_bus.groups.modern.requests import ConsumerLimits
 from busway_protocol.errors import ErrorCode
 
 LEAVES_FOR_A_WHILE = -2

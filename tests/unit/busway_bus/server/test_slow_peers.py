@@ -20,7 +20,7 @@ from busway_bus.kernel.limits import (
     REQUEST_BYTES_LARGE,
     REQUEST_BYTES_PER_S_MIN,
 )
-from busway_bus.replication.turns import Turns
+from busway_bus.scheduling.fair_share import Turns
 from busway_bus.server.connection import Connection
 from busway_bus.server.intake import scratch_buffer
 from busway_bus.server.request_memory import RequestMemory

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from busway.net.machine import OS
-from busway_bus.handlers.pending import Pending
+from busway_bus.handlers.common.pending_response import Pending
 from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import REQUEST_BYTES_WORKED_MAX
-from busway_bus.replication.turns import Turns
+from busway_bus.scheduling.fair_share import Turns
 from busway_bus.server.connection import Connection
 from busway_bus.server.dispatch import Reply
 from busway_bus.server.intake import scratch_buffer

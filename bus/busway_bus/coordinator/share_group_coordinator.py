@@ -1,0 +1,407 @@
+"""The coordinator of share groups as handlers see it (KIP-932): one method for each thing that may be asked for.
+
+What lives here: which shard is asked, and what the share coordinator has to be asked for beside, before or after. What does not: any rule
+about groups (`groups.share.heartbeat`, `groups.share.partitions`), the state of share partitions (`share_state_coordinator`).
+"""
+
+import asyncio
+import functools
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from busway_bus.coordinator.group_coordinator import GroupCoordinator
+from busway_bus.groups.group import GroupKind
+from busway_bus.groups.shard import GroupShard
+from busway_bus.groups.share import partitions
+from busway_bus.groups.share.group import NamedPartitions, ShareGroup, ShareMember
+from busway_bus.groups.share.heartbeat import (
+    JOINING,
+    LEAVING,
+    ShareGroupLimits,
+    ShareHeartbeat,
+    ShareHeartbeatReply,
+    beat,
+    leave,
+)
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.share_state import SharePartitionKey, SharePersister, ShareState
+from busway_bus.metadata.delta import Delta
+from busway_bus.metadata.group_settings import GroupSettings
+from busway_bus.metadata.image import ClusterImage
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.machine import Machine
+
+R = TypeVar("R")
+log = logging.getLogger("busway.share")
+TOGETHER: Final = 100
+"""Share partitions that the share coordinator is asked about together."""
+BEGINNING_AT_ONCE: Final = 10
+"""Groups whose share partitions are begun at one time."""
+Wanted = Mapping[UUID, Iterable[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedShareGroup:
+    """What a group looks like."""
+
+    state: str
+    epoch: int
+    assignment_epoch: int
+    members: tuple[ShareMember, ...]
+
+
+class ShareGroups:
+    """All share groups of this node.
+
+    Args:
+        groups: whose shards keep them.
+        persister: keeps how far they are.
+        setting: the value in force of a group's setting.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        groups: GroupCoordinator,
+        persister: SharePersister,
+        machine: Machine,
+        *,
+        setting: GroupSettings,
+    ) -> None:
+        self._groups = groups
+        self._persister = persister
+        self._machine = machine
+        self._config = config
+        self._setting = setting
+        self._beginning: dict[asyncio.Task[Any], str] = {}
+        """Who asks the share coordinator to begin share partitions, with the group's name."""
+        self._deleting: Counter[str] = Counter()
+        self._turns = asyncio.Semaphore(BEGINNING_AT_ONCE)
+
+    def limits(self, group_id: str) -> ShareGroupLimits:
+        """What a group may have."""
+        return ShareGroupLimits(
+            max_size=self._config.get("group.share.max.size"),
+            session_timeout_ms=self._setting(group_id, "share.session.timeout.ms"),
+            heartbeat_interval_ms=self._setting(group_id, "share.heartbeat.interval.ms"),
+            assignment_interval_ms=self._setting(group_id, "share.assignment.interval.ms"),
+        )
+
+    async def _decide(self, group_id: str, operation: Callable[[GroupShard], Decision[R]]) -> R:
+        runtime = self._groups.runtime
+        return await runtime.write(runtime.partition_of(group_id), operation)
+
+    # Members
+
+    async def heartbeat(self, heartbeat: ShareHeartbeat) -> ShareHeartbeatReply:
+        """A member joins, stays or leaves; the answer when that is durable. Share partitions that it brings are begun after it.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND and what `share_heartbeat` refuses; the coordinator is not here, is loading, or cannot write.
+        """
+        now, wall_ms = self._groups.runtime.now(), self._machine.wall_ms()
+        limits = self.limits(heartbeat.group_id)
+
+        def decide(shard: GroupShard) -> Decision[ShareHeartbeatReply]:
+            group = shard.groups.get(heartbeat.group_id)
+            if heartbeat.epoch == JOINING:
+                self._check_stays(heartbeat.group_id, "join")
+            if group is None and heartbeat.epoch == JOINING:
+                shard.offsets.check_group()
+                group = shard.new_share_group(heartbeat.group_id)
+            found = _share_group(heartbeat.group_id, group)
+            if heartbeat.epoch == LEAVING:
+                return leave(found, heartbeat.member_id)
+            return shard.watched(found, beat(found, heartbeat, limits, now=now, wall_ms=wall_ms))
+
+        reply = await self._decide(heartbeat.group_id, decide)
+        if reply.initialize:
+            self._go_on(heartbeat.group_id, self._begin(heartbeat.group_id, reply.state_epoch, reply.initialize))
+        return reply
+
+    def _go_on(self, group_id: str, beginning: Coroutine[Any, Any, R]) -> "asyncio.Task[R]":
+        """Begin share partitions, whoever waits for it; a deletion of the group does."""
+        task = asyncio.ensure_future(beginning)
+        self._beginning[task] = group_id
+        task.add_done_callback(self._gone_on)
+        return task
+
+    def _gone_on(self, task: "asyncio.Task[Any]") -> None:
+        del self._beginning[task]
+        if not task.cancelled():
+            task.exception()  # nobody may be there to take it
+
+    async def _begun(self, group_id: str) -> None:
+        """Return when nothing is being begun any more of a group."""
+        beginning = [task for task, group in self._beginning.items() if group == group_id]
+        if beginning:
+            await asyncio.wait(beginning)
+
+    def _hold(self, shard: GroupShard, group_id: str, held: list[str]) -> ShareGroup:
+        """Let nobody join a group without members, or set its offsets, until what is `held` is let go.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
+        """
+        group = _empty(group_id, shard)
+        self._deleting[group_id] += 1
+        held.append(group_id)
+        return group
+
+    def _let_go(self, held: list[str]) -> None:
+        self._deleting.subtract(held)
+        self._deleting += Counter()
+
+    def _check_stays(self, group_id: str, what: str) -> None:
+        if group_id in self._deleting:
+            text = f"share group {group_id} is being deleted, or offsets of it; {what} again when that is done"
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
+
+    async def _begin(self, group_id: str, state_epoch: int, topics: Mapping[UUID, NamedPartitions]) -> None:
+        """Have share partitions begun, and write down whether they are."""
+        wanted = {topic_id: topic.partitions for topic_id, topic in topics.items()}
+        async with self._turns:
+            failed = await self._each(
+                group_id,
+                wanted,
+                lambda key: self._persister.initialize(key, state_epoch=state_epoch, start_offset=-1),
+            )
+            try:
+                await self._decide(group_id, lambda shard: _begun(shard, group_id, dict(topics), failed=bool(failed)))
+            except KafkaError as problem:
+                log.error("what share group %s may read cannot be written down: %s", group_id, problem)
+        if failed:
+            first = next(iter(failed.values()))
+            log.error("share partitions of group %s cannot be begun; a next heartbeat tries again: %s", group_id, first)
+
+    async def _each(
+        self, group_id: str, wanted: Wanted, ask: Callable[[SharePartitionKey], Awaitable[object]]
+    ) -> dict[tuple[UUID, int], KafkaError]:
+        """Ask the share coordinator about each; what it refuses."""
+        keys = [
+            SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=number)
+            for topic_id, numbers in sorted(wanted.items())
+            for number in sorted(numbers)
+        ]
+        failed: dict[tuple[UUID, int], KafkaError] = {}
+
+        async def one(key: SharePartitionKey) -> None:
+            try:
+                await ask(key)
+            except KafkaError as problem:
+                failed[key.topic_id, key.partition] = problem
+
+        for start in range(0, len(keys), TOGETHER):
+            await asyncio.gather(*(one(key) for key in keys[start : start + TOGETHER]))
+        return failed
+
+    async def describe(self, group_id: str) -> DescribedShareGroup:
+        """What a group looks like, as far as it is durable.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND.
+        """
+
+        def look(shard: GroupShard) -> Decision[DescribedShareGroup]:
+            group = _share_group(group_id, shard.groups.get(group_id))
+            described = DescribedShareGroup(
+                state=group.state_name,
+                epoch=group.epoch,
+                assignment_epoch=group.target_epoch,
+                members=tuple(group.members.values()),
+            )
+            return Decision(reply=described)
+
+        return await self._decide(group_id, look)
+
+    def is_share_group(self, group_id: str) -> bool:
+        """Whether there is such a group and it is a share group.
+
+        Raises:
+            KafkaError: the coordinator is not here, or is loading.
+        """
+        if self._groups.runtime.partitions == 0:
+            return False
+        group = self._groups.group(group_id)
+        return group is not None and group.kind is GroupKind.SHARE
+
+    async def delete(self, group_id: str) -> ErrorCode:
+        """Delete a share group without members, and before it all that the share coordinator keeps of it.
+
+        Nobody joins meanwhile: in Kafka a member that does finds a group that is begun anew, and who deletes it that it was not empty. What is
+        being begun is waited for: it would be kept for ever, and fence a group of the same name.
+        """
+
+        def decide(shard: GroupShard) -> Decision[dict[UUID, frozenset[int]]]:
+            wanted, records = partitions.forget_all(self._hold(shard, group_id, held))
+            return Decision(records=records, reply=wanted)
+
+        held: list[str] = []
+        try:
+            wanted = await self._decide(group_id, decide)
+            await self._begun(group_id)
+            failed = await self._each(group_id, wanted, self._persister.delete)
+            for problem in failed.values():
+                if (
+                    problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                ):  # else the topic is gone, and all of it with it
+                    return problem.code
+            return await self._groups.delete(group_id)
+        finally:
+            self._let_go(held)
+
+    async def follow(self, image: ClusterImage, delta: Delta) -> None:
+        """Write down that the share partitions of topics are gone that were deleted."""
+        if not delta.removed:
+            return
+        gone = tuple(delta.removed)
+        for number, shard in self._groups.runtime.shards().items():
+            for group_id, group in tuple(shard.groups.items()):
+                if not isinstance(group, ShareGroup) or self._groups.runtime.shards().get(number) is not shard:
+                    continue
+                try:
+                    self._groups.runtime.decide(number, functools.partial(_deleted, group_id=group_id, topic_ids=gone))
+                except KafkaError as problem:
+                    log.error("share group %s cannot let go of deleted topics: %s", group_id, problem)
+                await asyncio.sleep(0)
+
+    # Offsets
+
+    async def initialized(self, group_id: str) -> dict[UUID, frozenset[int]]:
+        """The share partitions that were begun; none where there is no such group."""
+
+        def look(shard: GroupShard) -> Decision[dict[UUID, frozenset[int]]]:
+            group = shard.groups.get(group_id)
+            known = group.partitions.initialized if isinstance(group, ShareGroup) else {}
+            return Decision(reply={topic_id: topic.partitions for topic_id, topic in known.items()})
+
+        return await self._decide(group_id, look)
+
+    async def summary(self, group_id: str, topic_id: UUID, number: int) -> ShareState:
+        """From where a share partition goes on.
+
+        Raises:
+            KafkaError: see `SharePersister`.
+        """
+        return await self._persister.summary(SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=number))
+
+    async def alter_offsets(
+        self, group_id: str, offsets: Mapping[UUID, tuple[str, Mapping[int, int]]]
+    ) -> dict[tuple[UUID, int], KafkaError]:
+        """Let a group without members go on from these offsets, by topic and partition; what could not be set.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND for a group of another kind; COORDINATOR_LOAD_IN_PROGRESS while it is deleted.
+        """
+        # What is begun here is begun whoever waits, and is waited for by who deletes it.
+        return await asyncio.shield(self._go_on(group_id, self._alter(group_id, offsets)))
+
+    async def _alter(
+        self, group_id: str, offsets: Mapping[UUID, tuple[str, Mapping[int, int]]]
+    ) -> dict[tuple[UUID, int], KafkaError]:
+        topics = {
+            topic_id: NamedPartitions(name=name, partitions=frozenset(starts))
+            for topic_id, (name, starts) in offsets.items()
+            if starts
+        }
+
+        def decide(shard: GroupShard) -> Decision[int]:
+            self._check_stays(group_id, "set its offsets")
+            group = shard.groups.get(group_id)
+            if group is None:
+                shard.offsets.check_group()
+            found = _empty(group_id, shard) if group is not None else shard.new_share_group(group_id)
+            return Decision(records=(partitions.begin(found, topics),) if topics else (), reply=found.epoch)
+
+        state_epoch = await self._decide(group_id, decide)
+
+        async def ask(key: SharePartitionKey) -> None:
+            start = offsets[key.topic_id][1][key.partition]
+            await self._persister.initialize(key, state_epoch=state_epoch, start_offset=start)
+
+        wanted = {topic_id: topic.partitions for topic_id, topic in topics.items()}
+        failed = await self._each(group_id, wanted, ask)
+        if topics and not failed:
+            await self._decide(group_id, lambda shard: _begun(shard, group_id, topics, failed=False))
+        return failed
+
+    async def delete_offsets(self, group_id: str, topic_ids: Sequence[UUID]) -> dict[UUID, KafkaError | None]:
+        """Have a group without members forget topics; what became of those that it knows. Nobody joins meanwhile, nor sets its offsets: what
+        would be begun anew then would be forgotten with what was there before, and said to be there.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
+        """
+
+        def hold(shard: GroupShard) -> Decision[None]:
+            self._hold(shard, group_id, held)
+            return Decision(reply=None)
+
+        def decide(shard: GroupShard) -> Decision[dict[UUID, frozenset[int]]]:
+            wanted, records = partitions.forget(_empty(group_id, shard), topic_ids)
+            return Decision(records=records, reply=wanted)
+
+        held: list[str] = []
+        try:
+            await self._decide(group_id, hold)
+            await self._begun(group_id)
+            wanted = await self._decide(group_id, decide)
+            failed = await self._each(group_id, wanted, self._persister.delete)
+            outcomes: dict[UUID, KafkaError | None] = dict.fromkeys(wanted)
+            outcomes.update({topic_id: problem for (topic_id, _), problem in failed.items()})
+            gone = [topic_id for topic_id, problem in outcomes.items() if problem is None]
+            if gone:
+                await self._decide(group_id, lambda shard: _forgotten(shard, group_id, gone))
+        finally:
+            self._let_go(held)
+        return outcomes
+
+    async def close(self) -> None:
+        """Begin nothing any more; what is left is begun after the next start."""
+        for task in self._beginning:
+            task.cancel()
+        if self._beginning:
+            await asyncio.wait(self._beginning)
+
+
+def _share_group(group_id: str, group: object) -> ShareGroup:
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if not isinstance(group, ShareGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+    return group
+
+
+def _empty(group_id: str, shard: GroupShard) -> ShareGroup:
+    group = _share_group(group_id, shard.groups.get(group_id))
+    if not group.empty:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    return group
+
+
+def _begun(shard: GroupShard, group_id: str, topics: dict[UUID, NamedPartitions], *, failed: bool) -> Decision[None]:
+    """Nothing where the group, or what was asked for, is gone meanwhile."""
+    group = shard.groups.get(group_id)
+    if not isinstance(group, ShareGroup):
+        return Decision(reply=None)
+    if failed:
+        return Decision(records=partitions.not_begun(group, topics), reply=None)
+    there = {topic_id: topic for topic_id, topic in topics.items() if topic_id in group.partitions.initializing}
+    return Decision(records=(partitions.begun(group, there),) if there else (), reply=None)
+
+
+def _forgotten(shard: GroupShard, group_id: str, topic_ids: Collection[UUID]) -> Decision[None]:
+    group = shard.groups.get(group_id)
+    return Decision(records=partitions.forgotten(group, topic_ids) if isinstance(group, ShareGroup) else (), reply=None)
+
+
+def _deleted(shard: GroupShard, group_id: str, topic_ids: Collection[UUID]) -> Decision[None]:
+    group = shard.groups.get(group_id)
+    return Decision(
+        records=partitions.topics_deleted(group, topic_ids) if isinstance(group, ShareGroup) else (), reply=None
+    )

@@ -1,0 +1,425 @@
+"""A classic consumer group: join, sync, heartbeat, leave, as a machine without clock or socket.
+
+What lives here: what the members' requests and the clock do to a group (KIP-62, KIP-345 static members, KIP-394 member ids, KIP-814,
+KAFKA-13418 sync time-out). What does not: the states (`states`), who is in (`members`), who may come in (`join_checks`), who may
+commit (`state`), offsets (`shard`), storage and waiting (the coordinator's runtime).
+
+A generation that is written down changes by `apply` alone, now and when a log is read. What comes before it, members that gather for the
+next one, is known here only and lost with the coordinator, as in Kafka. Where a record cannot be written the machine stays in
+front of it: the members or the clock come again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from busway_bus.groups.classic.join_checks import refusal
+from busway_bus.groups.classic.member import Member, listing
+from busway_bus.groups.classic.requests import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.classic.state import ClassicView
+from busway_bus.groups.classic.states import Event, State, after
+from busway_bus.groups.record_serde import Key
+from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue
+from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.limits import PENDING_GROUP_MEMBERS_MAX, SILENT_WAIT_MS_MIN
+from busway_protocol.errors import ErrorCode
+
+R = TypeVar("R")
+WRITE_AGAIN_MS: Final = 1_000
+"""When a generation without members is written again that could not be: nobody else may come for it."""
+
+
+class ClassicGroup(ClassicView):
+    """One group.
+
+    Attributes:
+        put_out: is told of each member that is in the group no more.
+    """
+
+    def __init__(self, group_id: str, limits: GroupLimits, new_id: Callable[[str], str]) -> None:
+        super().__init__(group_id, limits.memory)
+        self._limits = limits
+        self._new_id = new_id
+        self.put_out: Callable[[Member], None] = lambda member: None
+        self._join_deadline_ms: int | None = None
+        self._delay_until_ms: int | None = None
+        self._sync_deadline_ms: int | None = None
+        self._unsynced: set[str] = set()
+        self._due: list[tuple[Waiter, Joined | Synced]] = []
+        self._record: GroupMetadataValue | None = None
+        self._successor: tuple[str, Member] | None = None
+
+    def _decided(self, reply: R) -> Decision[R]:
+        """What has gathered in this step: the record to write and the answers that are due."""
+        due, self._due = tuple(self._due), []
+        value, self._record = self._record, None
+        records = () if value is None else ((GroupMetadataKey(group=self.group_id), value),)
+        return Decision(records=records, reply=reply, due=due)
+
+    # Joining
+
+    def refusal(self, request: Join) -> ErrorCode | None:
+        """Why this join is refused, None where it is not."""
+        return refusal(
+            request, state=self.state, roster=self.roster, protocol_type=self.protocol_type, limits=self._limits
+        )
+
+    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
+        """Join or join again; no reply yet where the rebalance has to end first."""
+        return self._decided(self._join(request, waiter, now))
+
+    def _join(self, request: Join, waiter: Waiter, now: int) -> Joined | None:
+        error = self.refusal(request)
+        if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
+            self.roster.pending.discard(request.member_id)
+            return Joined(error=error)
+        if error is not None:
+            return Joined(error=error, member_id=request.member_id)
+        if request.member_id == "":
+            return self._join_unknown(request, waiter, now)
+        if request.member_id in self.roster.pending:
+            self._add(request.member_id, request, waiter, now)
+            return None
+        return self._rejoin(self.members[request.member_id], request, waiter, now)
+
+    def _join_unknown(self, request: Join, waiter: Waiter, now: int) -> Joined | None:
+        member_id = self._new_id(request.called)
+        if request.instance_id is not None:
+            owner = self.roster.owner(request.instance_id)
+            if owner is not None:
+                return self._replace_static(owner, member_id, request, waiter, now)
+        elif request.needs_known_id:
+            if len(self.roster.pending) >= PENDING_GROUP_MEMBERS_MAX:
+                return Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+            self.roster.hand_out(member_id, now + request.session_timeout_ms, request.client_host)
+            return Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        self._add(member_id, request, waiter, now)
+        return None
+
+    def _add(self, member_id: str, request: Join, waiter: Waiter, now: int) -> None:
+        member = Member.joining(member_id, request, now)
+        self.roster.add(member)
+        self.roster.park_join(member, waiter)
+        self.protocol_type = request.protocol_type
+        if self._delay_until_ms is not None and self._join_deadline_ms is not None:
+            # Members that come while a new group gathers push the moment back, up to the rebalance timeout.
+            later = now + self._limits.initial_rebalance_delay_ms
+            self._delay_until_ms = min(max(self._delay_until_ms, later), self._join_deadline_ms)
+        self._rebalance(now)
+
+    def _rejoin(self, member: Member, request: Join, waiter: Waiter, now: int) -> Joined | None:
+        changed = member.protocols != request.protocols
+        leads = member.member_id == self.roster.leader
+        settled = self.state is State.COMPLETING or (self.state is State.STABLE and not leads)
+        if settled and not changed:
+            self.roster.touch(member, now)
+            return self._joined(member)
+        self._renew(member, request, now)
+        before = self.roster.park_join(member, waiter)
+        if before is not None:
+            # The client asks again; whoever still listens to the first request has to as well.
+            self._due.append((before, Joined(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)))
+        self._rebalance(now)
+        return None
+
+    def _renew(self, member: Member, request: Join, now: int) -> None:
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.host, member.from_log = request.client_host, False
+        self.roster.change_protocols(member, request.protocols)
+        self.roster.touch(member, now)
+
+    def _replace_static(self, old_id: str, member_id: str, request: Join, waiter: Waiter, now: int) -> Joined | None:
+        """A static member came back under a new id: the old one is fenced, and nobody else has to move (KIP-345)."""
+        member = self.members[old_id]
+        if self.state is State.STABLE and self.roster.vote_with(member, request.protocols) == self.protocol:
+            return self._pass_on(member, member_id, request, now)
+        self._turn_away(member, ErrorCode.FENCED_INSTANCE_ID, old_id)
+        self.roster.rename(old_id, member_id)
+        if old_id in self._unsynced:
+            self._unsynced = self._unsynced - {old_id} | {member_id}
+        self._renew(member, request, now)
+        self.roster.park_join(member, waiter)
+        self._rebalance(now)
+        return None
+
+    def _pass_on(self, member: Member, member_id: str, request: Join, now: int) -> Joined:
+        """Write down that a member's place has a new owner, who has it when that is applied."""
+        owner = member.succeeded(Member.joining(member_id, request, now))
+        leads = member.member_id == self.roster.leader
+        members = [owner if other is member else other for other in self.roster]
+        self._successor = (member.member_id, owner)
+        self._record = self.record()
+        self._record.leader = member_id if leads else self.roster.leader
+        self._record.members = [other.record(self.protocol, other.assignment) for other in members]
+        answer = Joined(
+            member_id=member_id,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=member_id if leads else self.roster.leader or "",
+            members=listing(members, self.protocol) if leads else (),
+        )
+        if leads and request.can_skip_assignment:
+            return replace(answer, skip_assignment=True)
+        if leads:
+            # An older client must not assign again: it is told that the leader is someone else, its former self.
+            return replace(answer, leader=member.member_id, members=())
+        return answer
+
+    # Syncing
+
+    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | None]:
+        """Hand in or ask for assignments; no reply yet where the leader's are awaited."""
+        return self._decided(self._sync(request, waiter, now))
+
+    def _sync(self, request: Sync, waiter: Waiter, now: int) -> Synced | None:
+        error = self.check_member(request.member_id, request.instance_id, request.generation)
+        if error is not ErrorCode.NONE:
+            return Synced(error=error)
+        names = ((request.protocol_type, self.protocol_type), (request.protocol, self.protocol))
+        if any(of_member is not None and of_member != of_group for of_member, of_group in names):
+            return Synced(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        member = self.members[request.member_id]
+        self.roster.touch(member, now)
+        if self.state is State.PREPARING:
+            return Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)
+        if self.state is State.STABLE:
+            self._unsynced.discard(member.member_id)
+            return self._synced(member.assignment)
+        if not self.roster.has_room_for(request.assignments, member.host):
+            return Synced(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+        if request.member_id == self.roster.leader:
+            return self._assign(member, dict(request.assignments), now)
+        self._unsynced.discard(member.member_id)
+        if member.sync is not None:
+            self._due.append((member.sync, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)))
+        member.sync = waiter
+        return None
+
+    def _assign(self, leader: Member, assignments: Mapping[str, bytes], now: int) -> Synced:
+        """Write the generation down; it is in force when it is applied, and told when it is durable."""
+        self._record = self._generation(self.generation, assignments, now)
+        for member in self.roster:
+            waiter, member.sync = member.sync, None
+            if waiter is not None:
+                self._due.append((waiter, self._synced(assignments.get(member.member_id, b""))))
+                self.roster.touch(member, now)
+        return self._synced(assignments.get(leader.member_id, b""))
+
+    # Staying and leaving
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
+        """Note that a member is alive; answers whether it has to join again."""
+        error = self.check_member(member_id, instance_id, generation)
+        if error is not ErrorCode.NONE:
+            return error
+        self.roster.touch(self.members[member_id], now)
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else ErrorCode.NONE
+
+    def leave(self, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
+        """Take members out, each by its member id, or by its instance id alone where that is empty (an administrator's call).
+
+        Returns:
+            A code for each, in their order.
+        """
+        return self._decided([self._leave(member_id, instance_id, now) for member_id, instance_id in identities])
+
+    def _leave(self, member_id: str, instance_id: str | None, now: int) -> ErrorCode:
+        if member_id in self.roster.pending:
+            self.roster.pending.discard(member_id)
+            self._maybe_complete(now)
+            return ErrorCode.NONE
+        if not member_id and instance_id is not None:
+            member_id = self.roster.owner(instance_id) or ""
+        error = self.roster.identity_error(member_id, instance_id)
+        if error is ErrorCode.NONE:
+            self._remove(member_id)
+            self._rebalance(now)
+        return error
+
+    def dismiss(self, now: int) -> tuple[tuple[Waiter, Joined | Synced], ...]:
+        """What those are to be told that wait, where the group is to be of another kind: they have to join again."""
+        for member in self.roster:
+            if member.parked:
+                self._turn_away(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+                self.roster.touch(member, now)
+        due, self._due = tuple(self._due), []
+        return due
+
+    def abandon(self) -> list[Waiter]:
+        """This node looks after the group no longer: those that wait, whom nothing here will answer."""
+        self.roster.pending.clear()
+        joins = [self.roster.take_join(member) for member in self.roster]
+        syncs = [member.sync for member in self.roster]
+        for member in self.roster:
+            member.sync = None
+        return [waiter for waiter in (*joins, *syncs) if waiter is not None]
+
+    # Time
+
+    def next_deadline(self) -> int | None:
+        """When `tick` has something to do, or to look at, in ms; None for never."""
+        timers = (
+            self.roster.next_expiry(),
+            self._join_deadline_ms,
+            self._delay_until_ms,
+            self._sync_deadline_ms if self._unsynced else None,
+        )
+        return min((moment for moment in timers if moment is not None), default=None)
+
+    def tick(self, now: int) -> Decision[None]:
+        """Expire members and end waits that are due."""
+        expired = dict.fromkeys(self.roster.expire(now))
+        if self._unsynced and self._sync_deadline_ms is not None and self._sync_deadline_ms <= now:
+            expired |= dict.fromkeys(sorted(self._unsynced))
+        for member_id in expired:
+            self._remove(member_id)
+        if expired:
+            self._rebalance(now)
+        if self._delay_until_ms is not None and self._delay_until_ms <= now:
+            # The time to gather is over; those that hold an id and have not come back with it are not waited for.
+            self._complete(now)
+        elif self._join_deadline_ms is not None and self._join_deadline_ms <= now:
+            self._complete(now)
+        else:
+            self._maybe_complete(now)
+        return self._decided(None)
+
+    # Moving
+
+    def _enter(self, event: Event, since_ms: int) -> None:
+        self.state = after(self.state, event)
+        self.state_since_ms = since_ms
+
+    def _remove(self, member_id: str) -> None:
+        self._unsynced.discard(member_id)
+        self._turn_away(self.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID, "")
+        self.put_out(self.roster.remove(member_id))
+
+    def _turn_away(self, member: Member, error: ErrorCode, member_id: str) -> None:
+        """Answer what is parked for a member with an error."""
+        join = self.roster.take_join(member)
+        if join is not None:
+            self._due.append((join, Joined(error=error, member_id=member_id)))
+        if member.sync is not None:
+            self._due.append((member.sync, Synced(error=error)))
+            member.sync = None
+
+    def _rebalance(self, now: int) -> None:
+        if self.state is State.PREPARING:
+            self._maybe_complete(now)
+            return
+        if self.state is State.COMPLETING:
+            self._withdraw_assignments(now)
+        timeout = self.roster.rebalance_timeout_ms
+        fresh = self.state is State.EMPTY
+        self._enter(Event.REBALANCE, now)
+        self._sync_deadline_ms = None
+        self._unsynced.clear()
+        self._join_deadline_ms = now + timeout
+        if not fresh:
+            self._maybe_complete(now)
+            return
+        self._delay_until_ms = now + min(self._limits.initial_rebalance_delay_ms, timeout)
+        if self._delay_until_ms <= now:
+            self._complete(now)
+
+    def _withdraw_assignments(self, now: int) -> None:
+        for member in self.roster:
+            member.assignment = b""
+            self.roster.measure(member)
+            if member.sync is not None:
+                self._due.append((member.sync, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)))
+                member.sync = None
+                self.roster.touch(member, now)
+
+    def _maybe_complete(self, now: int) -> None:
+        if self.state is State.PREPARING and self._delay_until_ms is None and self.roster.complete:
+            self._complete(now)
+
+    def _complete(self, now: int) -> None:
+        """All are here, or time is up: those who did not come are out, but static members keep their place."""
+        for member in [member for member in self.roster if member.join is None and member.instance_id is None]:
+            self._remove(member.member_id)
+        self._join_deadline_ms = self._delay_until_ms = None
+        if not self.members:
+            self.protocol = None
+            self._record = self._generation(self.generation + 1, {}, now)
+            self._join_deadline_ms = now + WRITE_AGAIN_MS
+            return
+        if not self.roster.elect():
+            # Only static members that stay silent are left; wait for them or for their sessions to end.
+            self._join_deadline_ms = now + max(self.roster.rebalance_timeout_ms, SILENT_WAIT_MS_MIN)
+            return
+        self.generation += 1
+        self.protocol = self.roster.vote()
+        self.subscribed = self.roster.subscriptions(self.protocol_type, self.protocol)
+        self._enter(Event.JOINED, now)
+        self._sync_deadline_ms = now + self.roster.rebalance_timeout_ms
+        self._unsynced = set(self.members)
+        for member in self.roster:
+            waiter = self.roster.take_join(member)
+            self.roster.touch(member, now)
+            if waiter is not None:
+                self._due.append((waiter, self._joined(member)))
+
+    def _joined(self, member: Member) -> Joined:
+        leads = member.member_id == self.roster.leader
+        return Joined(
+            member_id=member.member_id,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.roster.leader or "",
+            members=listing(self.roster, self.protocol) if leads else (),
+        )
+
+    def _synced(self, assignment: bytes) -> Synced:
+        return Synced(protocol_type=self.protocol_type, protocol=self.protocol, assignment=assignment)
+
+    # What is written down
+
+    def record(self) -> GroupMetadataValue:
+        """The generation as it is written down."""
+        assignments = {member.member_id: member.assignment for member in self.roster}
+        return self._generation(self.generation, assignments, self.state_since_ms)
+
+    def _generation(self, generation: int, assignments: Mapping[str, bytes], since_ms: int) -> GroupMetadataValue:
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=generation,
+            protocol=self.protocol,
+            leader=self.roster.leader,
+            current_state_timestamp=since_ms,
+            members=[member.record(self.protocol, assignments.get(member.member_id, b"")) for member in self.roster],
+        )
+
+    def apply(self, key: Key, value: GroupMetadataValue | None, now: int) -> None:
+        """Let what was written down be in force, None where the group was deleted.
+
+        Members that this coordinator has not met, as its log was read, get one session from now to show themselves. Those of a generation
+        without a leader, which `downgrade` writes, have to join again: somebody has gone, whose partitions nobody has.
+        """
+        if value is None:
+            self.roster.pending.clear()
+            self._enter(Event.DELETED, now)
+            self.over = True
+            return
+        successor, self._successor = self._successor, None
+        strangers = self.roster.adopt(value.members, value.protocol, now, successor[1] if successor else None)
+        if successor and successor[0] in self._unsynced and successor[0] not in self.members:
+            self._unsynced = self._unsynced - {successor[0]} | {successor[1].member_id}
+        another = strangers or value.generation != self.generation
+        self.roster.leader = value.leader
+        self.generation, self.protocol_type, self.protocol = (
+            value.generation,
+            value.protocol_type or None,
+            value.protocol,
+        )
+        if another:
+            self.subscribed = self.roster.subscriptions(self.protocol_type, self.protocol)
+        since_ms = value.current_state_timestamp
+        self._enter(Event.ASSIGNED if value.members else Event.EMPTIED, since_ms if since_ms >= 0 else now)
+        self._unsynced.discard(value.leader or "")
+        self._join_deadline_ms = self._delay_until_ms = None
+        if value.members and value.leader is None:
+            self._rebalance(now)

@@ -1,0 +1,117 @@
+"""One member of a classic group.
+
+What lives here: what the coordinator knows of a member. What does not: what becomes of it (`group`).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from busway_bus.groups.classic.requests import Join
+from busway_bus.groups.records import MemberMetadata
+from busway_bus.kernel.decision import Waiter
+from busway_bus.kernel.fair_share import NOBODY
+from busway_bus.kernel.limits import MEMBER_BYTES
+
+
+def protocols_bytes(protocols: Sequence[tuple[str, bytes]]) -> int:
+    """What a member's protocols take."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """A member; times in ms. `join` and `sync` hold the waiter of a parked request.
+
+    Attributes:
+        client_host: what is told of it; as in Kafka a static member keeps the one that it began with.
+        host: whose share it takes, that of who joined for it last.
+        from_log: whether nobody has joined for it here, so that all that is known of it is what was written down last.
+        counted: host and bytes that are counted for it.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    deadline_ms: int
+    assignment: bytes = b""
+    join: Waiter | None = None
+    sync: Waiter | None = None
+    host: str = NOBODY
+    from_log: bool = False
+    counted: tuple[str, int] = (NOBODY, 0)
+
+    @property
+    def size_bytes(self) -> int:
+        """What it holds."""
+        own = len(self.member_id) + len(self.instance_id or "") + len(self.client_id) + len(self.assignment)
+        return MEMBER_BYTES + own + protocols_bytes(self.protocols)
+
+    @property
+    def parked(self) -> bool:
+        """Whether a request of it waits here, which shows that it is alive."""
+        return self.join is not None or self.sync is not None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """Its subscription under `protocol`."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def record(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
+        """The member as it is written down, with the assignment that it gets or has."""
+        return MemberMetadata(
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata(protocol),
+            assignment=assignment,
+        )
+
+    @classmethod
+    def joining(cls, member_id: str, request: Join, now: int) -> "Member":
+        """The member that comes with a request, whose session begins."""
+        return cls(
+            member_id=member_id,
+            instance_id=request.instance_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            protocols=request.protocols,
+            deadline_ms=now + request.session_timeout_ms,
+            host=request.client_host,
+        )
+
+    def succeeded(self, newcomer: "Member") -> "Member":
+        """The newcomer with what it takes over from a static member whose place it gets."""
+        return replace(newcomer, client_id=self.client_id, client_host=self.client_host, assignment=self.assignment)
+
+    @classmethod
+    def restored(cls, written: MemberMetadata, protocol: str | None, now: int) -> "Member":
+        """The member that was written down, with one session from now to show itself."""
+        return cls(
+            member_id=written.member_id,
+            instance_id=written.group_instance_id,
+            client_id=written.client_id,
+            client_host=written.client_host,
+            session_timeout_ms=written.session_timeout,
+            # Version 0 of the record has no rebalance timeout.
+            rebalance_timeout_ms=written.session_timeout
+            if written.rebalance_timeout < 0
+            else written.rebalance_timeout,
+            protocols=((protocol or "", written.subscription),),
+            deadline_ms=now + written.session_timeout,
+            assignment=written.assignment,
+            host=written.client_host,
+            from_log=True,
+        )
+
+
+def listing(members: Iterable[Member], protocol: str | None) -> tuple[tuple[str, str | None, bytes], ...]:
+    """What the leader is told of everyone."""
+    return tuple((member.member_id, member.instance_id, member.metadata(protocol)) for member in members)

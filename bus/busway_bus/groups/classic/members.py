@@ -1,0 +1,293 @@
+"""Who is in a classic group.
+
+What lives here: members and their sessions, those that were handed an id and have not come back with it, static members by instance
+id, the leader, and what all of them together speak. What does not: states, deadlines of the group, answers (`group`).
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from busway_bus.groups.classic.member import Member
+from busway_bus.groups.memory_quota import GroupMemory, HandedOut, Holding
+from busway_bus.groups.names import names_bytes
+from busway_bus.groups.records import MemberMetadata
+from busway_bus.kernel.deadlines import Deadlines
+from busway_bus.kernel.decision import Waiter
+from busway_bus.kernel.fair_share import NOBODY
+from busway_bus.kernel.limits import SUBSCRIBED_ELEMENTS_MAX
+from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from busway_protocol.errors import ErrorCode, MalformedMessage
+
+
+class Roster:
+    """The members of one group.
+
+    Attributes:
+        members: by member id, in the order in which they came.
+        pending: member id → when it lapses, in ms, for members that were only handed an id (KIP-394).
+        leader: the member that assigns, None until one is elected.
+        joining: how many wait for the rebalance to end.
+    """
+
+    def __init__(self, memory: GroupMemory) -> None:
+        self._holding = Holding(memory)
+        self.members: dict[str, Member] = {}
+        self.pending = HandedOut(self._holding)
+        self.leader: str | None = None
+        self.joining = 0
+        self._speakers: Counter[str] = Counter()
+        self._static: dict[str, str] = {}
+        self._sessions = Deadlines()
+        self._names_bytes = 0
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members.values())
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def owner(self, instance_id: str | None) -> str | None:
+        """The member id that a static member has now (KIP-345)."""
+        return None if instance_id is None else self._static.get(instance_id)
+
+    def identity_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Whether this is a member: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another one took its instance id."""
+        if instance_id is not None:
+            owner = self._static.get(instance_id)
+            if owner is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if owner != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def add(self, member: Member) -> None:
+        """Take a member in."""
+        assert member.member_id not in self.members, member.member_id
+        self.pending.discard(member.member_id)
+        self.members[member.member_id] = member
+        self._count_protocols(member, 1)
+        self.measure(member)
+        self._sessions.put(member.member_id, member.deadline_ms)
+        if member.instance_id is not None:
+            assert member.instance_id not in self._static, member.instance_id
+            self._static[member.instance_id] = member.member_id
+
+    def remove(self, member_id: str) -> Member:
+        """Take a member out; nothing of it waits here any more."""
+        member = self.members.pop(member_id)
+        assert not member.parked, member_id
+        self._count_protocols(member, -1)
+        self._holding.replace(member.counted, (member.host, 0))
+        self._sessions.discard(member_id)
+        if member.instance_id is not None:
+            del self._static[member.instance_id]
+        if self.leader == member_id:
+            self.leader = None
+        return member
+
+    def rename(self, old_id: str, new_id: str) -> Member:
+        """Give a static member a new member id; it keeps its place and the lead."""
+        member = self.members[old_id]
+        assert member.instance_id is not None
+        self.members = {(new_id if key == old_id else key): value for key, value in self.members.items()}
+        member.member_id = self._static[member.instance_id] = new_id
+        if self.leader == old_id:
+            self.leader = new_id
+        self._sessions.discard(old_id)
+        self._sessions.put(new_id, member.deadline_ms)
+        return member
+
+    # Sessions
+
+    def hand_out(self, member_id: str, until_ms: int, host: str) -> None:
+        """Wait for the client of this host that was given this id to come back with it."""
+        self.pending.hand_out(member_id, until_ms, host)
+        self._sessions.put(member_id, until_ms)
+
+    def touch(self, member: Member, now: int) -> None:
+        """A member has shown itself: its session begins anew."""
+        member.deadline_ms = now + member.session_timeout_ms
+        self._sessions.put(member.member_id, member.deadline_ms)
+
+    def next_expiry(self) -> int | None:
+        """When `expire` may find somebody, in ms; None for never."""
+        return self._sessions.earliest()
+
+    def expire(self, now: int) -> list[str]:
+        """The members whose sessions are over, which are still in; ids that were handed out and lapse are forgotten."""
+        expired: list[str] = []
+        for member_id in self._sessions.due(now):
+            member = self.members.get(member_id)
+            if member is None:
+                self.pending.discard(member_id)
+            elif member.parked:
+                continue  # what it waits for shows that it is alive; it is touched when that is answered
+            elif member.deadline_ms <= now:
+                expired.append(member_id)
+            else:
+                self._sessions.put(member_id, member.deadline_ms)
+        return expired
+
+    # Joining
+
+    def adopt(
+        self, written: Sequence[MemberMetadata], protocol: str | None, now: int, successor: Member | None = None
+    ) -> bool:
+        """Be who was written down, with their assignments; whoever is here already keeps what is not written.
+
+        Args:
+            written: the members.
+            protocol: the one that their subscriptions are for.
+            now: when those whom nobody knows here begin a session.
+            successor: one of them that is known, but not in yet.
+
+        Returns:
+            Whether somebody came or went by it, as is so where a log is read.
+        """
+        member_ids = {metadata.member_id for metadata in written}
+        gone = [member_id for member_id in self.members if member_id not in member_ids]
+        for member_id in gone:
+            self.remove(member_id)
+        came = [metadata for metadata in written if metadata.member_id not in self.members]
+        for metadata in came:
+            comes = successor is not None and metadata.member_id == successor.member_id
+            self.add(successor if comes and successor else Member.restored(metadata, protocol, now))
+        for metadata in written:
+            member = self.members[metadata.member_id]
+            if member.from_log:
+                known = Member.restored(metadata, protocol, now)
+                member.session_timeout_ms = known.session_timeout_ms
+                member.rebalance_timeout_ms = known.rebalance_timeout_ms
+                self.change_protocols(member, known.protocols)
+            member.assignment = metadata.assignment
+            self.measure(member)
+        if came:
+            self.members = {metadata.member_id: self.members[metadata.member_id] for metadata in written}
+        return bool(gone or came)
+
+    def park_join(self, member: Member, waiter: Waiter) -> Waiter | None:
+        """Let a member wait for the rebalance to end.
+
+        Returns:
+            The waiter of its join before, which nothing will answer any more; None without one.
+        """
+        before, member.join = member.join, waiter
+        self.joining += before is None
+        return before
+
+    def take_join(self, member: Member) -> Waiter | None:
+        """The waiter of a member's join, which waits no longer; None where it did not."""
+        waiter, member.join = member.join, None
+        self.joining -= waiter is not None
+        return waiter
+
+    def change_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        """Let a member speak other protocols from now on."""
+        self._count_protocols(member, -1)
+        member.protocols = protocols
+        self._count_protocols(member, 1)
+        self.measure(member)
+
+    def _count_protocols(self, member: Member, by: int) -> None:
+        for name in {name for name, _ in member.protocols}:
+            self._speakers[name] += by
+            if not self._speakers[name]:
+                del self._speakers[name]
+
+    def measure(self, member: Member) -> None:
+        """Count anew what a member holds: it has changed."""
+        before, member.counted = member.counted, (member.host, member.size_bytes)
+        self._holding.replace(before, member.counted)
+
+    # All together
+
+    def memory_without(self) -> GroupMemory:
+        """The memory of all groups as it would be without these members."""
+        return self._holding.without()
+
+    @property
+    def held_bytes(self) -> int:
+        """What the members hold."""
+        return self._holding.held
+
+    def has_room(self, host: str, more_bytes: int) -> bool:
+        """Whether members of a host may hold so much more."""
+        return self._holding.fits({host: more_bytes})
+
+    def has_room_for(self, assignments: Sequence[tuple[str, bytes]], host: str) -> bool:
+        """Whether each member may hold what is assigned to it; what is for nobody counts for the host that it comes from."""
+        more: Counter[str] = Counter()
+        for member_id, assignment in assignments:
+            member = self.members.get(member_id)
+            more[host if member is None else member.host] += len(assignment)
+        return self._holding.fits(more)
+
+    def elect(self) -> bool:
+        """See that the leader is one that has joined; False when nobody has."""
+        joined = [member.member_id for member in self if member.join is not None]
+        if joined and self.leader not in joined:
+            self.leader = joined[0]
+        return bool(joined)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all have joined, those that were handed an id too."""
+        return not self.pending and self.joining == len(self.members)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long all are waited for: the longest that any member asks for."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def common_protocols(self) -> set[str]:
+        """The protocols that every member speaks."""
+        return {name for name, speakers in self._speakers.items() if speakers == len(self.members) > 0}
+
+    def speak(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
+        """Whether one of the protocols is spoken by all; anything is when there is nobody."""
+        if not self.members:
+            return bool(protocols)
+        return any(self._speakers[name] == len(self.members) for name, _ in protocols)
+
+    def vote(self) -> str:
+        """The protocol that most members put first among those that all of them speak."""
+        common = self.common_protocols()
+        assert common, "a member without a common protocol is never let in"
+        votes: dict[str, int] = {}
+        for member in self:
+            first = next(name for name, _ in member.protocols if name in common)
+            votes[first] = votes.get(first, 0) + 1
+        return max(votes, key=lambda name: votes[name])
+
+    def vote_with(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> str:
+        """What the vote would be if this member spoke other protocols."""
+        before = member.protocols
+        self.change_protocols(member, protocols)
+        outcome = self.vote()
+        self.change_protocols(member, before)
+        return outcome
+
+    def subscriptions(self, protocol_type: str | None, protocol: str | None) -> frozenset[str] | None:
+        """The topics that all of them together subscribe to, which count from now on as held instead of those before; None when that cannot
+        be told, or is too much."""
+        found = self._read(protocol) if protocol_type == PROTOCOL_TYPE else None
+        self._holding.change(NOBODY, -self._names_bytes)
+        self._names_bytes = 0 if found is None else names_bytes(found)
+        if found is not None and not self.has_room(NOBODY, self._names_bytes):
+            found, self._names_bytes = None, 0
+        self._holding.change(NOBODY, self._names_bytes)
+        return found
+
+    def _read(self, protocol: str | None) -> frozenset[str] | None:
+        subscribed: set[str] = set()
+        elements = 0
+        for metadata in {member.metadata(protocol) for member in self}:
+            try:
+                subscription = decode_subscription(metadata, bounded=True)
+            except MalformedMessage:
+                return None  # the group may speak a protocol of its own
+            elements += len(subscription.topics) + len(subscription.owned_partitions)
+            if elements > SUBSCRIBED_ELEMENTS_MAX:
+                return None
+            subscribed.update(subscription.topics)
+        return frozenset(subscribed)

@@ -1,0 +1,291 @@
+"""Who is to have which partitions of a group that the coordinator balances: the assignors of Kafka's brokers (KIP-848).
+
+What lives here: `uniform` and `range`, which depend on nothing but what they are given, so that every coordinator comes to the same, a step
+at a time. What does not: when a group is balanced anew (`consumer_target`), how members get there (`reconcile`).
+
+What is kept meanwhile grows with the members, the partitions and the different subscriptions, and not with the topics of all members.
+"""
+
+import heapq
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from busway_bus.groups.modern.group import Assignment
+from busway_bus.kernel.limits import ASSIGNED_PER_STEP_MAX
+from busway_bus.kernel.steps import Pace
+
+MAX_ROUNDS: Final = 16
+"""How often all topics are looked at to make what was kept more even; Kafka stops there too."""
+NO_TOPICS: Final[frozenset[UUID]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriber:
+    """A member as an assignor sees it.
+
+    Attributes:
+        topics: what it subscribes to by name, of what there is, beside what is matched.
+        matched: what its regular expression matches, of what there is; no topic is in both.
+        target: what it was to have so far.
+    """
+
+    member_id: str
+    instance_id: str | None
+    topics: frozenset[UUID]
+    matched: frozenset[UUID] = NO_TOPICS
+    target: Assignment
+
+    def __len__(self) -> int:
+        return len(self.topics) + len(self.matched)
+
+    def __iter__(self) -> Iterator[UUID]:
+        yield from self.topics
+        yield from self.matched
+
+    def reads(self, topic_id: UUID) -> bool:
+        """Whether it subscribes to a topic."""
+        return topic_id in self.topics or topic_id in self.matched
+
+    def like(self, other: "Subscriber") -> bool:
+        """Whether it subscribes to the same."""
+        if self.topics == other.topics and self.matched == other.matched:
+            return True
+        return len(self) == len(other) and all(map(other.reads, self))
+
+
+Partitions = Mapping[UUID, int]
+"""How many partitions each topic has."""
+Assigning = Generator[None, None, dict[str, Assignment]]
+"""Steps to what each member is to have."""
+Assignor = Callable[[Sequence[Subscriber], Partitions], Assigning]
+
+
+def assign_range(members: Sequence[Subscriber], partitions: Partitions) -> Assigning:
+    """Of each topic a range to each subscriber, static members by their instance ids first."""
+    ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
+    pace = Pace(ASSIGNED_PER_STEP_MAX)
+    readers: dict[UUID, int] = {}
+    for member in ordered:
+        for topic_id in member:
+            readers[topic_id] = readers.get(topic_id, 0) + 1
+        if pace.over(1 + len(member)):
+            yield
+    places = dict.fromkeys(readers, 0)
+    targets: dict[str, Assignment] = {}
+    for member in ordered:
+        target: dict[UUID, tuple[int, ...]] = {}
+        for topic_id in member:
+            each, more = divmod(partitions[topic_id], readers[topic_id])
+            place = places[topic_id]
+            places[topic_id] += 1
+            start = place * each + min(place, more)
+            end = start + each + (place < more)
+            if start < end:
+                target[topic_id] = tuple(range(start, end))
+        targets[member.member_id] = target
+        if pace.over(1 + len(member)):
+            yield
+    return targets
+
+
+def assign_uniform(members: Sequence[Subscriber], partitions: Partitions) -> Assigning:
+    """As many partitions to each as can be, and as many of those that it had."""
+    if not members:
+        return {}
+    ordered = sorted(members, key=lambda member: member.member_id)
+    pace = Pace(ASSIGNED_PER_STEP_MAX)
+    for member in ordered:
+        if not member.like(ordered[0]):
+            return (yield from _Uneven(ordered, partitions).assigned())
+        if pace.over(1 + len(member)):
+            yield
+    return (yield from _to_equals(ordered, tuple(ordered[0]), partitions))
+
+
+def _to_equals(members: Sequence[Subscriber], topics: Sequence[UUID], partitions: Partitions) -> Assigning:
+    """All subscribe to the same: a quota for each, of which it keeps what it had."""
+    pace = Pace(ASSIGNED_PER_STEP_MAX)
+    each, more = divmod(sum(partitions[topic_id] for topic_id in topics), len(members))
+    kept: dict[str, dict[UUID, list[int]]] = {}
+    wanting: list[tuple[str, int]] = []
+    taken: dict[UUID, set[int]] = {topic_id: set() for topic_id in topics}
+    for place, member in enumerate(members):
+        extra = more > 0
+        quota = each + extra
+        mine: dict[UUID, list[int]] = {}
+        for topic_id, numbers in sorted(member.target.items()):
+            if topic_id not in taken or quota == 0:
+                continue
+            count = partitions[topic_id]
+            had = taken[topic_id]
+            mine_here = [number for number in numbers if number < count and number not in had][:quota]
+            if mine_here:
+                had.update(mine_here)
+                quota -= len(mine_here)
+                mine[topic_id] = mine_here
+        if quota and extra and len(members) - place > more:
+            # Leaves the partition that not all can have to one of those who come after it.
+            quota, extra = quota - 1, False
+        if quota:
+            wanting.append((member.member_id, quota))
+        more -= extra
+        kept[member.member_id] = mine
+        if pace.over(1 + len(member.target) + each):
+            yield
+    left: list[tuple[UUID, int]] = []
+    for topic_id in sorted(topics):
+        had = taken[topic_id]
+        left += [(topic_id, number) for number in range(partitions[topic_id]) if number not in had]
+        if pace.over(1 + partitions[topic_id]):
+            yield
+    at = 0
+    for member_id, quota in wanting:
+        for topic_id, number in left[at : at + quota]:
+            kept[member_id].setdefault(topic_id, []).append(number)
+        at += quota
+        if pace.over(1 + quota):
+            yield
+    return (yield from _settled(kept, pace))
+
+
+def _settled(kept: Mapping[str, Mapping[UUID, list[int]]], pace: Pace) -> Assigning:
+    settled: dict[str, Assignment] = {}
+    for member_id, mine in kept.items():
+        settled[member_id] = {topic_id: tuple(sorted(numbers)) for topic_id, numbers in sorted(mine.items()) if numbers}
+        if pace.over(1 + sum(map(len, mine.values()))):
+            yield
+    return settled
+
+
+class _Uneven:
+    """Members subscribe to different topics: each partition to the least laden subscriber, then from the most laden to the least."""
+
+    def __init__(self, members: Sequence[Subscriber], partitions: Partitions) -> None:
+        self._members = members
+        self._partitions = partitions
+        self._pace = Pace(ASSIGNED_PER_STEP_MAX)
+        self._loads = [0] * len(members)
+        self._units: dict[UUID, list[list[int]]] = {}
+        """By topic the members that read it, those together that have it from the same subscription; no member is in two of them."""
+        self._owners: dict[UUID, list[int]] = {}
+        self._order: list[UUID] = []
+
+    def assigned(self) -> Assigning:
+        """What each member is to have."""
+        yield from self._prepare()
+        yield from self._keep()
+        for topic_id in self._order:
+            if self._pace.over(self._give(topic_id)):
+                yield
+        for _ in range(MAX_ROUNDS):
+            moved = False
+            for topic_id in self._order:
+                moved |= self._level(topic_id)
+                if self._pace.over(self._size(topic_id) + self._partitions[topic_id]):
+                    yield
+            if not moved:
+                break
+        mine: list[dict[UUID, list[int]]] = [{} for _ in self._members]
+        for topic_id, owners in self._owners.items():
+            for number, owner in enumerate(owners):
+                mine[owner].setdefault(topic_id, []).append(number)
+            if self._pace.over(1 + len(owners)):
+                yield
+        kept = {member.member_id: mine[place] for place, member in enumerate(self._members)}
+        return (yield from _settled(kept, self._pace))
+
+    def _prepare(self) -> Generator[None, None, None]:
+        alike: dict[frozenset[UUID], list[int]] = {}
+        for place, member in enumerate(self._members):
+            for topics in (member.topics, member.matched):
+                if topics:
+                    alike.setdefault(topics, []).append(place)
+            if self._pace.over(1):
+                yield
+        for topics, places in alike.items():
+            for topic_id in topics:
+                self._units.setdefault(topic_id, []).append(places)
+            if self._pace.over(1 + len(topics)):
+                yield
+        self._owners = {topic_id: [-1] * self._partitions[topic_id] for topic_id in self._units}
+        yield
+        self._order = sorted(self._units, key=self._rank)
+        yield
+
+    def _rank(self, topic_id: UUID) -> tuple[float, int, UUID]:
+        readers = self._size(topic_id)
+        return -self._partitions[topic_id] / readers, readers, topic_id
+
+    def _size(self, topic_id: UUID) -> int:
+        return sum(map(len, self._units[topic_id]))
+
+    def _readers(self, topic_id: UUID) -> list[int]:
+        units = self._units[topic_id]
+        return units[0] if len(units) == 1 else [place for unit in units for place in unit]
+
+    def _keep(self) -> Generator[None, None, None]:
+        for place, member in enumerate(self._members):
+            for topic_id, numbers in member.target.items():
+                if not member.reads(topic_id):
+                    continue
+                owners = self._owners[topic_id]
+                for number in numbers:
+                    if number < len(owners) and owners[number] < 0:
+                        owners[number] = place
+                        self._loads[place] += 1
+                if self._pace.over(1 + len(numbers)):
+                    yield
+
+    def _give(self, topic_id: UUID) -> int:
+        """Give what nobody has of a topic; how much was done for that."""
+        owners = self._owners[topic_id]
+        if -1 not in owners:
+            return 1
+        least = [(self._loads[place], place) for place in self._readers(topic_id)]
+        heapq.heapify(least)
+        for number, owner in enumerate(owners):
+            if owner < 0:
+                load, place = least[0]
+                owners[number] = place
+                self._loads[place] = load + 1
+                heapq.heapreplace(least, (load + 1, place))
+        return len(least) + len(owners)
+
+    def _level(self, topic_id: UUID) -> bool:
+        """Move partitions of one topic until its subscribers are even, as far as they have any of it; whether one was moved."""
+        loads, owners = self._loads, self._owners[topic_id]
+        readers = self._readers(topic_id)
+        if len(readers) == 1:
+            return False
+        if max(loads[place] for place in readers) - min(loads[place] for place in readers) <= 1:
+            return False
+        held: dict[int, list[int]] = {}
+        for number, owner in enumerate(owners):
+            held.setdefault(owner, []).append(number)
+        most = [(-loads[place], place) for place in held]
+        least = [(loads[place], place) for place in readers]
+        heapq.heapify(most)
+        heapq.heapify(least)
+        moved = False
+        while most:
+            load, giver = most[0]
+            if -load != loads[giver] or not held[giver]:
+                heapq.heappop(most)
+                continue
+            while least[0][0] != loads[least[0][1]]:
+                heapq.heapreplace(least, (loads[least[0][1]], least[0][1]))
+            taker = least[0][1]
+            if loads[giver] - loads[taker] <= 1:
+                break
+            owners[held[giver].pop()] = taker
+            loads[giver] -= 1
+            loads[taker] += 1
+            heapq.heapreplace(most, (-loads[giver], giver))
+            moved = True
+        return moved
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
+"""By the names that clients and `group.consumer.assignors` use."""

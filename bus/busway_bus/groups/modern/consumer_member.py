@@ -1,0 +1,175 @@
+"""A member of a consumer group (KIP-848).
+
+What lives here: what the coordinator knows of one, and the way to and from its records. What does not: its next step (`reconcile`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Final
+from uuid import UUID
+
+from busway_bus.groups.modern.group import PARTITION_BYTES, ModernMember, member_bytes
+from busway_bus.groups.modern.records import (
+    ClassicMemberMetadata,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    CurrentTopicPartitions,
+)
+from busway_bus.groups.record_serde import Change
+
+Owned = Mapping[UUID, Mapping[int, int]]
+"""Partitions by topic, each with the epoch since which the member has it."""
+NOTHING: Final[Owned] = {}
+LEFT_FOR_A_WHILE: Final = -2
+"""The epoch of a static member that has gone and may come back under another id."""
+
+
+class MemberState(IntEnum):
+    """How far a member is on the way to its target.
+
+    STABLE: it has what it was to have in its epoch. UNREVOKED: it has to give partitions up first. UNRELEASED: it waits for partitions
+    that others have not given up yet.
+    """
+
+    STABLE = 0
+    UNREVOKED = 1
+    UNRELEASED = 2
+    UNKNOWN = 127
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerMember(ModernMember):
+    """A member; a change makes another one.
+
+    Attributes:
+        regex: of the topics that it subscribes to beside `topics`; empty for none.
+        assignor: the one that it would have; None where any will do.
+        assigned: what it may read.
+        revoking: what it has to give up, and has not said that it did.
+        classic: of one that came with the classic protocol.
+    """
+
+    state: MemberState = MemberState.STABLE
+    rebalance_timeout_ms: int = -1
+    regex: str | None = ""
+    assignor: str | None = None
+    assigned: Owned = field(default_factory=dict)
+    revoking: Owned = field(default_factory=dict)
+    classic: ClassicMemberMetadata | None = None
+
+    @property
+    def reconciled(self) -> bool:
+        """Whether it has what it was to have in its epoch."""
+        return self.state is MemberState.STABLE
+
+    @property
+    def size_bytes(self) -> int:
+        """What it holds."""
+        owned = sum(1 + len(partitions) for held in (self.assigned, self.revoking) for partitions in held.values())
+        spoken = () if self.classic is None else self.classic.supported_protocols
+        protocols = sum(len(protocol.name) + len(protocol.metadata) for protocol in spoken)
+        return member_bytes(self) + len(self.regex or "") + protocols + PARTITION_BYTES * owned
+
+    @property
+    def protocol(self) -> str | None:
+        """What a member of the classic protocol is told that the group speaks: what it put first; None for any other."""
+        if self.classic is None:
+            return None
+        return next((protocol.name for protocol in self.classic.supported_protocols), "")
+
+    def moved(self, epoch: int, state: MemberState, assigned: Owned, revoking: Owned = NOTHING) -> "ConsumerMember":
+        """The member after a step towards its target."""
+        return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
+
+    def gone_for_a_while(self) -> "ConsumerMember":
+        """The static member that has left and may come back: it keeps its partitions, as if it had them from the beginning."""
+        kept = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()}
+        return replace(self, epoch=LEFT_FOR_A_WHILE, assigned=kept, revoking={})
+
+    def owns_since(self, topic_id: UUID, partition: int) -> int | None:
+        """The epoch since which it has a partition, which it may have to give up; None where it has not."""
+        since = self.assigned.get(topic_id, {}).get(partition)
+        return self.revoking.get(topic_id, {}).get(partition) if since is None else since
+
+    # Records
+
+    def metadata_record(self, group_id: str) -> Change:
+        """Who it is and what it wants, as it is written down."""
+        return (
+            ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=self.member_id),
+            ConsumerGroupMemberMetadataValue(
+                instance_id=self.instance_id,
+                rack_id=self.rack_id,
+                client_id=self.client_id,
+                client_host=self.client_host,
+                subscribed_topic_names=sorted(self.topics),
+                subscribed_topic_regex=self.regex,
+                rebalance_timeout_ms=self.rebalance_timeout_ms,
+                server_assignor=self.assignor,
+                classic_member_metadata=self.classic,
+            ),
+        )
+
+    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> "ConsumerMember":
+        """The member as it was written down."""
+        return replace(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topics=frozenset(value.subscribed_topic_names),
+            regex=value.subscribed_topic_regex,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            assignor=value.server_assignor,
+            classic=value.classic_member_metadata,
+        )
+
+    def assignment_record(self, group_id: str) -> Change:
+        """What it has, as it is written down."""
+        return (
+            ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=self.member_id),
+            ConsumerGroupCurrentMemberAssignmentValue(
+                member_epoch=self.epoch,
+                previous_member_epoch=self.previous_epoch,
+                state=self.state,
+                assigned_partitions=_written(self.assigned),
+                partitions_pending_revocation=_written(self.revoking),
+            ),
+        )
+
+    def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> "ConsumerMember":
+        """The member with what was written down that it has; None where that was ended, as the member is to go."""
+        if value is None:
+            return replace(self, epoch=-1, previous_epoch=-1, assigned={}, revoking={})
+        return replace(
+            self,
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state) if value.state in set(MemberState) else MemberState.UNKNOWN,
+            assigned=_read(value.assigned_partitions, value.member_epoch),
+            revoking=_read(value.partitions_pending_revocation, value.member_epoch),
+        )
+
+
+def _written(owned: Owned) -> list[CurrentTopicPartitions]:
+    return [
+        CurrentTopicPartitions(
+            topic_id=topic_id,
+            partitions=sorted(partitions),
+            assignment_epochs=[partitions[number] for number in sorted(partitions)],
+        )
+        for topic_id, partitions in sorted(owned.items())
+    ]
+
+
+def _read(written: Iterable[CurrentTopicPartitions], epoch: int) -> Owned:
+    return {
+        topic.topic_id: dict(
+            zip(topic.partitions, topic.assignment_epochs or [epoch] * len(topic.partitions), strict=False)
+        )
+        for topic in written
+    }

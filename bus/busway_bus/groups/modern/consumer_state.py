@@ -1,0 +1,339 @@
+"""A consumer group that the coordinator balances (KIP-848) as it stands: what it is by its records, and what it lets be done with its offsets.
+
+What lives here: the state that the records make, with who has which partition; who is overdue. What does not: what is common to groups of
+this sort (`group`), what moves it (`consumer_group`).
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from busway_bus.groups.ends import Ends
+from busway_bus.groups.group import Committer, GroupKind, PlaceCheck
+from busway_bus.groups.memory_quota import GroupMemory
+from busway_bus.groups.modern.consumer_member import LEFT_FOR_A_WHILE, ConsumerMember, MemberState
+from busway_bus.groups.modern.group import Assignment, ModernGroup
+from busway_bus.groups.modern.records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    TargetTopicPartitions,
+)
+from busway_bus.groups.modern.requests import GroupSettings
+from busway_bus.groups.names import SharedNames
+from busway_bus.groups.offsets import CommittedOffset
+from busway_bus.groups.record_serde import Change, Key, Value
+from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
+from busway_protocol.errors import ErrorCode, KafkaError
+
+EPOCHS_SINCE: Final = 9
+"""The version of OffsetCommit in which members say their epoch."""
+REMOVED: Final = -1
+"""The epoch of a target assignment that was removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The topics that a regular expression matched.
+
+    Attributes:
+        version: counts up when topics are made; of the picture in which they were looked for.
+        timestamp_ms: when that was.
+    """
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+class ConsumerView(ModernGroup[ConsumerMember]):
+    """One group.
+
+    Args:
+        settings: what is set for a group of this id.
+
+    Attributes:
+        regexes: how many members subscribe by each regular expression.
+        resolved: the topics of each.
+        by_regex: how many regular expressions match a topic.
+        matches: the names that they match, which count for no host: apart from members' sets, or what a host holds would depend on which of
+            the two came first, and be another after a restart.
+        assignors: how many members would have each assignor.
+        classic_members: how many members use the classic protocol.
+        speakers: how many of them speak each of its protocols.
+        owners: who has a partition, by topic; it is not given to anyone else.
+        old_metadata: whether a record is there that Kafka wrote before 4.1.
+    """
+
+    kind = GroupKind.CONSUMER
+
+    def __init__(self, group_id: str, memory: GroupMemory, settings: Callable[[str], GroupSettings]) -> None:
+        super().__init__(group_id, memory)
+        self._settings = settings
+        self.regexes: Counter[str] = Counter()
+        self.resolved: dict[str, Resolved] = {}
+        self.by_regex: Counter[str] = Counter()
+        self.matches = SharedNames(self._holding)
+        self.assignors: Counter[str] = Counter()
+        self.owners: dict[UUID, dict[int, str]] = {}
+        self.classic_members = 0
+        self.speakers: Counter[str] = Counter()
+        self.old_metadata = False
+        self._revocations = Ends()
+
+    @property
+    def settings(self) -> GroupSettings:
+        """What is set for this group."""
+        return self._settings(self.group_id)
+
+    @property
+    def listed_type(self) -> str:
+        """Its protocol type as ListGroups tells it."""
+        return PROTOCOL_TYPE
+
+    def reads(self, topic: str) -> bool:
+        """Whether members subscribe to the topic, by its name or a regular expression."""
+        return super().reads(topic) or topic in self.by_regex
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """What a member subscribes to, as far as its regular expression is resolved."""
+        found = self.resolved.get(member.regex or "")
+        if found is None:
+            return member.topics
+        return member.topics | found.topics if member.topics else found.topics
+
+    # Records
+
+    def apply(self, key: Key, value: Value | None, now: int) -> None:
+        """Let one of its records be in force, None where it was ended."""
+        _APPLY[type(key)](self, key, value, now)
+
+    def _apply_group(self, key: Any, value: ConsumerGroupMetadataValue | None, now: int) -> None:
+        if value is None:
+            self.over = True
+        else:
+            self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+
+    def _apply_old_metadata(self, key: Any, value: Any, now: int) -> None:
+        self.old_metadata = value is not None
+
+    def _apply_member(self, key: Any, value: Any, now: int) -> None:
+        before = self.members.get(key.member_id)
+        if value is not None:
+            self._replace(before, (before or ConsumerMember(member_id=key.member_id)).with_metadata(value), now)
+        elif before is not None:
+            self._count(before, -1)
+            self._disown(before)
+            self._revocations.discard(key.member_id)
+            self.drop_member(key.member_id)
+
+    def _apply_assignment(self, key: Any, value: Any, now: int) -> None:
+        before = self.members.get(key.member_id)
+        if value is None and before is None:
+            return
+        self._replace(before, (before or ConsumerMember(member_id=key.member_id)).with_assignment(value), now)
+
+    def _replace(self, before: ConsumerMember | None, member: ConsumerMember, now: int) -> None:
+        if before is not None:
+            self._count(before, -1)
+            self._disown(before)
+        self._count(member, 1)
+        for held in (member.assigned, member.revoking):
+            for topic_id, numbers in held.items():
+                self.owners.setdefault(topic_id, {}).update(dict.fromkeys(numbers, member.member_id))
+        self.put_member(member)
+        other_protocol = before is not None and (before.classic is None) is not (member.classic is None)
+        if other_protocol or not self.has_session(member.member_id):
+            self.touch(member.member_id, now + self.session_timeout_ms(member))
+        self._watch_revocation(before, member, now)
+
+    def session_timeout_ms(self, member: ConsumerMember) -> int:
+        """How long a member may be silent; those of the classic protocol have said it themselves."""
+        return self.settings.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+
+    def _count(self, member: ConsumerMember, by: int) -> None:
+        if member.classic is not None:
+            self.classic_members += by
+            for spoken in {protocol.name for protocol in member.classic.supported_protocols}:
+                self.speakers[spoken] += by
+                if self.speakers[spoken] <= 0:
+                    del self.speakers[spoken]
+        for counter, name in ((self.regexes, member.regex), (self.assignors, member.assignor)):
+            if name:
+                counter[name] += by
+                if counter[name] <= 0:
+                    del counter[name]
+
+    def _disown(self, member: ConsumerMember) -> None:
+        for held in (member.assigned, member.revoking):
+            for topic_id, numbers in held.items():
+                owners = self.owners.get(topic_id, {})
+                for number in numbers:
+                    if owners.get(number) == member.member_id:
+                        del owners[number]
+                if not owners:
+                    self.owners.pop(topic_id, None)
+
+    def _watch_revocation(self, before: ConsumerMember | None, member: ConsumerMember, now: int) -> None:
+        """A member that has to give partitions up has so long for it, from the moment on in which it was told; members of
+        the classic protocol are waited for otherwise, and one that has left for a while has its session for coming back."""
+        left = member.epoch == LEFT_FOR_A_WHILE
+        if member.state is not MemberState.UNREVOKED or member.classic is not None or left:
+            self._revocations.discard(member.member_id)
+            return
+        told = (member.epoch, member.revoking, member.rebalance_timeout_ms)
+        if before is None or (before.epoch, before.revoking, before.rebalance_timeout_ms) != told:
+            self._revocations.put(member.member_id, now + max(member.rebalance_timeout_ms, 0))
+
+    def _apply_target_metadata(self, key: Any, value: Any, now: int) -> None:
+        if value is None:
+            self.target_computed(REMOVED, 0)
+        else:
+            self.target_computed(value.assignment_epoch, value.assignment_timestamp)
+
+    def _apply_target(self, key: Any, value: ConsumerGroupTargetAssignmentMemberValue | None, now: int) -> None:
+        if value is None:
+            self.drop_target(key.member_id)
+        else:
+            target = {topic.topic_id: tuple(topic.partitions) for topic in value.topic_partitions if topic.partitions}
+            self.put_target(key.member_id, target)
+
+    def _apply_regex(self, key: Any, value: Any, now: int) -> None:
+        before = self.resolved.pop(key.regular_expression, None)
+        if value is not None:
+            topics = self.matches.take(frozenset(value.topics))
+            resolved = Resolved(topics=topics, version=value.version, timestamp_ms=value.timestamp)
+            self.resolved[key.regular_expression] = resolved
+            self.by_regex.update(topics)
+        if before is not None:
+            self.matches.give_back(before.topics)
+            self.by_regex.subtract(before.topics)
+            for topic in before.topics:
+                if self.by_regex[topic] <= 0:
+                    del self.by_regex[topic]
+
+    def member_tombstones(self, member_id: str) -> tuple[Change, ...]:
+        """What ends a member's records."""
+        key = {"group_id": self.group_id, "member_id": member_id}
+        return (
+            (ConsumerGroupCurrentMemberAssignmentKey(**key), None),
+            (ConsumerGroupTargetAssignmentMemberKey(**key), None),
+            (ConsumerGroupMemberMetadataKey(**key), None),
+        )
+
+    def tombstones(self) -> tuple[Change, ...]:
+        """What ends all of its records, offsets aside."""
+        return (
+            *(change for member_id in self.members for change in self.member_tombstones(member_id)),
+            (ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None),
+            *(
+                (ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex), None)
+                for regex in self.resolved
+            ),
+            (ConsumerGroupPartitionMetadataKey(group_id=self.group_id), None),
+            (ConsumerGroupMetadataKey(group_id=self.group_id), None),
+        )
+
+    # Time
+
+    def next_deadline(self) -> int | None:
+        """When a session or a wait for partitions may be over, in ms; None for never."""
+        moments = (self.next_expiry(), self._revocations.earliest())
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def overdue(self, now: int) -> list[str]:
+        """The members whose sessions are over, or that have not given up in time what they had to."""
+        late = dict.fromkeys([*self.expired(now), *self._revocations.late(now, self.members)])
+        return [member_id for member_id in late if member_id in self.members]
+
+    # Offsets
+
+    def check_commit(self, committer: Committer, now: int) -> PlaceCheck | None:
+        """Whether offsets may be committed: by a member in its epoch, by one in an earlier epoch for partitions that it has since then, or by
+        anyone while it is empty.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION in a transaction), or UNSUPPORTED_VERSION.
+        """
+        if committer.epoch < 0 and self.empty:
+            return None
+        unnamed = not committer.member_id and committer.instance_id is None
+        if committer.transactional and committer.epoch == -1 and unnamed:
+            return None
+        member = self._member(committer.member_id)
+        if not committer.transactional and member.classic is None and committer.version < EPOCHS_SINCE:
+            text = "OffsetCommit version 9 or above must be used by members using the consumer group protocol"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+        if committer.epoch == member.epoch:
+            return None
+        old_words = committer.transactional or member.classic is not None
+        stale = ErrorCode.ILLEGAL_GENERATION if old_words else ErrorCode.STALE_MEMBER_EPOCH
+        if committer.epoch > member.epoch:
+            text = f"Received member epoch {committer.epoch} is newer than current member epoch {member.epoch}."
+            raise KafkaError(stale, text)
+
+        def check(topic: str, topic_id: UUID, partition: int) -> None:
+            since = member.owns_since(topic_id, partition)
+            if since is None or committer.epoch < since:
+                raise KafkaError(stale, f"{topic}-{partition} is not the member's in epoch {committer.epoch}")
+
+        return check
+
+    def _member(self, member_id: str) -> ConsumerMember:
+        member = self.members.get(member_id)
+        if member is None:
+            text = f"Member {member_id} is not a member of group {self.group_id}."
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
+        return member
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Whether offsets may be told to who says to be this member in this epoch.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
+        """
+        if member_id is None and epoch < 0:
+            return
+        member = self._member(member_id or "")
+        if member.epoch != epoch:
+            code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+            raise KafkaError(code, f"member {member_id} is in epoch {member.epoch}, not {epoch}")
+
+    def check_offset_delete(self) -> None:
+        """Offsets may be forgotten whose topics nobody reads."""
+
+    def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:
+        """An offset ages from its commit on, unless members read the topic."""
+        return None if self.reads(topic) else committed.commit_timestamp_ms
+
+
+_APPLY: Final[dict[type[Any], Callable[[ConsumerView, Any, Any, int], None]]] = {
+    ConsumerGroupMetadataKey: ConsumerView._apply_group,
+    ConsumerGroupPartitionMetadataKey: ConsumerView._apply_old_metadata,
+    ConsumerGroupMemberMetadataKey: ConsumerView._apply_member,
+    ConsumerGroupCurrentMemberAssignmentKey: ConsumerView._apply_assignment,
+    ConsumerGroupTargetAssignmentMetadataKey: ConsumerView._apply_target_metadata,
+    ConsumerGroupTargetAssignmentMemberKey: ConsumerView._apply_target,
+    ConsumerGroupRegularExpressionKey: ConsumerView._apply_regex,
+}
+
+
+def target_record(group_id: str, member_id: str, target: Assignment) -> Change:
+    """What a member is to have, as it is written down."""
+    return (
+        ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        ConsumerGroupTargetAssignmentMemberValue(
+            topic_partitions=[
+                TargetTopicPartitions(topic_id=topic_id, partitions=list(numbers))
+                for topic_id, numbers in sorted(target.items())
+            ]
+        ),
+    )

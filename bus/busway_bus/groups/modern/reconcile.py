@@ -1,0 +1,106 @@
+"""The next step of one member of a consumer group from what it has to what it is to have (KIP-848).
+
+What lives here: the step, which gives a partition only after its old owner has said that it has it no more. What does not: who is to have
+what (`assignors`), and who asks when (`consumer_group`).
+"""
+
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from busway_bus.groups.modern.consumer_member import ConsumerMember, MemberState, Owned
+from busway_bus.groups.modern.group import Assignment
+from busway_bus.groups.modern.requests import Said
+from busway_protocol.errors import ErrorCode, KafkaError
+
+
+def reconcile(
+    member: ConsumerMember,
+    target_epoch: int,
+    target: Assignment,
+    *,
+    said: Said,
+    reads: Callable[[UUID], bool],
+    subscription_changed: bool,
+    taken: Callable[[UUID, int], bool],
+) -> ConsumerMember:
+    """The member after the step, the same one where there is none to take.
+
+    Args:
+        said: what it says that it has.
+        reads: whether it subscribes to a topic; of others it is to have nothing.
+        taken: whether another member still has a partition.
+
+    Raises:
+        KafkaError: FENCED_MEMBER_EPOCH, it is in a state that is not known here and has to begin anew.
+    """
+    if member.state is MemberState.STABLE:
+        if member.epoch != target_epoch:
+            return _towards(member, member.epoch, target_epoch, target, said=said, reads=reads, taken=taken)
+        return _without_other_topics(member, said, reads) if subscription_changed else member
+    if member.state is MemberState.UNREVOKED and _still_has(said, member.revoking):
+        return _without_other_topics(member, said, reads) if subscription_changed else member
+    if member.state is MemberState.UNKNOWN:
+        if said is None or said:
+            text = "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin."
+            raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
+        return _towards(member, target_epoch, target_epoch, target, said=said, reads=reads, taken=taken)
+    return _towards(member, member.epoch, target_epoch, target, said=said, reads=reads, taken=taken)
+
+
+def _still_has(said: Said, revoking: Owned) -> bool:
+    if said is None:
+        return True
+    return any(
+        number in revoking[topic_id] for topic_id, numbers in said.items() if topic_id in revoking for number in numbers
+    )
+
+
+def _without_other_topics(member: ConsumerMember, said: Said, reads: Callable[[UUID], bool]) -> ConsumerMember:
+    """Take from it what it subscribes to no more."""
+    others = [topic_id for topic_id in member.assigned if not reads(topic_id)]
+    if not others:
+        return member
+    assigned = {topic_id: held for topic_id, held in member.assigned.items() if reads(topic_id)}
+    revoking = {**member.revoking}
+    for topic_id in others:
+        revoking[topic_id] = {**revoking.get(topic_id, {}), **member.assigned[topic_id]}
+    if _still_has(said, revoking):
+        return member.moved(member.epoch, MemberState.UNREVOKED, assigned, revoking)
+    return member.moved(member.epoch, member.state, assigned, member.revoking)
+
+
+def _towards(
+    member: ConsumerMember,
+    epoch: int,
+    target_epoch: int,
+    target: Assignment,
+    *,
+    said: Said,
+    reads: Callable[[UUID], bool],
+    taken: Callable[[UUID, int], bool],
+) -> ConsumerMember:
+    assigned: dict[UUID, Mapping[int, int]] = {}
+    revoking: dict[UUID, Mapping[int, int]] = {}
+    giving: dict[UUID, list[int]] = {}
+    unreleased = False
+    for topic_id in sorted({*target, *member.assigned}):
+        wanted = target.get(topic_id, ()) if reads(topic_id) else ()
+        has = member.assigned.get(topic_id, {})
+        missing = [number for number in wanted if number not in has]
+        free = [number for number in missing if not taken(topic_id, number)]
+        unreleased |= len(free) < len(missing)
+        if len(wanted) - len(missing) == len(has):
+            kept = has
+        else:
+            wanted_set = frozenset(wanted)
+            kept = {number: since for number, since in has.items() if number in wanted_set}
+            revoking[topic_id] = {number: since for number, since in has.items() if number not in wanted_set}
+        if kept:
+            assigned[topic_id] = kept
+        if free:
+            giving[topic_id] = free
+    if revoking and _still_has(said, revoking):
+        return member.moved(epoch, MemberState.UNREVOKED, assigned, revoking)
+    for topic_id, numbers in giving.items():
+        assigned[topic_id] = {**assigned.get(topic_id, {}), **dict.fromkeys(numbers, target_epoch)}
+    return member.moved(target_epoch, MemberState.UNRELEASED if unreleased else MemberState.STABLE, assigned)

@@ -1,0 +1,106 @@
+"""Offsets that producers have committed within transactions whose end is not known yet (KIP-98, KIP-447).
+
+What lives here: the table of them, by group. What does not: the rule which of them counts in the end (`kernel.open_transactions`), who may
+commit (`classic.group`), and the offsets in force (`shard`).
+"""
+
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from busway_bus.groups.offsets import CommittedOffset, Place
+from busway_bus.kernel.fair_share import NOBODY, Account, FairShare
+from busway_bus.kernel.limits import PENDING_OFFSET_BYTES
+from busway_bus.kernel.open_transactions import OpenTransactions
+
+NONE: Final[tuple[Place, ...]] = ()
+
+
+def pending_bytes(place: Place, metadata: str) -> int:
+    """What a pending offset takes, about."""
+    return PENDING_OFFSET_BYTES + len(place[0]) + len(metadata)
+
+
+class Pending(NamedTuple):
+    """An offset, and the host whose share it takes."""
+
+    offset: CommittedOffset
+    host: str
+
+
+def _count(account: Account, offsets: Sequence[tuple[Place, Pending]], by: int) -> None:
+    sizes: dict[str, int] = {}
+    for place, (offset, host) in offsets:
+        sizes[host] = sizes.get(host, 0) + pending_bytes(place, offset.metadata)
+    for host, size in sizes.items():
+        account.change(host, by * size)
+
+
+class PendingOffsets:
+    """Those of all groups of one shard.
+
+    Args:
+        share: what those of all shards take together, by host.
+    """
+
+    def __init__(self, share: FairShare) -> None:
+        self._account = Account(share)
+        self._counted = partial(_count, self._account)
+        self._groups: dict[str, OpenTransactions[Place, Pending]] = {}
+        self._of: dict[int, dict[str, None]] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """What they take."""
+        return self._account.held
+
+    def refusal(self, host: str, more: int) -> str | None:
+        """Why a host may not commit so many bytes more; None where it may."""
+        return self._account.refusal(host, more)
+
+    def of(self, group_id: str) -> Collection[Place]:
+        """The partitions of which the group's offset is not decided."""
+        table = self._groups.get(group_id)
+        return tuple(table) if table is not None else NONE
+
+    def holds(self, group_id: str, place: Place | None = None) -> bool:
+        """Whether the group's offset of this partition is not decided; without one, of any."""
+        table = self._groups.get(group_id)
+        return table is not None and (place is None or place in table)
+
+    def put(self, producer_id: int, group_id: str, place: Place, offset: CommittedOffset, host: str = NOBODY) -> None:
+        """A transaction of this producer has committed it, for a host where that is known."""
+        table = self._groups.get(group_id)
+        if table is None:
+            table = self._groups[group_id] = OpenTransactions(self._counted)
+        table.put(producer_id, place, Pending(offset, host))
+        self._of.setdefault(producer_id, {})[group_id] = None
+
+    def overtake(self, group_id: str, place: Place) -> None:
+        """An offset was committed without a transaction: what is pending for this partition will not count."""
+        table = self._groups.get(group_id)
+        if table is not None:
+            table.overtake(place)
+
+    def forget(self, group_id: str, place: Place) -> None:
+        """The offset of this partition was removed, with what was pending."""
+        table = self._groups.get(group_id)
+        if table is not None:
+            table.forget(place)
+            self._settle(group_id, table)
+
+    def end(self, producer_id: int, *, committed: bool) -> list[tuple[str, list[tuple[Place, CommittedOffset]]]]:
+        """The producer's transaction is over: by group the offsets that are in force from now on."""
+        in_force: list[tuple[str, list[tuple[Place, CommittedOffset]]]] = []
+        for group_id in self._of.pop(producer_id, ()):
+            table = self._groups.get(group_id)
+            if table is not None:
+                offsets = table.end(producer_id, committed=committed)
+                if offsets:
+                    in_force.append((group_id, [(place, pending.offset) for place, pending in offsets]))
+                self._settle(group_id, table)
+        return in_force
+
+    def _settle(self, group_id: str, table: OpenTransactions[Place, Pending]) -> None:
+        if not table:
+            del self._groups[group_id]

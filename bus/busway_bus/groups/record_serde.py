@@ -1,0 +1,71 @@
+"""Records of `__consumer_offsets` as they are stored.
+
+What lives here: the way to and from bytes, keys and values with the two-byte version in front, for groups of all kinds. What does not:
+the layouts (`records`, `modern.records`, `share.records`), what they mean for a group.
+"""
+
+from typing import Any, Final
+
+from busway_bus.groups import records
+from busway_bus.groups.modern import records as consumer_records
+from busway_bus.groups.records import GroupMetadataKey, Layouts, OffsetCommitKey, OffsetCommitValue
+from busway_bus.groups.share import records as share_records
+from busway_protocol.compile import decode, encode
+from busway_protocol.errors import MalformedMessage
+from busway_protocol.schema import info_of
+
+Key = Any
+"""The key of any of the records."""
+Value = Any
+Change = tuple[Key, Value | None]
+"""A record; None is a tombstone."""
+LAYOUTS: Final[Layouts] = {**records.LAYOUTS, **consumer_records.LAYOUTS, **share_records.LAYOUTS}
+
+
+def group_of(key: Key) -> str:
+    """The id of the group that a record is about."""
+    group_id: str = key.group if isinstance(key, (OffsetCommitKey, GroupMetadataKey)) else key.group_id
+    return group_id
+
+
+def key_bytes(key: Key) -> bytes:
+    """A key as stored."""
+    return _number(key).to_bytes(2, "big") + encode(key, 0)
+
+
+def _number(key: Key) -> int:
+    number = info_of(type(key)).api_key
+    assert number is not None
+    return number
+
+
+def value_bytes(key: Key, value: Value | None) -> bytes | None:
+    """A value as stored beside its key; None is a tombstone."""
+    if value is None:
+        return None
+    version = LAYOUTS[_number(key)][2]
+    if isinstance(value, OffsetCommitValue) and value.expire_timestamp >= 0:
+        # Version 1 alone has room for it; it has none for the leader epoch, which clients that give a time do not know.
+        version = 1
+    return version.to_bytes(2, "big") + encode(value, version)
+
+
+def parse(key: bytes, value: bytes | None) -> Change | None:
+    """The stored pair; None for a type of key that is not known here.
+
+    Raises:
+        MalformedMessage: the bytes are damaged.
+    """
+    layout = LAYOUTS.get(int.from_bytes(key[:2], "big"))
+    if layout is None:
+        return None
+    return decode(layout[0], 0, key, 2), None if value is None else _value(layout[1], value)
+
+
+def _value(cls: type[Any], value: bytes) -> Value:
+    version, info = int.from_bytes(value[:2], "big", signed=True), info_of(cls)
+    if not info.min_version <= version <= info.max_version:
+        raise MalformedMessage(
+            f"{cls.__name__} in version {version}, but {info.max_version} is the last one known here"
+        )
+    return decode(cls, version, value, 2)

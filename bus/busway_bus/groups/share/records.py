@@ -1,0 +1,151 @@
+"""The record types of share groups (KIP-932) in `__consumer_offsets`.
+
+What lives here: their layouts, those of the kafka-group-coordinator 4.3.1 jar. What does not: the way to and from bytes (`record_serde`), what
+they mean for a group (`group`).
+"""
+
+from typing import Annotated, Final
+
+from busway_bus.groups.records import Layouts
+from busway_protocol.schema import message, struct
+from busway_protocol.types import Int8, Int32, Int64, NullableStr, Str, Uuid, ignorable, tag
+
+
+@message(api_key=10, versions=(0, 0))
+class ShareGroupMemberMetadataKey:
+    """Which member of which group it is."""
+
+    group_id: Str
+    member_id: Str
+
+
+@message(api_key=10, versions=(0, 0), flexible=0)
+class ShareGroupMemberMetadataValue:
+    """Who a member is, and what it wants to read."""
+
+    rack_id: NullableStr
+    client_id: Str
+    client_host: Str
+    subscribed_topic_names: list[Str]
+
+
+@message(api_key=11, versions=(0, 0))
+class ShareGroupMetadataKey:
+    """Which group it is."""
+
+    group_id: Str
+
+
+@message(api_key=11, versions=(0, 0), flexible=0)
+class ShareGroupMetadataValue:
+    """The group's epoch, and what it knew then of the topics that it reads."""
+
+    epoch: Int32
+    metadata_hash: Int64
+
+
+@message(api_key=12, versions=(0, 0))
+class ShareGroupTargetAssignmentMetadataKey:
+    """Which group it is."""
+
+    group_id: Str
+
+
+@message(api_key=12, versions=(0, 0), flexible=0)
+class ShareGroupTargetAssignmentMetadataValue:
+    """Of which epoch the target assignment is, and when it was computed."""
+
+    assignment_epoch: Int32
+    assignment_timestamp: Annotated[Int64, tag(0), ignorable] = 0
+
+
+@message(api_key=13, versions=(0, 0))
+class ShareGroupTargetAssignmentMemberKey:
+    """Which member of which group it is."""
+
+    group_id: Str
+    member_id: Str
+
+
+@struct
+class TopicPartition:
+    """Partitions of a topic that a member is to have."""
+
+    topic_id: Uuid
+    partitions: list[Int32]
+
+
+@message(api_key=13, versions=(0, 0), flexible=0)
+class ShareGroupTargetAssignmentMemberValue:
+    """What a member is to have."""
+
+    topic_partitions: list[TopicPartition]
+
+
+@message(api_key=14, versions=(0, 0))
+class ShareGroupCurrentMemberAssignmentKey:
+    """Which member of which group it is."""
+
+    group_id: Str
+    member_id: Str
+
+
+@struct
+class TopicPartitions:
+    """Partitions of a topic that a member has."""
+
+    topic_id: Uuid
+    partitions: list[Int32]
+
+
+@message(api_key=14, versions=(0, 0), flexible=0)
+class ShareGroupCurrentMemberAssignmentValue:
+    """What a member has, and in which epoch."""
+
+    member_epoch: Int32
+    previous_member_epoch: Int32
+    state: Int8
+    assigned_partitions: list[TopicPartitions]
+
+
+@message(api_key=15, versions=(0, 0))
+class ShareGroupStatePartitionMetadataKey:
+    """Which group it is."""
+
+    group_id: Str
+
+
+@struct
+class TopicPartitionsInfo:
+    """Partitions of a topic, with its name."""
+
+    topic_id: Uuid
+    topic_name: Str
+    partitions: list[Int32]
+
+
+@struct
+class TopicInfo:
+    """A topic."""
+
+    topic_id: Uuid
+    topic_name: Str
+
+
+@message(api_key=15, versions=(0, 0), flexible=0)
+class ShareGroupStatePartitionMetadataValue:
+    """Which share partitions are being begun, are begun, and are being forgotten by the share coordinator."""
+
+    initializing_topics: list[TopicPartitionsInfo]
+    initialized_topics: list[TopicPartitionsInfo]
+    deleting_topics: list[TopicInfo]
+
+
+LAYOUTS: Final[Layouts] = {
+    10: (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue, 0),
+    11: (ShareGroupMetadataKey, ShareGroupMetadataValue, 0),
+    12: (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue, 0),
+    13: (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue, 0),
+    14: (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue, 0),
+    15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue, 0),
+}

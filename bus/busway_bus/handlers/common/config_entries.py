@@ -1,0 +1,231 @@
+"""A setting as DescribeConfigs and CreateTopics show it: value, where it comes from, what stands behind it.
+
+What lives here: the entries of a topic, a group, a broker and the cluster, and changing those of topics and groups. Sources are numbered as in KIP-226;
+what stands behind a value is told as `ConfigHelper` of Kafka tells it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from busway_bus.controller.configs import AlterConfigs, ConfigOperation, Update, check_request
+from busway_bus.handlers.common.context import NodeServices, RequestContext
+from busway_bus.handlers.common.controller_batches import request_each
+from busway_bus.kernel.broker_configs import BROKER_CONFIGS, INTERNAL, SYNONYMS
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.config_def import ConfigKey, render
+from busway_bus.kernel.group_configs import GROUP_CONFIGS
+from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
+from busway_bus.metadata.features import DEAD_LETTER_CONFIGS, has_dead_letters
+from busway_bus.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from busway_protocol.errors import ErrorCode, KafkaError
+
+A = TypeVar("A")
+
+
+class Source(IntEnum):
+    """Where a value comes from."""
+
+    TOPIC = 1
+    CLUSTER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    GROUP = 8
+
+
+CLUSTER_KEY: Final = "min.insync.replicas"
+"""The one default that Kafka's controller writes down for the whole cluster, with the value it was started with (KIP-966)."""
+_OLD_NODE_ID: Final = "broker.id"
+_STATIC: Final = frozenset({"node.id"})
+"""Kafka has no default for it: it is always told as one that is set."""
+_UNCHANGEABLE: Final = {8: "broker loggers", 16: "client metrics"}
+Synonym = tuple[str, str | None, Source]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One setting; `synonyms` are (name, value, source), strongest first."""
+
+    name: str
+    value: str | None
+    source: Source
+    read_only: bool
+    sensitive: bool
+    type: int
+    doc: str
+    synonyms: tuple[Synonym, ...]
+
+
+def topic_entries(
+    config: BrokerConfig, own: Mapping[str, str], fixed: Mapping[str, str] = MappingProxyType({})
+) -> list[ConfigEntry]:
+    """Every setting of a topic that has `own` of its own; `fixed` ones are read-only and the same whatever anything else says."""
+    entries = []
+    for key in TOPIC_CONFIGS.values():
+        if key.default is None and key.name not in own:
+            continue
+        if key.name in fixed:
+            always: Synonym = (key.synonyms[0], fixed[key.name], Source.DEFAULT)
+            entries.append(replace(_entry(key, fixed[key.name], [always]), read_only=True))
+            continue
+        chain = _broker_chain(config, key.synonyms)
+        if key.name in own:
+            chain.insert(0, (key.name, own[key.name], Source.TOPIC))
+        value = own.get(key.name, render(config.topic_default(key.name)))
+        entries.append(_entry(key, value, chain))
+    return entries
+
+
+def group_entries(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a group that has `own` of its own."""
+    entries = []
+    for key in GROUP_CONFIGS.values():
+        chain = (
+            _broker_chain(config, key.synonyms) if key.synonyms else [(key.name, render(key.default), Source.DEFAULT)]
+        )
+        if key.name in own:
+            chain.insert(0, (key.name, render(key.parse(own[key.name])), Source.GROUP))
+        entries.append(_entry(key, chain[0][1], chain))
+    return entries
+
+
+def in_force(entries: Iterable[ConfigEntry], image: ClusterImage) -> list[ConfigEntry]:
+    """Those of a topic's or a group's settings that the cluster's levels have."""
+    shown = has_dead_letters(image.features)
+    return [entry for entry in entries if shown or not entry.name.startswith(DEAD_LETTER_CONFIGS)]
+
+
+def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """Every setting of this node."""
+    entries = []
+    for key in BROKER_CONFIGS.values():
+        if key.name in INTERNAL:
+            continue
+        others = SYNONYMS.get(key.name, (key.name,))
+        names = others[others.index(key.name) :]
+        entries.append(_entry(key, _shown(config, key.name), _broker_chain(config, names)))
+    return entries
+
+
+def cluster_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """Every default of the cluster."""
+    value = render(config.get(CLUSTER_KEY))
+    return [_entry(BROKER_CONFIGS[CLUSTER_KEY], value, [(CLUSTER_KEY, value, Source.CLUSTER)])]
+
+
+def _broker_chain(config: BrokerConfig, names: Sequence[str]) -> list[Synonym]:
+    """What the broker says under these names, strongest first; nothing where the first of them says nothing, as in Kafka."""
+    chain: list[Synonym] = []
+    if CLUSTER_KEY in names:
+        chain.append((CLUSTER_KEY, render(config.get(CLUSTER_KEY)), Source.CLUSTER))
+    set_names = [name for name in names if name in config.properties or name in {*_STATIC, _OLD_NODE_ID}]
+    chain += [(name, _shown(config, name), Source.STATIC_BROKER) for name in set_names]
+    defaults = [(name, render(BROKER_CONFIGS[name].default)) for name in names if name not in _STATIC]
+    chain += [(name, default, Source.DEFAULT) for name, default in defaults if default is not None]
+    while chain and chain[0][0] != names[0]:
+        del chain[0]
+    return chain
+
+
+def _shown(config: BrokerConfig, name: str) -> str | None:
+    """A broker's value; the old name of the node's id says what the new one says."""
+    return render(config.get("node.id" if name == _OLD_NODE_ID else name))
+
+
+def _entry(key: ConfigKey, value: str | None, chain: Sequence[Synonym]) -> ConfigEntry:
+    return ConfigEntry(
+        name=key.name,
+        value=None if key.sensitive else value,
+        source=chain[0][2] if chain else Source.DEFAULT,
+        read_only=key.read_only,
+        sensitive=key.sensitive,
+        type=int(key.type),
+        doc=key.doc,
+        synonyms=tuple(chain),
+    )
+
+
+async def alter_each(
+    resources: Sequence[Any],
+    updates: Callable[[Any], list[Update]],
+    answer: Callable[..., A],
+    context: RequestContext,
+    *,
+    incremental: bool,
+    validate_only: bool,
+) -> list[A]:
+    """Change the settings of each resource, or only check it; each outcome is an `answer`, whatever becomes of the others.
+
+    Args:
+        updates: what a resource asks for.
+        incremental: see `controller.configs.AlterConfigs`.
+    """
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    problems: list[KafkaError | None] = [None] * len(resources)
+    changed: dict[int, dict[int, tuple[str, tuple[Update, ...]]]] = {TOPIC_RESOURCE: {}, GROUP_RESOURCE: {}}
+    for place, resource in enumerate(resources):
+        try:
+            if counts[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            changes = updates(resource)
+            check_request(changes)
+            if resource.resource_type in changed:
+                changed[resource.resource_type][place] = (resource.resource_name, tuple(changes))
+            else:
+                _alter_other(resource, changes, context.node)
+        except KafkaError as problem:
+            problems[place] = problem
+
+    for kind, named in changed.items():
+
+        def command(stretch: tuple[tuple[str, tuple[Update, ...]], ...], kind: int = kind) -> AlterConfigs:
+            return AlterConfigs(kind=kind, updates=stretch, incremental=incremental, validate_only=validate_only)
+
+        replies = await request_each(context.node.controller, tuple(named.values()), command, context.for_controller)
+        for place, reply in zip(named, replies, strict=True):
+            problems[place] = reply
+    return [
+        answer(
+            error_code=ErrorCode.NONE if problem is None else problem.code,
+            error_message=None if problem is None else problem.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, problem in zip(resources, problems, strict=True)
+    ]
+
+
+def _alter_other(resource: Any, changes: list[Update], node: NodeServices) -> None:
+    """Nothing but topics and groups can be changed. To delete what is not set changes nothing: Kafka's tools do so when they tidy up.
+
+    Raises:
+        KafkaError: INVALID_REQUEST.
+    """
+    if resource.resource_type != BROKER_RESOURCE:
+        kind = _UNCHANGEABLE.get(resource.resource_type)
+        text = f"settings of {kind} are not served" if kind else f"Unknown resource type {resource.resource_type}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if resource.resource_name:
+        check_broker(resource.resource_name, node.node_id, "Node id", "")
+    if any(operation != ConfigOperation.DELETE for _, operation, _ in changes):
+        names = ", ".join(name for name, _, _ in changes)
+        text = f"Cannot update these configs dynamically: [{names}]; settings of the broker are read at its start"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def check_broker(name: str, node_id: int, what: str, alternative: str) -> None:
+    """Refuse the name of a broker that is not this one.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, with Kafka's words: what the name should be, and what else it may be.
+    """
+    try:
+        number = int(name)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} must be an integer, but it is: {name}") from None
+    if number != node_id:
+        text = f"Unexpected broker id, expected {node_id}{alternative}, but received {name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -1,0 +1,189 @@
+"""What became of records of a share group, as ShareFetch and ShareAcknowledge tell it.
+
+What lives here: who may ask, the checks of what is told, handing it to the share partitions, and naming the leader where this broker is
+not it. What does not: the answers (`share_fetch`, `share_acknowledge`).
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+from uuid import UUID
+
+from busway_bus.handlers.common.context import RequestContext
+from busway_bus.kernel.limits import SHARE_MEMBER_ID_CHARS_MAX
+from busway_bus.metadata.features import SHARE_VERSION
+from busway_bus.share.sessions import Place
+from busway_bus.share.state import Acknowledgement, AcknowledgeType
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.messages.share_groups import AcknowledgementBatch, LeaderIdAndEpoch, NodeEndpoint
+
+RENEW_SINCE: Final = 2
+ACKNOWLEDGED_TOGETHER: Final = 2_000
+"""Of what is told of records, as much as is taken in while all others wait; what is told of one partition is taken in at once."""
+_MOVED: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
+
+Refusal = KafkaError | None
+"""Why something was refused; None where it was not."""
+
+
+class _Partition(Protocol):
+    partition_index: int
+    acknowledgement_batches: list[AcknowledgementBatch]
+
+
+class Topic(Protocol):
+    """A topic as either request names it."""
+
+    topic_id: UUID
+
+    @property
+    def partitions(self) -> Sequence[_Partition]:
+        """Its partitions."""
+        ...
+
+
+def check_member(context: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
+    """Group and member of a request.
+
+    Raises:
+        KafkaError: UNSUPPORTED_VERSION where the cluster has no share groups; INVALID_REQUEST.
+    """
+    if context.node.image.features.get(SHARE_VERSION, 0) < 1:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share.version is not finalized: there are no share groups")
+    if group_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names no group")
+    if not member_id or len(member_id) > SHARE_MEMBER_ID_CHARS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"a member id has 1 to {SHARE_MEMBER_ID_CHARS_MAX} characters, not {member_id!r:.50}",
+        )
+    return group_id, member_id
+
+
+def check_place(context: RequestContext, place: Place) -> str:
+    """The name of a partition's topic.
+
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    name = context.node.image.names.get(place[0])
+    if name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if context.node.image.partition(name, place[1]) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return name
+
+
+class Acknowledging:
+    """What one request says of records: handed on at once, and waited for afterwards."""
+
+    def __init__(self, context: RequestContext, group_id: str, member_id: str, *, renews: bool) -> None:
+        self._context = context
+        self._group_id = group_id
+        self._member_id = member_id
+        self._renews = renews
+        self._outcomes: dict[Place, Refusal] = {}
+        self._written: dict[Place, asyncio.Future[None]] = {}
+
+    async def begin(self, topics: Iterable[Topic]) -> None:
+        """Hand everything to its share partition; of a partition that is named twice the last counts. Where nothing is told of any, only
+        what is wrong is answered. Both as in Kafka."""
+        told = {
+            (topic.topic_id, one.partition_index): one.acknowledgement_batches
+            for topic in topics
+            for one in topic.partitions
+        }
+        empty: list[Place] = []
+        judged, count = False, 0
+        for place, batches in told.items():
+            try:
+                if acknowledgements := self._checked(place, batches):
+                    judged = True
+                    share = self._context.node.shares.loaded(self._group_id, place)
+                    self._written[place] = share.acknowledge(self._member_id, acknowledgements)
+                else:
+                    empty.append(place)
+            except KafkaError as problem:
+                self._outcomes[place] = problem
+            count += 1 + sum(len(batch.acknowledge_types) for batch in batches)
+            if count >= ACKNOWLEDGED_TOGETHER:
+                count = 0
+                await asyncio.sleep(0)
+        if judged:
+            self._outcomes |= dict.fromkeys(empty)
+
+    def _checked(self, place: Place, batches: Sequence[AcknowledgementBatch]) -> list[Acknowledgement]:
+        """What is told of a partition.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if place[0] not in self._context.node.image.names:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        before = -1
+        for batch in batches:
+            self._check(batch, before)
+            before = batch.last_offset
+        check_place(self._context, place)
+        return [
+            Acknowledgement(first=batch.first_offset, last=batch.last_offset, types=batch.acknowledge_types)
+            for batch in batches
+        ]
+
+    def _check(self, batch: AcknowledgementBatch, before: int) -> None:
+        count, types = batch.last_offset - batch.first_offset + 1, batch.acknowledge_types
+        highest = AcknowledgeType.RENEW if self._context.api_version >= RENEW_SINCE else AcknowledgeType.REJECT
+        problem = None
+        if count < 1 or batch.first_offset < max(before, 0):
+            problem = "are no range behind the one before"
+        elif not types or (len(types) > 1 and len(types) != count):
+            problem = f"have {len(types)} acknowledgement types"
+        elif min(types) < 0 or max(types) > highest:
+            problem = f"have an acknowledgement type that is not 0 to {int(highest)}"
+        elif AcknowledgeType.RENEW in types and not self._renews:
+            problem = "are renewed, which the request does not say"
+        if problem is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"offsets {batch.first_offset} to {batch.last_offset} {problem}"
+            )
+
+    async def finish(self) -> dict[Place, Refusal]:
+        """What became of it, once it is kept."""
+        for place, written in self._written.items():
+            try:
+                await asyncio.shield(written)
+            except KafkaError as problem:
+                self._outcomes[place] = problem
+            else:
+                self._outcomes[place] = None
+        return self._outcomes
+
+
+class Leaders:
+    """Who leads the partitions that this broker does not, for one answer."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._endpoints: dict[int, NodeEndpoint] = {}
+
+    def of(self, place: Place, problem: Refusal) -> LeaderIdAndEpoch:
+        """What a partition's answer says of its leader: only where another one is to be asked."""
+        if problem is None or problem.code not in _MOVED:
+            return LeaderIdAndEpoch()
+        image = self._context.node.image
+        name = image.names.get(place[0])
+        partition = None if name is None else image.partition(name, place[1])
+        if partition is None:
+            return LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
+        broker = image.brokers.get(partition.leader)
+        address = None if broker is None else broker.addresses.get(self._context.listener)
+        if broker is not None and address is not None:
+            self._endpoints[broker.node_id] = NodeEndpoint(
+                node_id=broker.node_id, host=address.host, port=address.port, rack=broker.rack
+            )
+        return LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+
+    @property
+    def endpoints(self) -> list[NodeEndpoint]:
+        """Where they are reached."""
+        return list(self._endpoints.values())

@@ -1,0 +1,75 @@
+"""What the requests about share groups' state have in common: they name partitions of topics, each answered for itself.
+
+What lives here: asking the coordinator for each of them, many together, and who may ask. What does not: the messages.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from busway_bus.handlers.common.context import RequestContext
+from busway_bus.kernel.share_state import SharePartitionKey
+from busway_bus.metadata.features import SHARE_VERSION
+from busway_protocol.errors import ErrorCode, KafkaError
+
+R = TypeVar("R")
+TOGETHER: Final = 100
+"""Partitions whose answers are waited for together."""
+BATCHES_TOGETHER: Final = 2_000
+"""State batches that are written together."""
+
+
+async def each(
+    group_id: str,
+    topics: Sequence[Any],
+    context: RequestContext,
+    ask: Callable[[SharePartitionKey, Any], Awaitable[R]],
+    refused: Callable[[int, ErrorCode, str], R],
+) -> list[tuple[UUID, list[R]]]:
+    """The answer for each partition, by topic; none at all where the group has no name, or a topic no partitions, as in Kafka.
+
+    Args:
+        ask: the answer for one partition, of which it gets what the request says.
+        refused: makes the answer for a partition's number where that raises.
+    """
+    if not group_id or not all(topic.partitions for topic in topics):
+        return []
+
+    async def answer(key: SharePartitionKey, asked: Any) -> R:
+        try:
+            if not context.node.image.features.get(SHARE_VERSION, 0):
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+            return await ask(key, asked)
+        except KafkaError as problem:
+            return refused(key.partition, problem.code, problem.message)
+
+    asked = {
+        SharePartitionKey(group_id=group_id, topic_id=topic.topic_id, partition=one.partition): one
+        for topic in topics
+        for one in topic.partitions
+    }
+    answers: list[R] = []
+    keys = sorted(asked, key=lambda key: key.partition)
+    for part in _parts(keys, weight=lambda key: len(getattr(asked[key], "state_batches", ()))):
+        answers += await asyncio.gather(*(answer(key, asked[key]) for key in part))
+    found: dict[UUID, list[R]] = {topic.topic_id: [] for topic in topics}
+    for key, one in zip(keys, answers, strict=True):
+        found[key.topic_id].append(one)
+    return list(found.items())
+
+
+def _parts(
+    keys: Sequence[SharePartitionKey], weight: Callable[[SharePartitionKey], int]
+) -> Iterator[list[SharePartitionKey]]:
+    """As many of them as are dealt with at once, one after the other."""
+    part: list[SharePartitionKey] = []
+    batches = 0
+    for key in keys:
+        part.append(key)
+        batches += weight(key)
+        if len(part) >= TOGETHER or batches >= BATCHES_TOGETHER:
+            yield part
+            part, batches = [], 0
+    if part:
+        yield part

@@ -1,0 +1,131 @@
+"""Creating a topic because somebody asked for it, with the defaults: what Metadata and the coordinators share with CreateTopics.
+
+What lives here: the settings of internal topics, and of those that are made for dead letters. What does not: the rules (`controller.topics`).
+"""
+
+from dataclasses import replace
+
+from busway_bus.controller.controller import ITSELF, ControllerRequestContext
+from busway_bus.controller.topics import DEFAULT, CreateTopics, NewTopic, check_count
+from busway_bus.handlers.common.context import NodeServices
+from busway_bus.handlers.common.controller_batches import request_each
+from busway_bus.kernel.limits import SEGMENT_BYTES_MIN
+from busway_bus.kernel.topic_configs import fixed_configs
+from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from busway_bus.metadata.image import TopicImage
+from busway_bus.share.dead_letters import ALLOWED
+from busway_protocol.errors import ErrorCode, KafkaError
+
+
+async def create_topic(
+    node: NodeServices,
+    name: str,
+    *,
+    partitions: int = DEFAULT,
+    replication_factor: int = DEFAULT,
+    context: ControllerRequestContext = ITSELF,
+) -> TopicImage:
+    """Create a topic with the defaults of the cluster, or as the broker keeps it for itself.
+
+    Raises:
+        KafkaError: see `controller.topics.create`; KAFKA_STORAGE_ERROR where it is created and cannot be served.
+    """
+    topic = NewTopic(name=name, partitions=partitions, replication_factor=replication_factor)
+    (created,) = await create_topics(node, (topic,), context)
+    if isinstance(created, KafkaError):
+        raise created
+    return created
+
+
+async def create_dead_letter_topic(node: NodeServices, name: str) -> None:
+    """Have a topic that share groups may write dead letters to, unless somebody was faster; its times are those of the letters, as in Kafka.
+
+    Raises:
+        KafkaError: as `create_topic`.
+    """
+    settings = {ALLOWED: "true", "message.timestamp.type": "CreateTime"}
+    (created,) = await create_topics(node, (NewTopic(name=name, configs=settings),), ITSELF)
+    if isinstance(created, KafkaError) and created.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+        raise created
+
+
+async def create_topics(
+    node: NodeServices, topics: tuple[NewTopic, ...], context: ControllerRequestContext, *, validate_only: bool = False
+) -> tuple[TopicImage | KafkaError, ...]:
+    """Create topics, each for itself, or check only whether they could be; where there are far too many, none."""
+    new_topics = [_as_kept(topic, node) for topic in topics]
+    try:
+        check_count(new_topics, node.config)
+    except KafkaError as problem:
+        return (problem,) * len(topics)
+
+    def command(stretch: tuple[NewTopic, ...]) -> CreateTopics:
+        return CreateTopics(topics=stretch, validate_only=validate_only)
+
+    replies = await request_each(node.controller, new_topics, command, context)
+    return replies if validate_only else tuple(_online(reply, node) for reply in replies)
+
+
+def _online(reply: TopicImage | KafkaError, node: NodeServices) -> TopicImage | KafkaError:
+    """The reply, unless the topic is created and partitions of it cannot be served."""
+    if isinstance(reply, TopicImage):
+        try:
+            node.replicas.local.check_online(reply.topic_id)
+        except KafkaError as problem:
+            return problem
+    return reply
+
+
+def _as_kept(topic: NewTopic, node: NodeServices) -> NewTopic:
+    """An internal topic as the broker keeps it, whatever a client wants of it; but for what is never set on it, which is refused by name."""
+    kept = _kept(topic, node)
+    fixed = fixed_configs(topic.name)
+    never = {name: value for name, value in topic.configs.items() if name in fixed}
+    return replace(kept, configs={**kept.configs, **never}) if never else kept
+
+
+def _kept(topic: NewTopic, node: NodeServices) -> NewTopic:
+    config, brokers = node.config, sum(1 for _ in node.image.usable_brokers())
+    if topic.name == OFFSETS_TOPIC:
+        segment_bytes = max(config.get("offsets.topic.segment.bytes"), SEGMENT_BYTES_MIN)
+        return NewTopic(
+            name=topic.name,
+            partitions=config.get("offsets.topic.num.partitions"),
+            replication_factor=min(config.get("offsets.topic.replication.factor"), brokers),
+            configs={"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)},
+        )
+    if topic.name == TRANSACTIONS_TOPIC:
+        replicas = min(config.get("transaction.state.log.replication.factor"), brokers)
+        in_sync = min(config.get("transaction.state.log.min.isr"), replicas)
+        segment_bytes = max(config.get("transaction.state.log.segment.bytes"), SEGMENT_BYTES_MIN)
+        return NewTopic(
+            name=topic.name,
+            partitions=config.get("transaction.state.log.num.partitions"),
+            replication_factor=replicas,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(in_sync),
+                "segment.bytes": str(segment_bytes),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+    if topic.name == SHARE_STATE_TOPIC:
+        replicas = min(config.get("share.coordinator.state.topic.replication.factor"), brokers)
+        in_sync = min(config.get("share.coordinator.state.topic.min.isr"), replicas)
+        segment_bytes = max(config.get("share.coordinator.state.topic.segment.bytes"), SEGMENT_BYTES_MIN)
+        return NewTopic(
+            name=topic.name,
+            partitions=config.get("share.coordinator.state.topic.num.partitions"),
+            replication_factor=replicas,
+            configs={
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": str(in_sync),
+                # What the coordinator needs no more it deletes itself; a default of the broker's must not take more.
+                "retention.bytes": "-1",
+                "retention.ms": "-1",
+                "segment.bytes": str(segment_bytes),
+            },
+        )
+    return topic

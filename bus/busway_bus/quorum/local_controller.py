@@ -1,0 +1,42 @@
+"""The controller on this node.
+
+What lives here: handing commands to the metadata log with what they may use. What does not: the commands (`controller`), or the way to
+a controller elsewhere, which will be another `Controller`.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+from uuid import UUID
+
+from busway_bus.controller.controller import Command, ControllerRequestContext, Surroundings
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.quorum.metadata_log import MetadataLog
+
+R = TypeVar("R")
+
+
+class LocalController:
+    """Decides with the metadata log of this node; see `controller.controller.Controller`.
+
+    Args:
+        new_ids: makes random identifiers.
+    """
+
+    def __init__(self, config: BrokerConfig, metadata: MetadataLog, new_ids: Callable[[], UUID]) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._new_ids = new_ids
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads the metadata log."""
+        return self._metadata.writer.leader_id
+
+    async def request(self, command: Command[R], context: ControllerRequestContext) -> R:
+        """Have a command decided and carried out."""
+        metadata = self._metadata
+
+        def surroundings() -> Surroundings:
+            return Surroundings(config=self._config, new_id=self._new_ids, next_offset=metadata.next_offset)
+
+        return await metadata.run(lambda image: command.decide(image, surroundings()))

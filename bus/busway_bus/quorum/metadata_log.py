@@ -1,0 +1,400 @@
+"""The cluster's metadata on disk, and the current picture of it.
+
+What lives here: the driver of the controller: decide on the newest image and have the records committed; behind it, publish. There is one writer, and
+it belongs to nobody who asks: what has begun is carried out whole although its client hangs up in the middle. What does not: any rule about topics or
+settings (`controller`), how records come to be committed, by one node or a majority (`metadata.committing`), and following them (`metadata_images`).
+
+Only who leads decides, on a picture that has all that was written before it did. Who leads no more throws away what is undecided, and says so to
+whoever asked: what becomes of it is for the next leader to know.
+"""
+
+import asyncio
+import functools
+import logging
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
+
+from busway.net.machine import OS
+from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.limits import COMMANDS_MAX, RECORDS_ENCODED_ON_LOOP_MAX
+from busway_bus.log.flusher import Flusher
+from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.store import LogStore
+from busway_bus.metadata.committing import Writer
+from busway_bus.metadata.delta import Delta
+from busway_bus.metadata.features import METADATA_VERSION, levels_of_new_clusters
+from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.records import TOPIC, FeatureLevelRecord, to_bytes
+from busway_bus.metadata.snapshot import SnapshotId
+from busway_bus.quorum.alone import Alone
+from busway_bus.quorum.metadata_images import Change, Follower, MetadataImages
+from busway_bus.quorum.metadata_snapshots import KEPT, MetadataSnapshots, SnapshotLimits
+from busway_bus.quorum.metadata_store import MetadataStore
+from busway_bus.scheduling.off_loop import off_loop
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.machine import Machine
+from busway_protocol.records.builder import BatchBuilder
+
+log = logging.getLogger("busway.metadata")
+
+R = TypeVar("R")
+MakeWriter = Callable[[PartitionLog, SnapshotId | None], Writer]
+"""Makes the writer of a log, whose newest snapshot is this one."""
+
+
+class _Command(NamedTuple):
+    """What somebody wants decided, and where the reply is awaited, or was."""
+
+    decide: Callable[[ClusterImage], Decision[Any]]
+    reply: "asyncio.Future[Any]"
+
+
+class _Undecided(NamedTuple):
+    """What was decided and is not committed yet; `command` is None for the control record with which an epoch begins."""
+
+    command: _Command | None
+    change: Change
+
+
+class MetadataLog:
+    """The metadata log and the image that its records make.
+
+    Args:
+        writer: makes who has the records committed, where there are several voters; without it this node is alone.
+
+    Raises:
+        CorruptLog: the log is damaged; without it the node knows nothing of its topics.
+        WrongDirectory: it is not the log of the topics in this directory.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        flusher: Flusher,
+        machine: Machine = OS,
+        limits: SnapshotLimits | None = None,
+        writer: MakeWriter | None = None,
+    ) -> None:
+        self._wall_ms = machine.wall_ms
+        self._flusher = flusher
+        self._commands: deque[_Command] = deque()
+        self._undecided: deque[_Undecided] = deque()
+        self._writer: asyncio.Task[None] | None = None
+        self._settled: list[asyncio.Future[None]] = []
+        self._undeleted: Callable[[], bool] | None = None
+        self._snapshotting: asyncio.Task[None] | None = None
+        self._snapshots = MetadataSnapshots(store.files, f"{TOPIC}-0", limits or SnapshotLimits())
+        opened = MetadataStore(store, self._snapshots, self._wall_ms(), all_committed=writer is None)
+        self._log, self._stored = opened.log, opened.stored
+        self.pictures = MetadataImages(self._log, opened.stored, opened.covered, self._moved)
+        self._newest: ClusterImage | None = None
+        self._committed_image = self.image
+        self._leads_from = 0
+        self._epoch = -1
+        """Of this node's leadership, so that what was decided in another one is known as such."""
+        newest = self._snapshots.ids[-1] if self._snapshots.ids else None
+        if writer is None:
+            self.writer: Writer = Alone(store.identity.node_id, self._log, flusher, machine)
+            self.writer.begin(self)
+        else:
+            self.writer = writer(self._log, newest)
+        for note in self._stored.notes:
+            log.warning("%s: %s", self._log.directory, note)
+
+    # What holds now
+
+    @property
+    def image(self) -> ClusterImage:
+        """The picture that is followed, of committed records alone; what is decided on may be newer."""
+        return self.pictures.image
+
+    @property
+    def removed(self) -> Collection[UUID]:
+        """The ids of the topics whose deletion was committed before the start, unless a snapshot covers it."""
+        return self._stored.removed.keys()
+
+    @property
+    def image_offset(self) -> int:
+        """The offset of the last record that is in `image`; as in Kafka it is the epoch of the finalized features. It never falls: the records
+        were durable before the picture was."""
+        return self.pictures.covered.end_offset - 1
+
+    @property
+    def log(self) -> PartitionLog:
+        """Where the records are."""
+        return self._log
+
+    @property
+    def next_offset(self) -> int:
+        """Where the first record of the next decision will be."""
+        return self.writer.end_offset
+
+    async def subscribe(self, follow: Follower) -> None:
+        """Tell `follow` of the current image now, and of every new one."""
+        await self.pictures.subscribe(follow)
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` whenever there is a new `image`, before whoever asked for the change is told."""
+        self.pictures.watch(watcher)
+
+    def allow_snapshots(self, undeleted: Callable[[], bool]) -> None:
+        """Take snapshots from now on, but none while this says that files of deleted topics have their old names: the next start would not
+        know of the deletion."""
+        self._undeleted = undeleted
+
+    # Commands
+
+    async def format(self) -> None:
+        """Finalize every feature in a log that is empty. One that has records keeps its levels, as in Kafka: clients act by them."""
+        if METADATA_VERSION not in self.image.features:
+            await self.run(_format)
+
+    async def run(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
+        """Decide on the newest image, have the records committed and followed, and give the reply.
+
+        Whoever asked may be cancelled at any time: the command is carried out all the same.
+
+        Raises:
+            KafkaError: what `decide` raises, KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT while too many wait, or NOT_CONTROLLER: this node does not
+                lead, or did not long enough to know what becomes of it.
+        """
+        if not self.writer.leading:
+            raise self._not_controller()
+        if self.pictures.broken:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log cannot be read; see the log of this node")
+        if len(self._commands) + len(self._undecided) + self.pictures.waiting >= COMMANDS_MAX:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"{COMMANDS_MAX} changes of the metadata wait already; ask again"
+            )
+        reply: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._commands.append(_Command(decide, reply))
+        self._go_on()
+        return await reply
+
+    async def drain(self) -> None:
+        """Wait until all that was asked for is carried out."""
+        while True:
+            tasks = [task for task in (self._writer, self.pictures.publisher, self._snapshotting) if task is not None]
+            if tasks:
+                await asyncio.wait(tasks)
+            elif self._undecided:
+                self._settled.append(asyncio.get_running_loop().create_future())
+                await self._settled[-1]
+                await asyncio.sleep(0)  # whoever asked hears of it before
+            else:
+                return
+
+    def _go_on(self) -> None:
+        """Begin to decide, where there is something to decide on."""
+        if self._writer is None and self._commands and self._newest is not None:
+            self._writer = asyncio.ensure_future(self._write())
+
+    async def _write(self) -> None:
+        """Decide and append one command after the other, without waiting for the disk, until none is left."""
+        try:
+            while self._commands and self._newest is not None:
+                command = self._commands.popleft()
+                try:
+                    await self._decide(command)
+                except Exception as problem:  # noqa: BLE001 - it is told to the one who asked
+                    self._refuse(command, problem)
+                await asyncio.sleep(0)  # others' requests come between two decisions
+        finally:
+            self._writer = None
+        self._go_on()
+
+    async def _decide(self, command: _Command) -> None:
+        """Decide on the newest picture and append; the next decision knows of it, whether it is committed yet or not."""
+        self.writer.check_disk()
+        newest, epoch = self._newest, self._epoch
+        assert newest is not None
+        decision = command.decide(newest)
+        if not decision.records:
+            self._hold(command, Change(self.next_offset, self.next_offset, tell=_telling(command, decision.reply)))
+            return
+        delta = Delta(newest)
+        for record in decision.records:
+            delta.apply(record)  # before it is written: what cannot be applied would keep the next start from its work
+        image = delta.image()
+        now_ms = self._wall_ms()
+        build = functools.partial(_batch, decision.records, now_ms)
+        if len(decision.records) < RECORDS_ENCODED_ON_LOOP_MAX:
+            batch = build()
+        else:
+            batch = await off_loop(build)
+            if self._epoch != epoch or self._newest is not newest:  # it was decided on what holds no more
+                raise self._not_controller()
+        first_offset = self.next_offset
+        end_offset = self.writer.propose(batch)
+        if self._epoch != epoch:  # it has led no more by the time that it proposed
+            raise self._not_controller()
+        self._newest = image
+        self._hold(
+            command,
+            Change(
+                first_offset,
+                end_offset,
+                image=image,
+                delta=delta,
+                size_bytes=len(batch),
+                appended_ms=now_ms,
+                epoch=epoch,
+                tell=_telling(command, decision.reply),
+            ),
+        )
+
+    def _refuse(self, command: _Command, problem: Exception) -> None:
+        """Tell whoever asked, when what the refusal rests on is committed; at once where nothing will be any more."""
+        try:
+            self.writer.check_disk()
+        except KafkaError as failed:
+            _fail(command.reply, failed)
+            return
+        if self._newest is None:
+            _fail(command.reply, problem)
+            return
+        offset = self.next_offset
+        self._hold(command, Change(offset, offset, tell=functools.partial(_fail, command.reply, problem)))
+
+    def _hold(self, command: _Command | None, change: Change) -> None:
+        self._undecided.append(_Undecided(command, change))
+        self.committed(self.pictures.committed)
+
+    def _not_controller(self) -> KafkaError:
+        leader_id = self.writer.leader_id
+        known = (
+            f"node {leader_id} is" if leader_id >= 0 and not self.writer.leading else "ask again, a leader is elected"
+        )
+        return KafkaError(ErrorCode.NOT_CONTROLLER, f"this node is not the active controller; {known}")
+
+    # What the writer tells (see `metadata.committing.Owner`)
+
+    def leads(self, first_offset: int, end_offset: int, epoch: int) -> None:
+        """Decide, as soon as the picture has all that is before this epoch."""
+        self._leads_from, self._epoch = first_offset, epoch
+        if end_offset > first_offset:
+            now_ms = self._wall_ms()
+            self._undecided.append(_Undecided(None, Change(first_offset, end_offset, appended_ms=now_ms, epoch=epoch)))
+        self._catch_up()
+
+    def lost(self) -> None:
+        """Throw away what is undecided."""
+        self._newest, self._epoch = None, -1
+        commands = [*(held.command for held in self._undecided), *self._commands]
+        self._undecided.clear()
+        self._commands.clear()
+        for command in commands:
+            if command is not None:
+                _fail(command.reply, self._not_controller())
+        self._settle()
+
+    def withdrawn(self, offset: int, problem: KafkaError) -> None:
+        """Throw away what could not be written, and what was decided because of it."""
+        kept = [held for held in self._undecided if held.change.end_offset <= offset]
+        gone = list(self._undecided)[len(kept) :]
+        self._undecided = deque(kept)
+        if self._newest is not None:
+            images = [held.change.image for held in kept if held.change.image is not None]
+            self._newest = images[-1] if images else self._committed_image
+        for held in gone:
+            if held.command is not None:
+                _fail(held.command.reply, problem)
+        self._settle()
+
+    def committed(self, offset: int) -> None:
+        """What is before this offset is followed, and told, in its order."""
+        self.pictures.committed = max(self.pictures.committed, offset)
+        while self._undecided and self._undecided[0].change.end_offset <= self.pictures.committed:
+            change = self._undecided.popleft().change
+            self._committed_image = change.image or self._committed_image
+            self.pictures.add(change)
+        self.pictures.go_on()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Let those go on who wait until nothing is undecided."""
+        if not self._undecided:
+            settled, self._settled = self._settled, []
+            for waiter in settled:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _moved(self) -> None:
+        """There is a new picture."""
+        self._catch_up()
+        self.maintain()
+
+    def _catch_up(self) -> None:
+        """Decide on the picture, where this node leads and it has all that others wrote."""
+        if self._epoch >= 0 and self._newest is None and self.pictures.covered.end_offset >= self._leads_from:
+            self._newest = self._committed_image = self.image
+            self._go_on()
+
+    # Snapshots
+
+    def maintain(self) -> None:
+        """Begin a snapshot of the picture where one is due; the node calls this now and then."""
+        if self._snapshotting is not None or self._undeleted is None or self._undeleted():
+            return
+        if self._snapshots.due(self.pictures.covered.bytes_total, self._wall_ms()):
+            self._snapshotting = asyncio.ensure_future(self._snapshot())
+
+    async def _snapshot(self) -> None:
+        """Write the picture down; when it is on disk, let go of what two snapshots cover."""
+        try:
+            image, point = self.image, self.pictures.covered
+            if (
+                self._log.flushed_offset < point.end_offset
+            ):  # it is on the disks of a majority, which need not have this one
+                await self._flusher.request(self._log)
+            if await self._snapshots.take(image, point, self._wall_ms()):
+                if not self.writer.keeps_all:
+                    self._log.roll(self._wall_ms())
+                    await self._flusher.request(self._log)
+                await off_loop(self._snapshots.tidy)
+                if len(self._snapshots.ids) >= KEPT and not self.writer.keeps_all:
+                    self._log.advance_start(self._snapshots.ids[0].offset, self._wall_ms())
+                await off_loop(functools.partial(self._log.remove_deleted, self._wall_ms()))
+        except (OSError, KafkaError) as problem:
+            log.warning("the metadata log keeps what its snapshot covers until the next one: %s", problem)
+        finally:
+            self._snapshotting = None
+        self.maintain()  # for what came meanwhile
+
+
+def _format(image: ClusterImage) -> Decision[None]:
+    """The records of a new cluster's features."""
+    if METADATA_VERSION in image.features:
+        return Decision(reply=None)
+    levels = levels_of_new_clusters()
+    return Decision(
+        records=tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()), reply=None
+    )
+
+
+def _batch(records: tuple[Any, ...], now_ms: int) -> bytes | bytearray:
+    """One batch for one decision: all of it is there after a crash, or nothing."""
+    builder = BatchBuilder()
+    for record in records:
+        builder.append(now_ms, None, to_bytes(record))
+    return builder.build()
+
+
+def _telling(command: _Command, reply: object) -> Callable[[], None]:
+    """Gives whoever asked the reply, where somebody still waits for it."""
+
+    def tell() -> None:
+        if not command.reply.done():
+            command.reply.set_result(reply)
+
+    return tell
+
+
+def _fail(reply: "asyncio.Future[Any]", problem: Exception) -> None:
+    """Tell whoever asked; where nobody does any more, a mistake of ours is told to the log."""
+    if not reply.done():
+        reply.set_exception(problem)
+    elif not isinstance(problem, KafkaError):
+        log.error("a change of the metadata failed on a mistake of this broker", exc_info=problem)

@@ -1,0 +1,106 @@
+"""Asking the transaction coordinator before a producer's first batch of a transaction goes into a partition (KIP-890).
+
+What lives here: the order of one producer's batches while it is asked, and what its answers mean to a client of either generation. What
+does not: what makes an answer void (`log.producer_state`), the coordinator (`coordinator.transaction_coordinator`), the request (`handlers.produce`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final
+
+from busway_bus.kernel.transactions import TransactionVerifier
+from busway_protocol.errors import ErrorCode, KafkaError
+
+_ASK_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class TransactionVerifications:
+    """The producers of this node that wait for their coordinator.
+
+    Attributes:
+        verifier: the coordinator; None where this node has none.
+    """
+
+    def __init__(self) -> None:
+        self.verifier: TransactionVerifier | None = None
+        self._turns: dict[int, asyncio.Task[None]] = {}
+        """The last one of each producer."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def waiting(self, producer_id: int) -> bool:
+        """Whether batches of a producer wait, so that what comes now has to wait behind them."""
+        return producer_id in self._turns
+
+    def in_turn(self, producer_id: int, work: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
+        """Do something for a producer once all that waits already is done, whether whoever sent it is still there or not."""
+        task = asyncio.ensure_future(self._after(self._turns.get(producer_id), work))
+        self._turns[producer_id] = task
+        self._tasks.add(task)
+        task.add_done_callback(lambda over: self._over(producer_id, over))
+        return task
+
+    @staticmethod
+    async def _after(earlier: "asyncio.Task[None] | None", work: Callable[[], Awaitable[None]]) -> None:
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        await work()
+
+    def _over(self, producer_id: int, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if self._turns.get(producer_id) is task:
+            del self._turns[producer_id]
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[tuple[str, int]],
+        *,
+        add: bool,
+        abortable: bool,
+        host: str,
+    ) -> Mapping[tuple[str, int], KafkaError | None]:
+        """What keeps a producer, its id and epoch, from writing to each partition as part of its transaction; None where nothing does.
+
+        Args:
+            add: make them part of the transaction.
+            abortable: whether the client knows TRANSACTION_ABORTABLE.
+            host: from which it comes.
+        """
+        if self.verifier is None:
+            codes: Mapping[tuple[str, int], ErrorCode] = {}
+        else:
+            codes = await self.verifier.verify(transactional_id, *producer, partitions, add=add, host=host)
+        return {
+            key: _told(codes.get(key, ErrorCode.COORDINATOR_NOT_AVAILABLE), add=add, abortable=abortable)
+            for key in partitions
+        }
+
+    async def close(self) -> None:
+        """Drop what waits: nobody is left to be answered."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def _told(code: ErrorCode, *, add: bool, abortable: bool) -> KafkaError | None:
+    """What a producer is told: its client knows few of a coordinator's errors, and tries again at NOT_ENOUGH_REPLICAS."""
+    if code is ErrorCode.NONE:
+        return None
+    if code in _ASK_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not add):
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS, f"whether the transaction is ongoing cannot be found out now: {code.name}"
+        )
+    if code is ErrorCode.PRODUCER_FENCED:
+        return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+    if code is ErrorCode.INVALID_TXN_STATE or (code is ErrorCode.TRANSACTION_ABORTABLE and not abortable):
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, "the partition was not added to the transaction")
+    return KafkaError(code)
