@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from busway_bus.groups.admission import refusal
 from busway_bus.groups.classic_member import Member, listing
-from busway_bus.groups.classic_states import Event, State, after
+from busway_bus.groups.classic_states import TRANSITIONS, Event, State
 from busway_bus.groups.classic_values import GroupLimits, Join, Joined, Sync, Synced
 from busway_bus.groups.classic_view import ClassicView
 from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue
@@ -288,7 +288,7 @@ class ClassicGroup(ClassicView):
     # Moving
 
     def _enter(self, event: Event, since_ms: int) -> None:
-        self.state = after(self.state, event)
+        self.state = TRANSITIONS.after(self.state, event)
         self.state_since_ms = since_ms
 
     def _remove(self, member_id: str) -> None:
