@@ -232,15 +232,6 @@ class ClusterClient:
         """Whether metadata should be asked for anew, so that new partitions and moved leaders are seen without an error."""
         return REAL_TIME.now_s() - self._refreshed_at > METADATA_MAX_AGE_S
 
-    async def refresh_if_old(self) -> None:
-        """Ask again after `METADATA_MAX_AGE_S`.
-
-        Raises:
-            ConnectionFailed, RequestTimedOut.
-        """
-        if self.is_old:
-            await self.refresh()
-
     async def ensure_topics(self, topics: Iterable[str], timeout_s: float | None = None) -> None:
         """Return when the leaders of all partitions of `topics` are known.
 
