@@ -14,7 +14,7 @@ from hypothesis.internal.conjecture import providers
 from tests.support import patience
 from tools.jars import need
 
-from busway.testing import bus, crash, standing, threaded
+from busway.testing import bus, crash, frozen_time, threaded
 
 SPARK = Path(__file__).parent / "tests" / "spark"
 
@@ -59,7 +59,7 @@ def pytest_configure() -> None:
         patience.factor()
     except ValueError as problem:
         raise pytest.UsageError(str(problem)) from None
-    for module, name in ((bus, "SETTLE_S"), (crash, "REACH_S"), (standing, "REACT_S"), (threaded, "START_S")):
+    for module, name in ((bus, "SETTLE_S"), (crash, "REACH_S"), (frozen_time, "REACT_S"), (threaded, "START_S")):
         setattr(module, name, patience.patient(getattr(module, name)))
     for waits in (bus.TestBus.settle, bus.TestBus.resting):
         waits.__defaults__ = (bus.SETTLE_S,)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 from busway_registry.domain import errors
+from busway_registry.domain.schemas import SchemaRequest
 from busway_registry.domain.subjects import LATEST
 from busway_registry.judging.judge import Judge
 from busway_registry.registering import Registrar
@@ -49,11 +50,26 @@ class Registry:
         self._store = store
         self.settings = settings
         self._registrar = Registrar(store, settings, judge, now_ms, max_schema_chars)
-        self.register = self._registrar.register
-        self.look_up = self._registrar.look_up
-        self.check = self._registrar.check
 
     # Schemas
+
+    async def register(
+        self, subject: str, request: SchemaRequest, *, normalize: bool = False, force: bool = False
+    ) -> Registered:
+        """See `Registrar.register`."""
+        return await self._registrar.register(subject, request, normalize=normalize, force=force)
+
+    async def look_up(
+        self, subject: str, request: SchemaRequest, *, normalize: bool = False, deleted: bool = False
+    ) -> Registered:
+        """See `Registrar.look_up`."""
+        return await self._registrar.look_up(subject, request, normalize=normalize, deleted=deleted)
+
+    async def check(
+        self, subject: str, request: SchemaRequest, version: int | None, *, normalize: bool = False
+    ) -> list[str]:
+        """See `Registrar.check`."""
+        return await self._registrar.check(subject, request, version, normalize=normalize)
 
     async def schema(self, schema_id: int) -> StoredSchema:
         """The schema of that id.

@@ -166,16 +166,6 @@ def _unknown(key: int) -> Api:
     raise KeyError(f"no API has the key {key}")
 
 
-def request_class(key: int) -> type[Any]:
-    """The class of an API's requests."""
-    return api(key).request
-
-
-def response_class(key: int) -> type[Any]:
-    """The class of an API's responses."""
-    return api(key).response
-
-
 def request_header_version(key: int, version: int) -> int:
     """The version of the header in front of this request."""
     return 2 if version >= api(key).flexible_from else 1

@@ -18,7 +18,7 @@ from busway_bus.coordinator.loading import Loader
 from busway_bus.coordinator.placement import partition_for
 from busway_bus.coordinator.replies import Durable
 from busway_bus.coordinator.shard import IncrementalShard, Record, Shard
-from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.decision import Decision, Unanswered, Waiter
 from busway_bus.kernel.limits import RECORDS_PER_OWN_BATCH_MAX
 from busway_bus.metadata.image import TopicImage
 from busway_bus.replication.manager import ReplicaManager
@@ -158,10 +158,10 @@ class Runtime(Generic[S]):
     async def park(
         self,
         number: int,
-        operation: Callable[[S, Waiter], Decision[R | None]],
+        operation: Callable[[S, Waiter], Decision[R | Unanswered]],
         parked: Callable[["asyncio.Future[Any]"], None],
     ) -> R:
-        """As `write`, but the operation may give no reply yet: it comes with the decision that has its waiter among what is `due`.
+        """As `write`, but the operation may reply `PARKED`: the reply comes with the decision that has its waiter among what is `due`.
 
         Args:
             parked: told of the future that the answer is waited for with then; whoever ends it ends the wait, not what it is for.
@@ -169,11 +169,12 @@ class Runtime(Generic[S]):
         loaded = self._find(number)
         waiter: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         decision = self._decide(loaded, lambda shard: operation(shard, waiter))
-        if decision.reply is None:
+        reply = decision.reply
+        if isinstance(reply, Unanswered):
             parked(waiter)
             return await waiter
         await replies.durably(loaded.durable)
-        return decision.reply
+        return reply
 
     async def read(self, number: int, operation: Callable[[S], R]) -> R:
         """What `operation` finds, once all that it may have found is durable: a crash must not take back what was told.

@@ -29,7 +29,7 @@ from busway_bus.groups.modern.requests import Beat, Beaten
 from busway_bus.groups.record_serde import Change
 from busway_bus.groups.records import GroupMetadataKey
 from busway_bus.groups.shard import GroupShard
-from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.decision import PARKED, Decision, Unanswered, Waiter
 from busway_bus.kernel.limits import EXPLAINED_ASSIGNMENT_BYTES_MAX
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from busway_protocol.errors import ErrorCode, MalformedMessage
@@ -122,7 +122,7 @@ class ExplainedShard(GroupShard):
             instance=member.instance_id,
         )
 
-    def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
+    def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | Unanswered]:
         """As `GroupShard.join`; a member that is new, or that has made the group balance itself anew, is noted."""
         self._now, self._causes = now, {group_id: _overtaken}
         group = self.groups.get(group_id)
@@ -135,7 +135,7 @@ class ExplainedShard(GroupShard):
             self._note(group_id, JOINED, group.members[next(reversed(group.members))], request.reason)
         elif owner is not None and not request.member_id:
             self._gather(group_id).note("came back", owner, request.reason, instance=request.instance_id)
-        elif settled and decision.reply is None and request.member_id in group.members:
+        elif settled and decision.reply is PARKED and request.member_id in group.members:
             self._note(group_id, "joined again", group.members[request.member_id], request.reason)
         return decision
 

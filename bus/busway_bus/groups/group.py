@@ -14,7 +14,7 @@ from uuid import UUID
 from busway_bus.groups.classic.requests import Join, Joined, Sync, Synced
 from busway_bus.groups.offsets import CommittedOffset
 from busway_bus.groups.record_serde import Change, Key, Value
-from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.decision import Decision, Unanswered, Waiter
 from busway_bus.kernel.fair_share import NOBODY
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -150,11 +150,11 @@ class Group(ABC):
 
     # What classic members ask for
 
-    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
+    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[Joined | Unanswered]:
         """Let a classic member join."""
         return Decision(reply=Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
 
-    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | None]:
+    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | Unanswered]:
         """Hand in or ask for the assignments of classic members."""
         return Decision(reply=Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
 

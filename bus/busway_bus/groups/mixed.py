@@ -22,7 +22,7 @@ from busway_bus.groups.modern.group import NO_PARTITIONS, Assignment
 from busway_bus.groups.modern.requests import MigrationPolicy
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.record_serde import Change
-from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.decision import Decision, Unanswered, Waiter
 from busway_bus.kernel.limits import MIGRATED_MEMBERS_MAX
 from busway_protocol.assignors.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -48,14 +48,14 @@ class MixedGroup(ConsumerGroup):
 
     # Joining
 
-    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
+    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[Joined | Unanswered]:
         """Join, or join again to take the next step; nobody is waited for."""
         try:
             return self._join(request, now)
         except KafkaError as problem:
             return Decision(reply=Joined(error=problem.code, member_id=""))
 
-    def _join(self, request: Join, now: int) -> Decision[Joined | None]:
+    def _join(self, request: Join, now: int) -> Decision[Joined | Unanswered]:
         subscription = self._admit(request)
         if request.member_id == "" and request.instance_id is None and request.needs_known_id:
             member_id = self._new_id(request.client_id)
@@ -127,7 +127,7 @@ class MixedGroup(ConsumerGroup):
 
     def _join_classic_group(
         self, member: ConsumerMember, updated: ConsumerMember, held: ConsumerMember, said: Any, now: int
-    ) -> Decision[Joined | None] | None:
+    ) -> Decision[Joined | Unanswered] | None:
         """Take the place of the last member that used the consumer protocol: the group is a classic one then; None where it is to stay."""
         new_regex, _ = self._change_regex(member, updated, [])
         changed = updated.topics != member.topics or new_regex
@@ -143,7 +143,7 @@ class MixedGroup(ConsumerGroup):
 
     # Staying
 
-    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | None]:
+    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | Unanswered]:
         """Tell a classic member what it has."""
         member, error = self._classic_member(request.member_id, request.instance_id, request.generation)
         if member is None:

@@ -28,7 +28,7 @@ from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue, Offs
 from busway_bus.groups.share import records as share_records
 from busway_bus.groups.share.group import ShareGroup
 from busway_bus.kernel.deadlines import Deadlines
-from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.decision import Decision, Unanswered, Waiter
 from busway_bus.kernel.fair_share import NOBODY
 from busway_bus.kernel.limits import GROUPS_PER_TICK_MAX
 from busway_bus.metadata.image import ClusterImage
@@ -228,7 +228,7 @@ class GroupShard:
         ended = () if group is None else group.tombstones()
         return Decision(records=(*ended, (GroupMetadataKey(group=group_id), value)), reply=None)
 
-    def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
+    def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | Unanswered]:
         """Join a group that `create` wrote down; no reply yet where its rebalance has to end first."""
         if not self._limits.min_session_timeout_ms <= request.session_timeout_ms <= self._limits.max_session_timeout_ms:
             # Before the group is looked at, whatever its kind, as in Kafka.
@@ -242,7 +242,7 @@ class GroupShard:
             return Decision(reply=Joined(error=error, member_id=request.member_id))
         return self.watched(group, group.join(request, waiter, now))
 
-    def sync(self, group_id: str, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | None]:
+    def sync(self, group_id: str, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | Unanswered]:
         """Hand in or ask for assignments; no reply yet where the leader's are awaited."""
         group = self.groups.get(group_id)
         if group is None:

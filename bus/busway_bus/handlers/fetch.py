@@ -18,7 +18,7 @@ from uuid import UUID
 
 from busway_bus.handlers.common.context import PeerGone, RequestContext
 from busway_bus.handlers.common.pending_response import Pending
-from busway_bus.log.file_slice import ColdPages, FileSlice
+from busway_bus.log.file_slice import ColdPages, FileSlice, Warming
 from busway_bus.replication.delayed_fetch import DelayedFetch
 from busway_bus.replication.fetch_sessions import SESSIONLESS, CachedPartition, Session
 from busway_bus.replication.partition import Partition
@@ -130,7 +130,7 @@ class _Fetch(Pending):
             pass  # they are few, and were in memory when they were looked for first
         self.complete(self.answer())
 
-    async def in_parts(self, first: ColdPages | None, reading: Iterator[ColdPages | None]) -> FetchResponse:
+    async def in_parts(self, first: Warming | None, reading: Iterator[Warming | None]) -> FetchResponse:
         """The same for a client with very many partitions, or with some that are on disk alone, of which others should not notice
         anything."""
         await _rest(first)
@@ -186,7 +186,7 @@ class _Fetch(Pending):
 
     # Reading
 
-    def read(self, partitions: Iterable[CachedPartition], *, wait: bool = False) -> Iterator[ColdPages | None]:
+    def read(self, partitions: Iterable[CachedPartition], *, wait: bool = False) -> Iterator[Warming | None]:
         """Read partitions, within the limits of the request.
 
         Args:
@@ -194,7 +194,7 @@ class _Fetch(Pending):
 
         Yields:
             None: others should have their turn.
-            ColdPages: the disk has to be waited for.
+            Warming: the disk has to be waited for.
         """
         left = min(self._request.max_bytes, self._context.node.config.get("fetch.max.bytes"))
         self._bytes = 0
@@ -202,7 +202,7 @@ class _Fetch(Pending):
             try:
                 left -= self._read(cached, left, wait=wait)
             except ColdPages as cold:
-                yield cold
+                yield cold.warm
                 left -= self._read(cached, left, wait=True)
             if count % READ_TOGETHER == 0:
                 yield None
@@ -332,13 +332,13 @@ def _settle(over: "asyncio.Future[Exception | None]", problem: Exception | None)
         over.set_result(problem)
 
 
-async def _rest(pause: ColdPages | None) -> None:
+async def _rest(warming: Warming | None) -> None:
     """Give others their turn, or wait for the disk."""
-    if pause is None:
+    if warming is None:
         await asyncio.sleep(0)
         return
     with contextlib.suppress(ProtocolError, OSError):  # whoever reads it is told
-        await off_loop(pause.warm)
+        await off_loop(warming)
 
 
 def pieces(batches: FileSlice) -> Any:

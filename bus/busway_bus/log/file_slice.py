@@ -9,16 +9,18 @@ from collections.abc import Callable
 
 from busway_bus.kernel.files import Loan
 
+Warming = Callable[[], None]
+"""Reads pages from the disk into memory; to be called in another thread, may raise OSError."""
+
 
 class ColdPages(Exception):
     """A look-up that would have to wait for the disk.
 
     Attributes:
-        warm: to be called in another thread, may raise OSError. Then the same is asked again, and that time waited for: memory may be
-            so short that the pages are gone once more.
+        warm: once it has run, the same is asked again, and that time waited for: memory may be so short that the pages are gone once more.
     """
 
-    def __init__(self, warm: Callable[[], None]) -> None:
+    def __init__(self, warm: Warming) -> None:
         super().__init__("the disk would have to be waited for")
         self.warm = warm
 

@@ -15,7 +15,7 @@ from busway_bus.quorum.ready import CommittedRecordsLost, LogWrite, Proposal, Re
 from busway_bus.quorum.records import leader_change
 from busway_bus.quorum.requests import Requests
 from busway_bus.quorum.settings import QuorumSettings
-from busway_bus.quorum.states import NOBODY, Election, Event, Role, after, role_at_start
+from busway_bus.quorum.states import NOBODY, TRANSITIONS, Election, Event, Role, role_at_start
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
 from busway_bus.quorum.votes import Ballot
 from busway_protocol.errors import ErrorCode
@@ -81,7 +81,7 @@ class Replica:
 
     def move(self, event: Event, now_ms: int, election: Election | None = None) -> None:
         """Be what an event makes of this node, in an election that is on disk before anybody hears of it."""
-        was, move = self.role, after(self.role, event)
+        was, move = self.role, TRANSITIONS.after(self.role, event)
         if election is not None and election != self.election:
             assert move.saves, f"{event.name} has nothing to save"
             self.election = election

@@ -4,12 +4,12 @@ What lives here: roles, events, the table, and the election as the file `quorum-
 not: what causes the events (`core`).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from busway_bus.kernel.transitions import Table
 from busway_bus.quorum.voters import ReplicaKey
 from busway_protocol.types import ZERO_UUID
 
@@ -64,32 +64,28 @@ class Move(NamedTuple):
 
 
 _ALL: Final = tuple(Role)
-TRANSITIONS: Final[Mapping[tuple[Role, Event], Move]] = {
-    **{(role, Event.EPOCH_SEEN): Move(Role.UNATTACHED, saves=True) for role in _ALL},
-    **{(role, Event.LEADER_SEEN): Move(Role.FOLLOWER, saves=True) for role in _ALL},
-    (Role.UNATTACHED, Event.VOTED): Move(Role.UNATTACHED, saves=True),
-    (Role.PROSPECTIVE, Event.VOTED): Move(Role.PROSPECTIVE, saves=True),
-    # Asking changes nothing that a restart would have to know.
-    (Role.UNATTACHED, Event.TIMED_OUT): Move(Role.PROSPECTIVE, saves=False),
-    (Role.FOLLOWER, Event.TIMED_OUT): Move(Role.PROSPECTIVE, saves=False),
-    (Role.CANDIDATE, Event.TIMED_OUT): Move(Role.PROSPECTIVE, saves=False),
-    (Role.PROSPECTIVE, Event.TIMED_OUT): Move(Role.UNATTACHED, saves=True),
-    (Role.PROSPECTIVE, Event.LEADER_REMEMBERED): Move(Role.FOLLOWER, saves=True),
-    (Role.PROSPECTIVE, Event.WOULD_WIN): Move(Role.CANDIDATE, saves=True),
-    (Role.CANDIDATE, Event.ELECTED): Move(Role.LEADER, saves=True),
-    # Whoever has led begins as RESIGNED again, since the file says that it leads.
-    (Role.LEADER, Event.RESIGNED): Move(Role.RESIGNED, saves=False),
-    # In an epoch of which it is known as the leader it cannot follow anybody, so it leaves it.
-    (Role.RESIGNED, Event.TIMED_OUT): Move(Role.UNATTACHED, saves=True),
-}
+TRANSITIONS: Final[Table[Role, Event, Move]] = Table(
+    "a node of the quorum in the role",
+    {
+        **{(role, Event.EPOCH_SEEN): Move(Role.UNATTACHED, saves=True) for role in _ALL},
+        **{(role, Event.LEADER_SEEN): Move(Role.FOLLOWER, saves=True) for role in _ALL},
+        (Role.UNATTACHED, Event.VOTED): Move(Role.UNATTACHED, saves=True),
+        (Role.PROSPECTIVE, Event.VOTED): Move(Role.PROSPECTIVE, saves=True),
+        # Asking changes nothing that a restart would have to know.
+        (Role.UNATTACHED, Event.TIMED_OUT): Move(Role.PROSPECTIVE, saves=False),
+        (Role.FOLLOWER, Event.TIMED_OUT): Move(Role.PROSPECTIVE, saves=False),
+        (Role.CANDIDATE, Event.TIMED_OUT): Move(Role.PROSPECTIVE, saves=False),
+        (Role.PROSPECTIVE, Event.TIMED_OUT): Move(Role.UNATTACHED, saves=True),
+        (Role.PROSPECTIVE, Event.LEADER_REMEMBERED): Move(Role.FOLLOWER, saves=True),
+        (Role.PROSPECTIVE, Event.WOULD_WIN): Move(Role.CANDIDATE, saves=True),
+        (Role.CANDIDATE, Event.ELECTED): Move(Role.LEADER, saves=True),
+        # Whoever has led begins as RESIGNED again, since the file says that it leads.
+        (Role.LEADER, Event.RESIGNED): Move(Role.RESIGNED, saves=False),
+        # In an epoch of which it is known as the leader it cannot follow anybody, so it leaves it.
+        (Role.RESIGNED, Event.TIMED_OUT): Move(Role.UNATTACHED, saves=True),
+    },
+)
 """(role, event) → what the node is after it. What is not here does not happen: whoever causes events looks first."""
-
-
-def after(role: Role, event: Event) -> Move:
-    """The move that an event makes."""
-    move = TRANSITIONS.get((role, event))
-    assert move is not None, f"{event.name} came to a {role.name} node of the quorum"
-    return move
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

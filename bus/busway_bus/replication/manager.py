@@ -8,6 +8,7 @@ the protocol (handlers) or of the disk (log).
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from uuid import UUID
 
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import INSPECTIONS_MAX
@@ -63,13 +64,20 @@ class ReplicaManager:
         self._failures = DiskFailures(machine.monotonic_s)
         self._flusher = flusher
         self.local = LocalPartitions(config, store, self._reconfigured, machine)
-        self.find, self.name_of = self.local.find, self.local.name_of
         self._inspections: set[asyncio.Task[AppendInfo]] = set()
         self._inspecting = asyncio.Semaphore(INSPECTIONS_MAX)
         self.slices = Slices(machine)
         self.turns = turns
         self.verifications = TransactionVerifications()
         self.logs = LogManager(config, store, flusher, self.local, turns=self.turns, machine=machine)
+
+    def find(self, topic: str, number: int) -> Partition:
+        """See `LocalPartitions.find`."""
+        return self.local.find(topic, number)
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        """See `LocalPartitions.name_of`."""
+        return self.local.name_of(topic_id)
 
     def may_have_lost(self) -> list[tuple[str, int]]:
         """After a start on what a killed process or a power cut left: the partitions that may have lost records that were read.

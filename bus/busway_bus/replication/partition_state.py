@@ -6,11 +6,11 @@ its own flush is what a follower's fetch is elsewhere: `durability` only decides
 """
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
+from busway_bus.kernel.transitions import Table
 from busway_bus.metadata.image import PartitionImage
 from busway_bus.replication.isr import AlterPartition, FollowerState, may_enter, without_lagging
 
@@ -43,20 +43,23 @@ class Event(Enum):
     LEADER_TOLD = auto()
 
 
-TRANSITIONS: Final[Mapping[tuple[Role, Event], Role]] = {
-    (Role.NONE, Event.LEADS): Role.LEADER,
-    (Role.NONE, Event.FOLLOWS): Role.FOLLOWER,
-    (Role.LEADER, Event.LEADS): Role.LEADER,
-    (Role.LEADER, Event.FOLLOWS): Role.FOLLOWER,
-    (Role.LEADER, Event.FOLLOWER_FETCHED): Role.LEADER,
-    (Role.LEADER, Event.ISR_ANSWERED): Role.LEADER,
-    (Role.LEADER, Event.TIME_PASSED): Role.LEADER,
-    (Role.FOLLOWER, Event.LEADS): Role.LEADER,
-    (Role.FOLLOWER, Event.FOLLOWS): Role.FOLLOWER,
-    (Role.FOLLOWER, Event.LEADER_TOLD): Role.FOLLOWER,
-    (Role.FOLLOWER, Event.ISR_ANSWERED): Role.FOLLOWER,  # asked for as the leader that it is no more
-    (Role.FOLLOWER, Event.TIME_PASSED): Role.FOLLOWER,
-}
+TRANSITIONS: Final[Table[Role, Event, Role]] = Table(
+    "a partition in the role",
+    {
+        (Role.NONE, Event.LEADS): Role.LEADER,
+        (Role.NONE, Event.FOLLOWS): Role.FOLLOWER,
+        (Role.LEADER, Event.LEADS): Role.LEADER,
+        (Role.LEADER, Event.FOLLOWS): Role.FOLLOWER,
+        (Role.LEADER, Event.FOLLOWER_FETCHED): Role.LEADER,
+        (Role.LEADER, Event.ISR_ANSWERED): Role.LEADER,
+        (Role.LEADER, Event.TIME_PASSED): Role.LEADER,
+        (Role.FOLLOWER, Event.LEADS): Role.LEADER,
+        (Role.FOLLOWER, Event.FOLLOWS): Role.FOLLOWER,
+        (Role.FOLLOWER, Event.LEADER_TOLD): Role.FOLLOWER,
+        (Role.FOLLOWER, Event.ISR_ANSWERED): Role.FOLLOWER,  # asked for as the leader that it is no more
+        (Role.FOLLOWER, Event.TIME_PASSED): Role.FOLLOWER,
+    },
+)
 """A pair that is missing is a mistake of this broker: fetches of followers, say, are refused before they come here."""
 
 
@@ -310,9 +313,7 @@ class PartitionState:
     # The high watermark
 
     def _take(self, event: Event) -> None:
-        role = TRANSITIONS.get((self.role, event))
-        assert role is not None, f"{event.name} came to a partition in the role {self.role.name}"
-        self.role = role
+        self.role = TRANSITIONS.after(self.role, event)
 
     def _local_end_moved(self) -> Effects:
         return self._advance() or _ACKNOWLEDGE

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from busway_bus.log.file_slice import ColdPages, FileSlice
+from busway_bus.log.file_slice import ColdPages, FileSlice, Warming
 from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.share import fetched
 from busway_bus.share.acquiring import Wish, acquire, wanted_up_to
@@ -134,12 +134,12 @@ class ShareFetch:
                 await asyncio.sleep(0)
         if self._wanted and not last and (not ready or size < self._bounds.min_bytes):
             return False
-        for pause in self._read(ready):
-            if pause is None:
+        for warming in self._read(ready):
+            if warming is None:
                 await asyncio.sleep(0)
             else:
                 with contextlib.suppress(ProtocolError, OSError):  # whoever reads it is told
-                    await off_loop(pause.warm)
+                    await off_loop(warming)
         return True
 
     def _look(self, place: Place, ready: list[Place]) -> int:
@@ -172,12 +172,12 @@ class ShareFetch:
 
     # Reading
 
-    def _read(self, ready: list[Place]) -> Iterator[ColdPages | None]:
+    def _read(self, ready: list[Place]) -> Iterator[Warming | None]:
         """Give the member what is free, with the same share of the bytes for each partition; what one does not need the next ones have.
 
         Yields:
             None: others should have their turn.
-            ColdPages: the disk has to be waited for.
+            Warming: the disk has to be waited for.
         """
         left, records = self._bounds.max_bytes, self._wish.max_records
         looked_at = 0
@@ -190,7 +190,7 @@ class ShareFetch:
                 try:
                     got = self._give(place, wish, part, min_one=min_one, wait=False)
                 except ColdPages as cold:
-                    yield cold
+                    yield cold.warm
                     got = self._give(place, wish, part, min_one=min_one, wait=True)
             except (KafkaError, ProtocolError, OSError) as problem:
                 self._refuse(place, problem)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from enum import Enum, IntEnum, auto
 from typing import Final
 
+from busway_bus.kernel.transitions import Table
+
 
 class State(IntEnum):
     """Where a transactional id is; the numbers are those in the log."""
@@ -61,21 +63,17 @@ class Event(Enum):
 
 
 _IDLE: Final = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
-TABLE: Final[Mapping[tuple[State, Event], State]] = {
-    **{(state, Event.INITIALIZED): State.EMPTY for state in _IDLE},
-    **{(state, Event.ADDED): State.ONGOING for state in (*_IDLE, State.ONGOING)},
-    (State.ONGOING, Event.COMMITTED): State.PREPARE_COMMIT,
-    # A client of transaction version 2 aborts without knowing whether any partition was added for it.
-    **{(state, Event.ABORTED): State.PREPARE_ABORT for state in (*_IDLE, State.ONGOING)},
-    (State.PREPARE_COMMIT, Event.MARKED): State.COMPLETE_COMMIT,
-    (State.PREPARE_ABORT, Event.MARKED): State.COMPLETE_ABORT,
-    **{(state, Event.EXPIRED): State.DEAD for state in _IDLE},
-}
+TRANSITIONS: Final[Table[State, Event, State]] = Table(
+    "a transactional id in the state",
+    {
+        **{(state, Event.INITIALIZED): State.EMPTY for state in _IDLE},
+        **{(state, Event.ADDED): State.ONGOING for state in (*_IDLE, State.ONGOING)},
+        (State.ONGOING, Event.COMMITTED): State.PREPARE_COMMIT,
+        # A client of transaction version 2 aborts without knowing whether any partition was added for it.
+        **{(state, Event.ABORTED): State.PREPARE_ABORT for state in (*_IDLE, State.ONGOING)},
+        (State.PREPARE_COMMIT, Event.MARKED): State.COMPLETE_COMMIT,
+        (State.PREPARE_ABORT, Event.MARKED): State.COMPLETE_ABORT,
+        **{(state, Event.EXPIRED): State.DEAD for state in _IDLE},
+    },
+)
 """(state, event) → the next state. What is not here does not happen: whoever may cause events looks first."""
-
-
-def after(state: State, event: Event) -> State:
-    """The state after an event."""
-    following = TABLE.get((state, event))
-    assert following is not None, f"{event.name} in {state.name}"
-    return following

@@ -11,7 +11,7 @@ from typing import Final
 
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.transactions.records import PartitionsSchema, TransactionLogValue
-from busway_bus.transactions.states import Event, State, after
+from busway_bus.transactions.states import TRANSITIONS, Event, State
 from busway_protocol.errors import MalformedMessage
 
 Place = tuple[str, int]
@@ -82,7 +82,7 @@ class Transaction:
             epoch=epoch,
             last_epoch=last_epoch,
             timeout_ms=timeout_ms,
-            state=after(self.state, Event.INITIALIZED),
+            state=TRANSITIONS.after(self.state, Event.INITIALIZED),
             partitions=frozenset(),
             started_ms=-1,
             updated_ms=now,
@@ -93,7 +93,7 @@ class Transaction:
         return replace(
             self,
             previous_producer_id=self.producer_id,
-            state=after(self.state, Event.ADDED),
+            state=TRANSITIONS.after(self.state, Event.ADDED),
             partitions=self.partitions.union(partitions),
             started_ms=now if self.state.idle else self.started_ms,
             updated_ms=now,
@@ -122,7 +122,7 @@ class Transaction:
             next_producer_id=next_producer_id,
             epoch=epoch,
             last_epoch=last_epoch,
-            state=after(self.state, event),
+            state=TRANSITIONS.after(self.state, event),
             started_ms=now if self.state.idle else self.started_ms,
             updated_ms=now,
             client_version=client_version,
@@ -137,7 +137,7 @@ class Transaction:
             previous_producer_id=self.producer_id,
             next_producer_id=NO_ID,
             epoch=0 if rotates else self.epoch,
-            state=after(self.state, Event.MARKED),
+            state=TRANSITIONS.after(self.state, Event.MARKED),
             partitions=frozenset(),
             updated_ms=now,
         )

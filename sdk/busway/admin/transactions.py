@@ -3,7 +3,6 @@
 What lives here: `TransactionsAdmin`, a part of `Admin`, and the values it returns (KIP-664). What does not: the CLI.
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 from busway.cluster.client import ClusterClient, CoordinatorKind
 from busway.cluster.coordinator import MOVED
 from busway.errors import BrokerError
+from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
@@ -271,7 +271,7 @@ class TransactionsAdmin:
     async def _ask_coordinator_of(self, transactional_id: str, message: Any, code_of: Any) -> tuple[int, Any]:
         """The coordinator and its answer; asked again while it is loading, has moved or is ending the transaction."""
         backoff = self._cluster.backoff()
-        deadline = asyncio.get_running_loop().time() + self._cluster.timeout_s
+        deadline = REAL_TIME.now_s() + self._cluster.timeout_s
         while True:
             node_id = await self._cluster.find_coordinator(transactional_id, CoordinatorKind.TRANSACTION)
             answer = await self._cluster.ask_node(node_id, message)
@@ -280,9 +280,9 @@ class TransactionsAdmin:
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
                 ErrorCode.CONCURRENT_TRANSACTIONS,
             }
-            if not again or asyncio.get_running_loop().time() >= deadline:
+            if not again or REAL_TIME.now_s() >= deadline:
                 return node_id, answer
-            await asyncio.sleep(backoff.next())
+            await REAL_TIME.sleep(backoff.next())
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         by_leader: dict[int, list[TopicPartition]] = {}

@@ -30,6 +30,7 @@ from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import NotRunning
+from busway.net.clock import APP_TIME
 from busway.net.machine import current_machine, has_threads
 from busway.options import ConsumerOptions, ProducerOptions, options_from
 from busway.producer.producer import Producer
@@ -116,7 +117,7 @@ class App(Declarations, Sending):
         """The running consume loop with its counters; None when the app does not run or has no handlers."""
         self.shares_together = False
         """Whether partition n of all topics must go to the same instance, because a table goes with several of them."""
-        self.sleep: Sleep = asyncio.sleep
+        self.sleep: Sleep = APP_TIME.sleep
         """How the app waits between attempts; tests put a clock of their own here."""
 
     # Running
@@ -261,10 +262,10 @@ class App(Declarations, Sending):
 
     async def _stop(self) -> None:
         working, self._working = self._working, None
-        self._stop_by = asyncio.get_running_loop().time() + self.drain_timeout_s + FAREWELL_S
+        self._stop_by = APP_TIME.now_s() + self.drain_timeout_s + FAREWELL_S
         if working is not None:
             working.cancel()
-            await asyncio.wait([working], timeout=self._time_left())
+            await APP_TIME.wait([working], timeout=self._time_left())
             if not working.done():
                 log.warning("%s: the last commit took too long; its records are handled again", self.name)
                 working.cancel()
@@ -279,11 +280,11 @@ class App(Declarations, Sending):
             self._producer = self._serdes = self.worker = None
 
     def _time_left(self) -> float:
-        return max(_LEAST_S, self._stop_by - asyncio.get_running_loop().time())
+        return max(_LEAST_S, self._stop_by - APP_TIME.now_s())
 
     async def _leave(self, consumer: Consumer) -> None:
         try:
-            async with asyncio.timeout(self._time_left()):
+            async with APP_TIME.timeout(self._time_left()):
                 await consumer.stop()
         except TimeoutError:
             log.warning("%s: the group %s was not left in time; its session has to end", self.name, self.group_id)

@@ -4,13 +4,13 @@ What lives here: one serde for each part of each topic, and what a record looks 
 (`busway.serde`), sending (`bus`).
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
 from busway.errors import BuswayError
+from busway.net.clock import REAL_TIME
 from busway.serde.errors import Undecodable
 from busway.serde.naming import Part, SubjectNaming
 from busway.serde.plain import Integer, Json, Raw, SchemaMissing, Serde, Text
@@ -175,7 +175,7 @@ class Serdes:
 
 
 async def load_patiently(
-    missing: SchemaMissing, record: Record, rest: Callable[[float], Awaitable[None]] = asyncio.sleep
+    missing: SchemaMissing, record: Record, rest: Callable[[float], Awaitable[None]] = REAL_TIME.sleep
 ) -> None:
     """Fetch the schema of a record. That the registry is away is no fault of the record: it is asked again until it answers.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from busway.admin.admin import Admin
 from busway.errors import BuswayError
+from busway.net.clock import APP_TIME
 
 if TYPE_CHECKING:
     from busway.app.bus import App
@@ -23,7 +24,7 @@ _NAMED_MAX: Final = 3
 
 async def explain_wait(app: "App") -> None:
     """Log which other members the group has, where no partition has been assigned `WAIT_S` after the start."""
-    await asyncio.sleep(WAIT_S)
+    await APP_TIME.sleep(WAIT_S)
     worker = app.worker
     if worker is None or worker.consumer.assignment():
         return

@@ -15,6 +15,7 @@ from busway.cluster.metadata import ClusterMetadata
 from busway.cluster.retry import Backoff
 from busway.cluster.seldom import Seldom
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
+from busway.net.clock import REAL_TIME
 from busway.net.connection import Connection
 from busway.net.machine import current_machine
 from busway_protocol.errors import ErrorCode, error_for
@@ -224,21 +225,12 @@ class ClusterClient:
             except (ConnectionFailed, RequestTimedOut):
                 answer = await self.ask_any(request)
             self.metadata.update(answer, all_topics=every_topic)
-            self._refreshed_at = asyncio.get_running_loop().time()
+            self._refreshed_at = REAL_TIME.now_s()
 
     @property
     def is_old(self) -> bool:
         """Whether metadata should be asked for anew, so that new partitions and moved leaders are seen without an error."""
-        return asyncio.get_running_loop().time() - self._refreshed_at > METADATA_MAX_AGE_S
-
-    async def refresh_if_old(self) -> None:
-        """Ask again after `METADATA_MAX_AGE_S`.
-
-        Raises:
-            ConnectionFailed, RequestTimedOut.
-        """
-        if self.is_old:
-            await self.refresh()
+        return REAL_TIME.now_s() - self._refreshed_at > METADATA_MAX_AGE_S
 
     async def ensure_topics(self, topics: Iterable[str], timeout_s: float | None = None) -> None:
         """Return when the leaders of all partitions of `topics` are known.
@@ -250,7 +242,7 @@ class ClusterClient:
         wanted = set(topics)
         self.topics |= wanted
         backoff = self.backoff()
-        deadline = asyncio.get_running_loop().time() + (self._timeout_s if timeout_s is None else timeout_s)
+        deadline = REAL_TIME.now_s() + (self._timeout_s if timeout_s is None else timeout_s)
         while True:
             if all(name in self.metadata.topics for name in wanted):
                 return
@@ -268,10 +260,10 @@ class ClusterClient:
             if problem is None:
                 return
             permanent = isinstance(problem, BrokerError) and not problem.retriable
-            if permanent or asyncio.get_running_loop().time() >= deadline:
+            if permanent or REAL_TIME.now_s() >= deadline:
                 self.topics.difference_update(missing)  # asked for once more, it would be made after all
                 raise problem
-            await asyncio.sleep(backoff.next())
+            await REAL_TIME.sleep(backoff.next())
 
     def _why_none(self) -> str:
         if self._create_topics:
@@ -299,7 +291,7 @@ class ClusterClient:
             ConnectionFailed: no broker can be reached within the request timeout.
         """
         backoff = self.backoff()
-        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        deadline = REAL_TIME.now_s() + self._timeout_s
         while True:
             problem: BuswayError
             try:
@@ -317,6 +309,6 @@ class ClusterClient:
                     raise problem
             except (ConnectionFailed, RequestTimedOut) as failed:
                 problem = failed
-            if asyncio.get_running_loop().time() >= deadline:
+            if REAL_TIME.now_s() >= deadline:
                 raise problem
-            await asyncio.sleep(backoff.next())
+            await REAL_TIME.sleep(backoff.next())

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from busway.net.machine import current_machine
+from busway.net.clock import REAL_TIME
 
 EVERY_S: Final = 10.0
 """Lines about the same thing are this far apart at least; the next one tells how many were left out."""
@@ -25,7 +25,7 @@ class Seldom:
 
     def tell(self, level: int, about: Hashable, text: str, *arguments: object) -> None:
         """Log a line unless one about the same thing was logged just now."""
-        now = (self._clock or current_machine().monotonic_s)()
+        now = (self._clock or REAL_TIME.monotonic_s)()
         last, left_out = self._told.get(about, (-EVERY_S, 0))
         if now - last < EVERY_S:
             self._told[about] = last, left_out + 1

@@ -14,6 +14,7 @@ from busway.consumer.fetcher import NAMES_UNTIL
 from busway.consumer.isolation import take_aborted, visible
 from busway.consumer.subscription import Assigned
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, DamagedData, OffsetReset, RequestTimedOut
+from busway.net.clock import REAL_TIME
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode, ProtocolError, error_for
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -89,11 +90,10 @@ class _Reader:
 
     async def fetch(self) -> PartitionData:
         """The next answer that holds batches; goes on after failures that pass, until the time is over."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_s
+        deadline = REAL_TIME.now_s() + self._timeout_s
         backoff = self._cluster.backoff()
         problem: BuswayError | None = None
-        while loop.time() < deadline:
+        while REAL_TIME.now_s() < deadline:
             try:
                 data = await self._ask()
                 if data.records:
@@ -103,7 +103,7 @@ class _Reader:
                 if isinstance(failed, BrokerError) and not failed.retriable:
                     raise
                 problem = failed
-                await asyncio.sleep(backoff.next())
+                await REAL_TIME.sleep(backoff.next())
                 with contextlib.suppress(BuswayError):
                     await self._cluster.refresh()
         raise problem or RequestTimedOut(

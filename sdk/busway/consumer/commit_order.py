@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from busway.errors import BuswayError, RequestTimedOut
+from busway.net.clock import REAL_TIME
 from busway.types import TopicPartition
 
 GIVEN_UP = "the later commit that took over these offsets was given up"
@@ -45,7 +46,7 @@ class Commit:
         if not self._left_to:
             return
         ends = [other._end for other in self._left_to]
-        _, waiting = await asyncio.wait(ends, timeout=max(deadline - asyncio.get_running_loop().time(), 0))
+        _, waiting = await REAL_TIME.wait(ends, timeout=max(deadline - REAL_TIME.now_s(), 0))
         if waiting:
             raise RequestTimedOut("the later commit that took over these offsets has not ended in time")
         if problems := [problem for end in ends if (problem := end.result()) is not None]:

@@ -22,6 +22,7 @@ from busway.consumer.protocols import group_member
 from busway.consumer.topics import Topics
 from busway.consumer.uncommitted import Uncommitted
 from busway.errors import BuswayError, CommitFailed, InvalidTransactionState, NotRunning
+from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions, options_from
 from busway.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
@@ -144,7 +145,7 @@ class Consumer(Positions):
 
     async def _commit_last(self, commit: Callable[[], Awaitable[None]]) -> None:
         try:
-            async with asyncio.timeout(_LAST_COMMIT_S):
+            async with REAL_TIME.timeout(_LAST_COMMIT_S):
                 await commit()
         except (BuswayError, TimeoutError) as problem:
             log.warning(
@@ -274,15 +275,14 @@ class Consumer(Positions):
             OffsetReset, DamagedData, BrokerError: what went wrong with a partition.
             NotRunning: the consumer was not started.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
+        deadline = REAL_TIME.now_s() + timeout_ms / 1000
         limit = self.options.max_poll_records if max_records is None else max_records
         self._uncommitted.polling()
         self._given.polling()
         while True:
             self._check()
             records = self._fetcher.ready(partitions, limit)
-            left = deadline - loop.time()
+            left = deadline - REAL_TIME.now_s()
             if records or left <= 0:
                 self._uncommitted.take_resets()
                 self._given.polled()
@@ -387,7 +387,7 @@ class Consumer(Positions):
 
     async def _auto_commit(self) -> None:
         while True:
-            await asyncio.sleep(self.options.auto_commit_interval_ms / 1000)
+            await REAL_TIME.sleep(self.options.auto_commit_interval_ms / 1000)
             try:
                 await self._commit_what_was(self._uncommitted.handled())
             except CommitFailed:

@@ -4,7 +4,6 @@ What lives here: a member as its group knows it. What does not: where the coordi
 (`group`, `heart`, `offsets`).
 """
 
-import asyncio
 import logging
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 from busway.cluster.client import ClusterClient, CoordinatorKind
 from busway.cluster.coordinator import CoordinatorLink
 from busway.errors import BuswayError
+from busway.net.clock import REAL_TIME
 from busway_protocol.apis import ApiKey
 from busway_protocol.messages.groups_classic import LeaveGroupRequest, MemberIdentity
 
@@ -54,7 +54,7 @@ class Coordinator(CoordinatorLink):
         if not member.member_id or member.instance_id is not None:
             return
         try:
-            async with asyncio.timeout(LEAVE_S):
+            async with REAL_TIME.timeout(LEAVE_S):
                 version = (await self.connection("group")).version(ApiKey.LEAVE_GROUP)
                 identity = MemberIdentity(member_id=member.member_id, group_instance_id=None)
                 await self.ask(

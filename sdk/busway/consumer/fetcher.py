@@ -19,6 +19,7 @@ from busway.consumer.lookups import LookUps
 from busway.consumer.placing import Placing
 from busway.consumer.subscription import Assigned
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, OffsetReset, RequestTimedOut
+from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions
 from busway.types import Record, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
@@ -102,7 +103,7 @@ class Fetcher:
                 self._wake.clear()
                 wait = self._step()
                 try:
-                    async with asyncio.timeout(wait):
+                    async with REAL_TIME.timeout(wait):
                         await self._wake.wait()
                 except TimeoutError:
                     pass
@@ -119,7 +120,7 @@ class Fetcher:
             Seconds until the next step has something to do, None until it is woken.
         """
         metadata = self._cluster.metadata
-        now = asyncio.get_running_loop().time()
+        now = REAL_TIME.now_s()
         found = plan(self.assigned.values(), now, lambda one: metadata.leader(*one.partition), self._fetches)
         if found.uncommitted:
             self._place(found.uncommitted, self._placing.by_commits)
@@ -147,7 +148,7 @@ class Fetcher:
 
     def _put_off(self, those: Iterable[Assigned]) -> None:
         """Leave partitions alone for a moment, and see meanwhile where their leaders are."""
-        later = asyncio.get_running_loop().time() + _RETRY_S
+        later = REAL_TIME.now_s() + _RETRY_S
         for found in those:
             found.retry_at = later
         if self._refreshing is None or self._refreshing.done():
@@ -405,7 +406,7 @@ class Fetcher:
         ):
             return
         try:
-            async with asyncio.timeout(timeout_s):
+            async with REAL_TIME.timeout(timeout_s):
                 await self._arrived.wait()
         except TimeoutError:
             pass

@@ -27,6 +27,7 @@ from busway.consumer.membership import Membership
 from busway.consumer.offset_requests import OffsetVersions
 from busway.consumer.offsets import GroupOffsets
 from busway.errors import BrokerError, ConnectionFailed, RequestTimedOut
+from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions
 from busway.types import GroupMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
@@ -152,10 +153,10 @@ class GroupMember(ABC):
             await self._be_member(backoff)
         except BrokerError as problem:
             await self._refused(problem)
-            await asyncio.sleep(backoff.next())
+            await REAL_TIME.sleep(backoff.next())
         except (ConnectionFailed, RequestTimedOut) as problem:
             log.info("group %s: cannot be joined now, trying again: %s", self._group, problem)
-            await asyncio.sleep(backoff.next())
+            await REAL_TIME.sleep(backoff.next())
         except Exception as problem:  # noqa: BLE001 - a listener's own error too: whoever reads gets it
             self.problem = problem
 

@@ -4,7 +4,6 @@ What lives here: the loop around the classic group protocol. What does not: what
 common with the other protocol (`group`).
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
@@ -19,6 +18,7 @@ from busway.consumer.membership_classic import ClassicMembership
 from busway.consumer.offset_requests import CLASSIC
 from busway.consumer.sharing import unshared, unshared_now
 from busway.errors import BrokerError, BuswayError
+from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions
 from busway.types import TopicPartition
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, decode_assignment
@@ -239,7 +239,7 @@ class ClassicMember(GroupMember):
         """A leader that doubts whether all is shared looks after a session: by then who was killed is back, or out of the group."""
         while self._doubts:
             try:
-                async with asyncio.timeout(self._options.session_timeout_ms / 1000):
+                async with REAL_TIME.timeout(self._options.session_timeout_ms / 1000):
                     await self._news.wait()
                 break
             except TimeoutError:

@@ -6,7 +6,6 @@ What lives here: the loop around the answers, one step at a time: give up, take 
 The heartbeats go on in a thread of their own, and with them the epoch: what this member does about an answer, it does about the latest one.
 """
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable
@@ -23,6 +22,7 @@ from busway.consumer.membership import Membership
 from busway.consumer.membership_modern import Dialogue, Given, Identity, Share, Wish, resolved
 from busway.consumer.offset_requests import MODERN
 from busway.errors import BrokerError, BuswayError
+from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
 from busway.options import ConsumerOptions
 from busway.types import TopicPartition
@@ -198,7 +198,7 @@ class ModernMember(GroupMember):
 
     async def _wait_for_names(self, backoff: Backoff) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(backoff.next()):
+            async with REAL_TIME.timeout(backoff.next()):
                 await self._news.wait()
 
     # The end of a session

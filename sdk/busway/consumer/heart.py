@@ -8,7 +8,6 @@ A coordinator that cannot be reached, that has moved or is loading says nothing 
 the name of the same member and generation, however long that takes. Only its own word ends a session.
 """
 
-import asyncio
 import logging
 import threading
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any, Final
 from busway.cluster.coordinator import PASSING
 from busway.consumer.coordinator import Coordinator, Member
 from busway.errors import BrokerError, BuswayError, NotRunning
-from busway.net.machine import current_machine
+from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import HeartbeatRequest
@@ -38,13 +37,13 @@ class Reader:
 
     def polled(self) -> None:
         """Records are asked for now."""
-        now_s = current_machine().monotonic_s()
+        now_s = REAL_TIME.monotonic_s()
         with self._lock:
             self._polled_s = now_s
 
     def away_s(self) -> float:
         """Since when none were; 0 before the first time."""
-        now_s = current_machine().monotonic_s()
+        now_s = REAL_TIME.monotonic_s()
         with self._lock:
             return 0.0 if self._polled_s is None else now_s - self._polled_s
 
@@ -136,7 +135,7 @@ async def beat(coordinator: Coordinator, member: Member, reader: Reader, pace: P
     hearing = Hearing(coordinator)
     wait_s = pace.interval_s
     while True:
-        await asyncio.sleep(wait_s)
+        await REAL_TIME.sleep(wait_s)
         if is_overdue(member.group, reader, pace):
             await coordinator.leave(member)
             tell(member, None)

@@ -17,6 +17,7 @@ from busway.consumer.coordinator import LEAVE_S, Coordinator
 from busway.consumer.heart import Hearing, Pace, Reader, Tell, is_overdue
 from busway.consumer.membership_modern import Dialogue, Given, Identity, Share, Wish, farewell
 from busway.errors import BuswayError, NotRunning
+from busway.net.clock import REAL_TIME
 from busway_protocol.errors import ErrorCode
 
 log = logging.getLogger("busway.consumer")
@@ -59,7 +60,7 @@ class Voice:
         if self.dialogue.has_news:
             return
         try:
-            async with asyncio.timeout(seconds):
+            async with REAL_TIME.timeout(seconds):
                 await self._woken.wait()
         except TimeoutError:
             return
@@ -68,7 +69,7 @@ class Voice:
 async def leave(coordinator: Coordinator, identity: Identity) -> None:
     """Leave the group, so that the others need not wait for the session to end; a static member's partitions wait for it."""
     try:
-        async with asyncio.timeout(LEAVE_S):
+        async with REAL_TIME.timeout(LEAVE_S):
             await coordinator.ask(farewell(identity))
     except (BuswayError, TimeoutError) as problem:
         log.warning(
@@ -102,7 +103,7 @@ async def converse(coordinator: Coordinator, voice: Voice, reader: Reader, pace:
             continue
         dialogue.unanswered()
         if code in PASSING or code.retriable:
-            await asyncio.sleep(hearing.unheard(text))
+            await REAL_TIME.sleep(hearing.unheard(text))
         elif code is ErrorCode.UNRELEASED_INSTANCE_ID:
             if not unreleased:
                 log.warning(
@@ -112,7 +113,7 @@ async def converse(coordinator: Coordinator, voice: Voice, reader: Reader, pace:
                     identity.instance_id,
                 )
             unreleased = True
-            await asyncio.sleep(_UNRELEASED_S)
+            await REAL_TIME.sleep(_UNRELEASED_S)
         else:
             tell(voice.number, Refused(code, getattr(answer, "error_message", None) or text))
             return

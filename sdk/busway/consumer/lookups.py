@@ -3,13 +3,13 @@
 What lives here: asking the partitions' leaders, once or until they answer. What does not: what a position is looked up for (`fetcher`).
 """
 
-import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from busway.cluster.client import ClusterClient
 from busway.errors import BrokerError, BuswayError
+from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions
 from busway.types import OffsetAndTimestamp, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
@@ -44,17 +44,16 @@ class LookUps:
             BrokerError: a partition cannot be looked up.
             ConnectionFailed, RequestTimedOut: after the request timeout.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._options.request_timeout_ms / 1000
+        deadline = REAL_TIME.now_s() + self._options.request_timeout_ms / 1000
         backoff = self._cluster.backoff()
         while True:
             try:
                 return await self._once(wanted, self._committed and not open_too)
             except BuswayError as problem:
                 permanent = isinstance(problem, BrokerError) and not problem.retriable
-                if permanent or loop.time() >= deadline:
+                if permanent or REAL_TIME.now_s() >= deadline:
                     raise
-            await asyncio.sleep(backoff.next())
+            await REAL_TIME.sleep(backoff.next())
             with contextlib.suppress(BuswayError):
                 await self._cluster.refresh()
 

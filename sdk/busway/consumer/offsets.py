@@ -15,6 +15,7 @@ from busway.consumer.coordinator import Coordinator
 from busway.consumer.membership import Membership
 from busway.consumer.offset_requests import OffsetVersions, commit_request, fetch_request, fetched
 from busway.errors import BrokerError, BuswayError, CommitFailed, ConnectionFailed, RequestTimedOut
+from busway.net.clock import REAL_TIME
 from busway.types import OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
 
@@ -67,15 +68,15 @@ class GroupOffsets:
             BrokerError, ConnectionFailed, RequestTimedOut.
         """
         asked = list(partitions)
-        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        deadline = REAL_TIME.now_s() + self._timeout_s
         backoff = self._coordinator.backoff()
         while True:
             try:
                 return await self._committed_now(asked)
             except BrokerError as problem:
-                if problem.code not in _UNDECIDED or asyncio.get_running_loop().time() >= deadline:
+                if problem.code not in _UNDECIDED or REAL_TIME.now_s() >= deadline:
                     raise
-            await asyncio.sleep(backoff.next())
+            await REAL_TIME.sleep(backoff.next())
 
     async def _committed_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         request = fetch_request(self._group, self._membership, self._versions, partitions, stable=self._stable)
@@ -116,8 +117,7 @@ class GroupOffsets:
         left = dict(offsets)
         tenures = {partition: self._membership.tenure(partition) for partition in left}
         gone: set[TopicPartition] = set()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_s
+        deadline = REAL_TIME.now_s() + self._timeout_s
         backoff = self._coordinator.backoff()
         while True:
             async with self._order.turn:
@@ -127,11 +127,11 @@ class GroupOffsets:
                 problem = await self._try(left, generation)
             if problem is None:
                 break
-            if loop.time() >= deadline:
+            if REAL_TIME.now_s() >= deadline:
                 raise problem
-            await asyncio.sleep(backoff.next())
+            await REAL_TIME.sleep(backoff.next())
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(deadline):
+                async with REAL_TIME.timeout_at(deadline):
                     await self._settled.wait()
             if self._membership.generation != generation:
                 gone |= {

@@ -3,7 +3,6 @@
 What lives here: positions, seeks, pauses and look-ups of offsets, as a part of `Consumer`. What does not: reading and commits (`consumer`).
 """
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -14,6 +13,7 @@ from busway.consumer.handed_out import HandedOut
 from busway.consumer.lookups import EARLIEST, LATEST
 from busway.consumer.uncommitted import Uncommitted
 from busway.errors import RequestTimedOut
+from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions
 from busway.types import OffsetAndTimestamp, TopicPartition
 
@@ -40,7 +40,7 @@ class Positions(ABC):
             ValueError: the partition is not assigned to this consumer.
             RequestTimedOut: it is not known within request_timeout_ms, because the partition does not exist or has no leader.
         """
-        deadline = asyncio.get_running_loop().time() + self.options.request_timeout_ms / 1000
+        deadline = REAL_TIME.now_s() + self.options.request_timeout_ms / 1000
         while True:
             self._check()
             found = self._fetcher.assigned.get(partition)
@@ -48,13 +48,13 @@ class Positions(ABC):
                 raise ValueError(f"{partition.topic}-{partition.partition} is not assigned to this consumer")
             if found.position is not None:
                 return found.position
-            if asyncio.get_running_loop().time() >= deadline:
+            if REAL_TIME.now_s() >= deadline:
                 count = self._cluster.metadata.counts().get(partition.topic, 0)
                 raise RequestTimedOut(
                     f"the position of {partition.topic}-{partition.partition} is not known after {self.options.request_timeout_ms} ms; "
                     f"the topic has {count} partitions, numbered from 0"
                 )
-            await asyncio.sleep(_POSITION_S)
+            await REAL_TIME.sleep(_POSITION_S)
 
     def place(self, partition: TopicPartition) -> int | None:
         """As `position`, and None while it is not known, or the partition is not assigned."""

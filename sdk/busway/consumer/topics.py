@@ -3,7 +3,6 @@
 What lives here: names and patterns, and looking at them anew while the consumer runs. What does not: sharing partitions (`group`).
 """
 
-import asyncio
 import contextlib
 import logging
 import re
@@ -14,6 +13,7 @@ from busway.cluster.client import ClusterClient
 from busway.consumer.fetcher import Fetcher
 from busway.consumer.group import GroupMember
 from busway.errors import BuswayError
+from busway.net.clock import REAL_TIME
 from busway.types import TopicPartition
 
 log = logging.getLogger("busway.consumer")
@@ -90,7 +90,7 @@ class Topics:
     async def watch(self) -> None:
         """Find what is made later, until cancelled."""
         while True:
-            await asyncio.sleep(self._max_age_s)
+            await REAL_TIME.sleep(self._max_age_s)
             if self._subscribed:
                 with contextlib.suppress(BuswayError):  # the next look comes
                     await self._look()

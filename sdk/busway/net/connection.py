@@ -8,6 +8,7 @@ from collections import deque
 from typing import Any, Final, TypeVar
 
 from busway.errors import ConnectionFailed, RequestTimedOut, UnsupportedByBroker
+from busway.net.clock import REAL_TIME
 from busway.net.keepalive import keep_alive
 from busway_protocol.apis import ApiKey, api, negotiate, request_header_version, response_header_version
 from busway_protocol.compile import decode, decode_from, encode, encode_chunks
@@ -90,8 +91,9 @@ class Connection:
         loop = asyncio.get_running_loop()
         limit_s = min(self._timeout_s, SETUP_TIMEOUT_S)
         try:
-            async with asyncio.timeout(limit_s):
-                transport, _ = await loop.create_connection(lambda: _Protocol(self), self._host, self._port)
+            async with REAL_TIME.timeout(limit_s):
+                with REAL_TIME.used():
+                    transport, _ = await loop.create_connection(lambda: _Protocol(self), self._host, self._port)
         except TimeoutError:
             raise ConnectionFailed(f"{self.name} did not accept a connection within {limit_s:g} s") from None
         except OSError as problem:
@@ -172,7 +174,7 @@ class Connection:
         self._waiting.append((self._correlation, key, version, waiter))
         limit = self._timeout_s if timeout_s is None else timeout_s
         try:
-            async with asyncio.timeout(limit):
+            async with REAL_TIME.timeout(limit):
                 return await waiter
         except TimeoutError:
             problem = RequestTimedOut(f"{self.name} did not answer {api(key).name} within {limit:g} s")

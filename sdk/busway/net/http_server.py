@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
+from busway.net.clock import REAL_TIME
 from busway.net.http_connections import PATIENCE, Connection, Patience, close_late
 from busway.net.listening import CannotListen
 
@@ -55,7 +56,8 @@ async def serving(
         CannotListen: the application could not start.
     """
     server = _Server(asgi, grace_s, patience)
-    running = asyncio.ensure_future(server.run_on(bound))
+    with REAL_TIME.used():
+        running = asyncio.ensure_future(server.run_on(bound))
     ready = asyncio.ensure_future(server.ready.wait())
     try:
         await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)

@@ -3,7 +3,6 @@
 What lives here: that nobody waits for it, and how soon it may be tried again. What does not: what is looked up (`sender`).
 """
 
-import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from busway.cluster.seldom import Seldom
 from busway.errors import BuswayError
+from busway.net.clock import REAL_TIME
 
 RETRY_S: Final = 0.1
 
@@ -44,5 +44,5 @@ class Errands:
         except BuswayError as problem:
             self._seldom.tell(logging.WARNING, what, "%s cannot be had: %s", what, problem)
         finally:
-            self._not_before[what] = asyncio.get_running_loop().time() + rest_s
+            self._not_before[what] = REAL_TIME.now_s() + rest_s
             self._done()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.errors import InvalidTransactionState, NotRunning
+from busway.net.clock import REAL_TIME
 from busway.net.machine import OS, current_machine
 from busway.options import ProducerOptions, options_from
 from busway.producer.accumulator import Accumulator, Partition, Together
@@ -206,7 +207,7 @@ class Producer:
         encoded = encode_headers(headers) if headers else NO_HEADERS
         if self._transactions is not None:
             self._transactions.require(transaction)
-        now = asyncio.get_running_loop().time()
+        now = REAL_TIME.now_s()
         if accumulator.append(where, now, timestamp_ms, key, value, encoded, size, waiter):
             self._sender.wake()
         return where, timestamp_ms
@@ -255,7 +256,7 @@ class Producer:
                 latest, encoded = headers, encode_headers(headers)
             if self._transactions is not None:
                 self._transactions.require(transaction)
-            if accumulator.append(where, loop.time(), timestamp_ms, key, value, encoded, size, together):
+            if accumulator.append(where, REAL_TIME.now_s(), timestamp_ms, key, value, encoded, size, together):
                 self._sender.wake()
         if not linger and together.batch is not None:
             together.batch.due = together.batch.created
@@ -347,7 +348,7 @@ class Producer:
         self._accumulator.flushing += 1
         self._sender.wake()
         try:
-            _, late = await asyncio.wait(waiters, timeout=timeout_s)
+            _, late = await REAL_TIME.wait(waiters, timeout=timeout_s)
         finally:
             self._accumulator.flushing -= 1
         return not late

@@ -16,6 +16,7 @@ from typing import Any, Final
 from busway.cluster.client import ClusterClient
 from busway.cluster.seldom import Seldom
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, DeliveryFailed, RequestTimedOut
+from busway.net.clock import REAL_TIME
 from busway.options import ACKS, ProducerOptions
 from busway.producer.accumulator import Accumulator, Batch, Partition
 from busway.producer.errands import RETRY_S, Errands
@@ -80,8 +81,7 @@ class Sender:
             await self.transactions.identify()
             return
         backoff = self._cluster.backoff()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._options.request_timeout_ms / 1000
+        deadline = REAL_TIME.now_s() + self._options.request_timeout_ms / 1000
         while True:
             problem: BuswayError
             try:
@@ -98,9 +98,9 @@ class Sender:
                     raise problem
             except (ConnectionFailed, RequestTimedOut) as failed:
                 problem = failed
-            if loop.time() >= deadline:
+            if REAL_TIME.now_s() >= deadline:
                 raise problem
-            await asyncio.sleep(backoff.next())
+            await REAL_TIME.sleep(backoff.next())
 
     async def run(self) -> None:
         """Send until cancelled.
@@ -116,14 +116,13 @@ class Sender:
             raise
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
-            self._expire(loop.time())
-            wait = self._send_ready(loop.time())
-            until_expiry = max(0.0, self._expiry_at - loop.time())
+            self._expire(REAL_TIME.now_s())
+            wait = self._send_ready(REAL_TIME.now_s())
+            until_expiry = max(0.0, self._expiry_at - REAL_TIME.now_s())
             try:
-                async with asyncio.timeout(until_expiry if wait is None else min(wait, until_expiry)):
+                async with REAL_TIME.timeout(until_expiry if wait is None else min(wait, until_expiry)):
                     await self._wake.wait()
             except TimeoutError:
                 pass
@@ -194,7 +193,6 @@ class Sender:
         return taken
 
     async def _request(self, leader: int, batches: list[Batch]) -> None:
-        loop = asyncio.get_running_loop()
         topics: dict[str, TopicProduceData] = {}
         for batch in batches:
             name, number = batch.partition
@@ -221,7 +219,7 @@ class Sender:
                 if self._acks == 0:
                     self._fail(batch, problem)
                 else:
-                    self._again(batch, loop.time(), problem)
+                    self._again(batch, REAL_TIME.now_s(), problem)
         except BuswayError as problem:
             for batch in batches:
                 self._fail(batch, problem)
@@ -230,7 +228,7 @@ class Sender:
                 self._fail(batch, DeliveryFailed(f"{name_of(batch)}: the request could not be made: {problem!r}"))
             raise
         else:
-            self._answered(batches, certain, answer, loop.time())
+            self._answered(batches, certain, answer, REAL_TIME.now_s())
         finally:
             self._in_flight[leader] -= 1
             self._space.set()

@@ -5,7 +5,6 @@ asked (`transactions`). The versions of a request say which protocol is meant: `
 Produce and TxnOffsetCommit add to a transaction by themselves and its end raises the producer's epoch.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -23,6 +22,7 @@ from busway.errors import (
     TransactionFailed,
     UnsupportedByBroker,
 )
+from busway.net.clock import REAL_TIME
 from busway.options import ProducerOptions
 from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
@@ -235,8 +235,7 @@ class TransactionRequests:
         at_most: int | None = None,
     ) -> tuple[ErrorCode, Any]:
         """The answer that decides, and the first refusal in it."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience_s
+        deadline = REAL_TIME.now_s() + self._patience_s
         backoff = link.backoff()
         while True:
             problem: BuswayError
@@ -258,12 +257,12 @@ class TransactionRequests:
                 if code in MOVED or code is ErrorCode.REQUEST_TIMED_OUT:
                     link.forget()
                 problem = BrokerError(code, self._name)
-            if loop.time() >= deadline:
+            if REAL_TIME.now_s() >= deadline:
                 raise problem
             if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 name = type(message).__name__
                 self._seldom.tell(logging.INFO, name, "%s, asked again: %s", name, problem)
-            await asyncio.sleep(SOON_S if code is ErrorCode.CONCURRENT_TRANSACTIONS else backoff.next())
+            await REAL_TIME.sleep(SOON_S if code is ErrorCode.CONCURRENT_TRANSACTIONS else backoff.next())
 
     @property
     def _name(self) -> str:
@@ -292,7 +291,7 @@ class TransactionRequests:
 
     def _overdue(self) -> str:
         """That the transaction was open for longer than its timeout, if it was."""
-        open_s = 0.0 if self.opened_at is None else asyncio.get_running_loop().time() - self.opened_at
+        open_s = 0.0 if self.opened_at is None else REAL_TIME.now_s() - self.opened_at
         if open_s * 1000 < self._timeout_ms:
             return ""
         return f"open for {open_s:.1f} s, longer than transaction_timeout_ms={self._timeout_ms}"

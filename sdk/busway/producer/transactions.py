@@ -16,6 +16,7 @@ from busway.errors import (
     TransactionFailed,
     TransactionInDoubt,
 )
+from busway.net.clock import REAL_TIME
 from busway.producer.transaction_requests import NOBODY, Identity, TransactionRequests
 from busway.producer.transaction_state import Event, State, after
 from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -220,7 +221,7 @@ class Transactions:
         self._groups.clear()
         self._started = self._maybe_started = False
         self._problem = None
-        self._requests.opened_at = asyncio.get_running_loop().time()
+        self._requests.opened_at = REAL_TIME.now_s()
         return self.number
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
@@ -373,7 +374,7 @@ class Transactions:
                 return
             log.info("the producer stops with an open transaction, which is aborted")
             ending = self._end(commit=False)
-        await asyncio.wait([ending], timeout=timeout_s)
+        await REAL_TIME.wait([ending], timeout=timeout_s)
         problem = ending.exception() if ending.done() and not ending.cancelled() else None
         if problem is not None or not ending.done():
             why = problem or f"no answer within {timeout_s:g} s"

@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from busway.errors import BuswayError
-from busway.net.machine import current_machine
+from busway.net.clock import REAL_TIME
 from busway.serde.avro import AvroCodec
 from busway.serde.errors import Undecodable, Unencodable
 from busway.serde.framing import FRAME_BYTES, NotFramed, frame, unframe
@@ -109,7 +109,7 @@ class RegisteredAvro:
 
     async def _text(self, schema_id: int) -> str:
         unknown = Undecodable(f"schema id {schema_id} is not in the registry at {self._registry.url}")
-        clock = current_machine().monotonic_s
+        clock = REAL_TIME.monotonic_s
         if clock() < self._unknown.get(schema_id, 0.0):
             raise unknown
         try:

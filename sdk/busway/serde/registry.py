@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from busway.errors import BuswayError
+from busway.net.clock import REAL_TIME
 from busway.serde.refusals import refusal
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class RegistryClient:
             task.cancel()
         http, self._http = self._http, None
         if http is not None:
-            await http.aclose()
+            with REAL_TIME.used():
+                await http.aclose()
 
     async def __aenter__(self) -> "RegistryClient":
         return self
@@ -188,9 +190,10 @@ class RegistryClient:
         wait = _FIRST_WAIT_S
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                answer = await self._http.request(
-                    method, path, json=body, headers={"Content-Type": MEDIA_TYPE} if body is not None else {}
-                )
+                with REAL_TIME.used():
+                    answer = await self._http.request(
+                        method, path, json=body, headers={"Content-Type": MEDIA_TYPE} if body is not None else {}
+                    )
             except (httpx2.HTTPError, httpx2.InvalidURL) as problem:
                 if attempt == _ATTEMPTS or isinstance(problem, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
                     raise RegistryUnreachable(
@@ -199,7 +202,7 @@ class RegistryClient:
             else:
                 if answer.status_code not in _TRY_AGAIN or attempt == _ATTEMPTS:
                     return _content(self.url, answer)
-            await asyncio.sleep(wait)
+            await REAL_TIME.sleep(wait)
             wait *= 2
         raise AssertionError("the last attempt returns or raises")
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.errors import AcknowledgementFailed, NotRunning
+from busway.net.clock import REAL_TIME
 from busway.options import ShareConsumerOptions, options_from
 from busway.share.acquired import ACCEPT, REJECT, RELEASE, RENEW
 from busway.share.fetcher import ShareFetcher
@@ -106,7 +107,7 @@ class ShareConsumer:
             await self._cluster.close()
             return
         try:
-            async with asyncio.timeout(_CLOSE_S):
+            async with REAL_TIME.timeout(_CLOSE_S):
                 await self._fetcher.close()
         except TimeoutError:
             log.warning("share group %s: not all was told in time; those records come again", self._member.group)
@@ -173,13 +174,12 @@ class ShareConsumer:
         limit = self.options.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise ValueError(f"max_records: {limit} is below 1")
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
+        deadline = REAL_TIME.now_s() + timeout_ms / 1000
         while True:
             self._check()
             if records := self._fetcher.ready(limit):
                 return records
-            left = deadline - loop.time()
+            left = deadline - REAL_TIME.now_s()
             if left <= 0:
                 return {}
             await self._fetcher.arrival(left, limit)

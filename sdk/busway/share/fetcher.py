@@ -22,6 +22,7 @@ from busway.errors import (
     NotRunning,
     RequestTimedOut,
 )
+from busway.net.clock import REAL_TIME
 from busway.options import ShareConsumerOptions
 from busway.share.held import HeldPartition
 from busway.share.leader import Leader, is_elsewhere
@@ -74,7 +75,7 @@ class ShareFetcher:
                 self._wake.clear()
                 wait = self._step()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
+                    async with REAL_TIME.timeout(wait):
                         await self._wake.wait()
         finally:
             for task in self._tasks:
@@ -88,7 +89,7 @@ class ShareFetcher:
         """Start what can be asked now; seconds until there is more, None until it is woken."""
         if self._closing:
             return None
-        now = asyncio.get_running_loop().time()
+        now = REAL_TIME.now_s()
         wanted, unknown = self._wanted()
         if unknown:
             self._refresh_soon()
@@ -171,7 +172,7 @@ class ShareFetcher:
             self._arrived.set()
 
     def _put_off(self, leader: Leader, wait_s: float) -> None:
-        leader.retry_at = asyncio.get_running_loop().time() + wait_s
+        leader.retry_at = REAL_TIME.now_s() + wait_s
         self._refresh_soon()
 
     def _refresh_soon(self) -> None:
@@ -179,7 +180,7 @@ class ShareFetcher:
             self._refreshing = self._start(self._refresh())
 
     async def _refresh(self) -> None:
-        await asyncio.sleep(_RETRY_S)
+        await REAL_TIME.sleep(_RETRY_S)
         with contextlib.suppress(BuswayError):
             await self._cluster.refresh()
 
@@ -195,7 +196,7 @@ class ShareFetcher:
         if self._problem is not None:
             problem, self._problem = self._problem, None
             raise problem
-        now = asyncio.get_running_loop().time()
+        now = REAL_TIME.now_s()
         result: dict[TopicPartition, list[Record]] = {}
         for node, leader in list(self._leaders.items()):
             while limit > 0 and (found := leader.take(limit, now)) is not None:
@@ -221,7 +222,7 @@ class ShareFetcher:
         self._demand = limit
         self._wake.set()
         try:
-            async with asyncio.timeout(timeout_s):
+            async with REAL_TIME.timeout(timeout_s):
                 await self._arrived.wait()
         except TimeoutError:
             pass

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from busway.cluster.client import ClusterClient
 from busway.errors import AcknowledgementFailed, BrokerError, BuswayError, NotRunning, UnsupportedByBroker
+from busway.net.clock import REAL_TIME
 from busway.options import ShareConsumerOptions
 from busway.share.acquired import Acquired, Taken
 from busway.share.held import HeldPartition, Told
@@ -101,7 +102,7 @@ class Leader:
         )
 
     def _take_waiting(self, only: Container[Id] | None = None, *, renewals: bool = False) -> dict[Id, Told]:
-        now_s = asyncio.get_running_loop().time()
+        now_s = REAL_TIME.now_s()
         return {
             key: told
             for key, held in self._held.items()
@@ -159,7 +160,7 @@ class Leader:
         finally:
             self.is_fetching = False
         self._note_lock(answer.acquisition_lock_timeout_ms)
-        until_s = asyncio.get_running_loop().time() + self.lock_s
+        until_s = REAL_TIME.now_s() + self.lock_s
         problem: BuswayError | None = None
         for topic in answer.responses:
             for data in topic.partitions:
@@ -181,7 +182,7 @@ class Leader:
             return None
         held = self._held.setdefault(key, HeldPartition(partition))
         self._ids[partition] = key
-        held.expire(asyncio.get_running_loop().time())
+        held.expire(REAL_TIME.now_s())
         records = memoryview(b"") if data.records is None else data.records
         assert isinstance(records, memoryview)
         acquired = Acquired(partition, records, data.acquired_records, until_s)
@@ -286,7 +287,7 @@ class Leader:
                 about.done(problem)
             return
         if about.renews and (held := self._held.get(key)) is not None:
-            held.renewed(about, asyncio.get_running_loop().time() + self.lock_s)
+            held.renewed(about, REAL_TIME.now_s() + self.lock_s)
         about.done(None)
 
     def _unanswered(self, told: Mapping[Id, Told]) -> None:

@@ -6,7 +6,6 @@ is assigned (`leader`), where the coordinator is (`busway.cluster.coordinator`).
 A coordinator that cannot be reached, has moved or is loading says nothing about the member, which asks again in the same epoch.
 """
 
-import asyncio
 import base64
 import logging
 from collections.abc import Callable, Iterable
@@ -17,6 +16,7 @@ from busway.cluster.client import ClusterClient, CoordinatorKind
 from busway.cluster.coordinator import PASSING, CoordinatorLink
 from busway.consumer.heart import Reader
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, NotRunning, RequestTimedOut, UnsupportedByBroker
+from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -106,7 +106,7 @@ class ShareMember:
                 return self._fail(UnsupportedByBroker(f"{old}; {NEEDED}"))
             except BuswayError as failed:
                 return self._fail(failed)
-            await asyncio.sleep(wait_s)
+            await REAL_TIME.sleep(wait_s)
 
     def _fail(self, problem: BuswayError) -> None:
         self.problem = problem
@@ -160,8 +160,8 @@ class ShareMember:
             self._reader_s * 1000,
         )
         await self.leave()
-        while self.reader.away_s() > self._reader_s:  # noqa: ASYNC110 - another thread may ask
-            await asyncio.sleep(_READER_LOOK_S)
+        while self.reader.away_s() > self._reader_s:
+            await REAL_TIME.sleep(_READER_LOOK_S)
 
     async def leave(self) -> None:
         """Leave the group, so that the others have its partitions at once."""
@@ -170,7 +170,7 @@ class ShareMember:
         request = ShareGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=_LEAVE)
         self._leave_behind()
         try:
-            async with asyncio.timeout(_LEAVE_S):
+            async with REAL_TIME.timeout(_LEAVE_S):
                 await self._link.ask(request, purpose="share group")
         except (BuswayError, TimeoutError) as problem:
             log.warning("share group %s was not left: %s", self.group, problem or "no answer in time")

@@ -31,6 +31,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from busway.app.declaring.routes import BadDeclaration, ConsumerRecord
 from busway.app.extension import Call, Extension
+from busway.net.clock import APP_TIME
 from busway.sql.reach import DatabaseUnreachable, is_away, patiently, words
 from busway.sql.tables import TABLES, Tables, check_dialect, create_all
 from busway.sql.topics import TopicState, look_at
@@ -285,7 +286,7 @@ class Sql(Extension):
         if not mine:
             return
         try:
-            async with asyncio.timeout(PRUNE_TIMEOUT_S), self._turn(), self._engine.begin() as connection:
+            async with APP_TIME.timeout(PRUNE_TIMEOUT_S), self._turn(), self._engine.begin() as connection:
                 for partition, offset in sorted(mine.items()):
                     floors, inbox = self._tables.floors, self._tables.inbox
                     lower = and_(_of(floors, reader, partition), floors.c.floor < offset)

@@ -16,7 +16,6 @@ The columns are those that Debezium's outbox event router reads, so a connector 
 | position, published_ms | the order of sending; when it was published, where rows are kept | not routed |
 """
 
-import asyncio
 import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -30,6 +29,7 @@ from busway.app.declaring.routes import BadDeclaration, Headers, Topic
 from busway.app.extension import Extension
 from busway.app.serdes import Serdes
 from busway.errors import NotRunning
+from busway.net.clock import APP_TIME
 from busway.net.machine import current_machine
 from busway.sql.headers import pack_headers
 from busway.sql.reach import patiently
@@ -233,7 +233,7 @@ class Outbox(Extension):
             waited = True
             relay.look()
             with contextlib.suppress(TimeoutError):  # it may be another instance that publishes
-                async with asyncio.timeout(self._poll_interval_s):
+                async with APP_TIME.timeout(self._poll_interval_s):
                     await relay.worked.wait()
         return waited
 

@@ -3,7 +3,6 @@
 What lives here: telling an outage from a mistake, and waiting with growing pauses. What does not: what is asked of the database.
 """
 
-import asyncio
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -14,6 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from busway.app.handling.failures import Exponential
 from busway.errors import BrokerError, BuswayError
+from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
 
 log = logging.getLogger("busway.sql")
@@ -73,4 +73,4 @@ async def patiently(work: Callable[[], Awaitable[T]], what: str, away: Callable[
             wait_s = WAITS.wait_s(attempt, current_machine().chance.random())
             log.warning("%s waits %.1f s: %s", what, wait_s, words(problem))
         attempt += 1
-        await asyncio.sleep(wait_s)
+        await REAL_TIME.sleep(wait_s)

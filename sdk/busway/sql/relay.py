@@ -27,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from busway.cluster.client import Addresses
 from busway.errors import BuswayError
+from busway.net.clock import APP_TIME
 from busway.net.machine import current_machine
 from busway.producer.producer import Producer
 from busway.sql.headers import unpack_headers
@@ -110,7 +111,7 @@ class Relay:
         self._woken.set()
         assert self._task is not None
         try:
-            await asyncio.wait([self._task], timeout=DRAIN_S)
+            await APP_TIME.wait([self._task], timeout=DRAIN_S)
         finally:
             event.remove(self._engine.sync_engine, "checkin", self._returned)
             self._task.cancel()
@@ -179,7 +180,7 @@ class Relay:
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with APP_TIME.timeout(seconds):
                 while not self._stopping:
                     await self._woken.wait()
                     self._woken.clear()
@@ -192,7 +193,7 @@ class Relay:
         due_s = self._holds.next_s(self._looked_s) - self._machine.monotonic_s()
         timeout_s = min(self._poll_interval_s, max(due_s, 0.0))
         try:
-            await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await APP_TIME.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()

@@ -26,8 +26,8 @@ from busway.producer.producer import Producer
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
 from busway.testing.crash import Probe, first_of
 from busway.testing.dead_letter import DeadLetter, dead_letter_of
+from busway.testing.frozen_time import frozen_time
 from busway.testing.queues import left_in_queue
-from busway.testing.standing import standing_time
 from busway.types import Record, RecordMetadata, TopicPartition
 
 K = TypeVar("K")
@@ -415,8 +415,8 @@ def _quiet() -> Iterator[None]:
 async def bus_on(cluster: Cluster, app: App, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
     """The app, started on that broker and registry; as `running_test_bus` in all else."""
     _refuse_running(app)
-    with standing_time() if clock == "manual" else contextlib.nullcontext() as standing:
-        async with _bus_in(cluster, app, SkippedTime() if standing is None else ManualTime(standing)) as bus:
+    with frozen_time() if clock == "manual" else contextlib.nullcontext() as frozen:
+        async with _bus_in(cluster, app, SkippedTime() if frozen is None else ManualTime(frozen)) as bus:
             yield bus
 
 

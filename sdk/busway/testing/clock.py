@@ -1,14 +1,14 @@
 """How time passes for an app under test.
 
 What lives here: waits between attempts that are skipped (`SkippedTime`), and time that stands until the test lets it pass (`ManualTime`).
-What does not: the two times of an event loop (`standing`).
+What does not: the two times of an event loop (`frozen_time`).
 """
 
 import asyncio
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, Protocol, TypeAlias
 
-from busway.testing.standing import StandingTime
+from busway.testing.frozen_time import FrozenTime
 
 ClockName: TypeAlias = Literal["skip", "manual"]
 
@@ -76,7 +76,7 @@ class ManualTime:
         stirred: set whenever a wait between attempts begins; who waits clears it.
     """
 
-    def __init__(self, time: StandingTime) -> None:
+    def __init__(self, time: FrozenTime) -> None:
         self.waited_s: list[float] = []
         self.time = time
         self.stirred = asyncio.Event()
@@ -128,5 +128,5 @@ class ManualTime:
         return "" if left_s is None else f"; time stands: await bus.advance({left_s:.3g}) ends the app's next wait"
 
     async def advance(self, seconds: float) -> None:
-        """As `StandingTime.advance`."""
+        """As `FrozenTime.advance`."""
         await self.time.advance(seconds)

@@ -14,7 +14,7 @@ from tests.support.patience import patient
 
 from busway import App, Batch, Depends, Exponential, Extension, Retry
 from busway.sql import Outbox
-from busway.testing import TestBus, standing
+from busway.testing import TestBus, frozen_time
 from busway.testing.clock import ManualTime
 
 pytestmark = pytest.mark.slow
@@ -246,7 +246,7 @@ async def test_a_rest_that_is_too_small_to_add_ends() -> None:
 
 async def test_a_thread_that_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time does not pass on beside it."""
-    monkeypatch.setattr(standing, "REACT_S", 0.1)
+    monkeypatch.setattr(frozen_time, "REACT_S", 0.1)
     told, released = Told(), threading.Event()
 
     @told.app.subscribe(told.numbers)

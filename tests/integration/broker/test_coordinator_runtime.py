@@ -16,7 +16,7 @@ from busway.net.machine import OS
 from busway_bus.coordinator.runtime import Runtime
 from busway_bus.handlers.common.topic_creation import create_topic
 from busway_bus.kernel.deadlines import Deadlines
-from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.decision import PARKED, Decision, Unanswered, Waiter
 from busway_bus.kernel.limits import RECORDS_PER_OWN_BATCH_MAX
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.metadata.image import TopicImage
@@ -79,14 +79,14 @@ class Counters:
         """Forget every number."""
         return Decision(records=tuple((name, None) for name in self.numbers), reply=len(self.numbers))
 
-    def wait(self, name: str, number: int, until: int, waiter: Waiter) -> Decision[str | None]:
+    def wait(self, name: str, number: int, until: int, waiter: Waiter) -> Decision[str | Unanswered]:
         """Wait until it is reached."""
         if self.numbers.get(name, 0) >= number:
             return Decision(reply="it is already")
         before = self.awaited.get(name)
         self.awaited[name] = (number, waiter)
         self.deadlines.put(name, until)
-        return Decision(reply=None, due=() if before is None else ((before[1], "another one waits now"),))
+        return Decision(reply=PARKED, due=() if before is None else ((before[1], "another one waits now"),))
 
 
 class Bench:
@@ -133,7 +133,7 @@ class Bench:
 
     def wait(self, name: str, number: int, *, for_ms: int = 60_000) -> "asyncio.Task[str]":
         until = self.runtime.now() + for_ms
-        operation: Callable[[Counters, Waiter], Decision[str | None]] = lambda shard, waiter: shard.wait(  # noqa: E731
+        operation: Callable[[Counters, Waiter], Decision[str | Unanswered]] = lambda shard, waiter: shard.wait(  # noqa: E731
             name, number, until, waiter
         )
         return asyncio.ensure_future(self.runtime.park(0, operation, lambda _: None))

@@ -17,10 +17,10 @@ from busway_bus.groups.classic.join_checks import refusal
 from busway_bus.groups.classic.member import Member, listing
 from busway_bus.groups.classic.requests import GroupLimits, Join, Joined, Sync, Synced
 from busway_bus.groups.classic.state import ClassicView
-from busway_bus.groups.classic.states import Event, State, after
+from busway_bus.groups.classic.states import TRANSITIONS, Event, State
 from busway_bus.groups.record_serde import Key
 from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue
-from busway_bus.kernel.decision import Decision, Waiter
+from busway_bus.kernel.decision import PARKED, Decision, Unanswered, Waiter
 from busway_bus.kernel.limits import PENDING_GROUP_MEMBERS_MAX, SILENT_WAIT_MS_MIN
 from busway_protocol.errors import ErrorCode
 
@@ -64,11 +64,11 @@ class ClassicGroup(ClassicView):
             request, state=self.state, roster=self.roster, protocol_type=self.protocol_type, limits=self._limits
         )
 
-    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[Joined | None]:
+    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[Joined | Unanswered]:
         """Join or join again; no reply yet where the rebalance has to end first."""
         return self._decided(self._join(request, waiter, now))
 
-    def _join(self, request: Join, waiter: Waiter, now: int) -> Joined | None:
+    def _join(self, request: Join, waiter: Waiter, now: int) -> Joined | Unanswered:
         error = self.refusal(request)
         if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
             self.roster.pending.discard(request.member_id)
@@ -79,10 +79,10 @@ class ClassicGroup(ClassicView):
             return self._join_unknown(request, waiter, now)
         if request.member_id in self.roster.pending:
             self._add(request.member_id, request, waiter, now)
-            return None
+            return PARKED
         return self._rejoin(self.members[request.member_id], request, waiter, now)
 
-    def _join_unknown(self, request: Join, waiter: Waiter, now: int) -> Joined | None:
+    def _join_unknown(self, request: Join, waiter: Waiter, now: int) -> Joined | Unanswered:
         member_id = self._new_id(request.called)
         if request.instance_id is not None:
             owner = self.roster.owner(request.instance_id)
@@ -94,7 +94,7 @@ class ClassicGroup(ClassicView):
             self.roster.hand_out(member_id, now + request.session_timeout_ms, request.client_host)
             return Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         self._add(member_id, request, waiter, now)
-        return None
+        return PARKED
 
     def _add(self, member_id: str, request: Join, waiter: Waiter, now: int) -> None:
         member = Member.joining(member_id, request, now)
@@ -107,7 +107,7 @@ class ClassicGroup(ClassicView):
             self._delay_until_ms = min(max(self._delay_until_ms, later), self._join_deadline_ms)
         self._rebalance(now)
 
-    def _rejoin(self, member: Member, request: Join, waiter: Waiter, now: int) -> Joined | None:
+    def _rejoin(self, member: Member, request: Join, waiter: Waiter, now: int) -> Joined | Unanswered:
         changed = member.protocols != request.protocols
         leads = member.member_id == self.roster.leader
         settled = self.state is State.COMPLETING or (self.state is State.STABLE and not leads)
@@ -120,7 +120,7 @@ class ClassicGroup(ClassicView):
             # The client asks again; whoever still listens to the first request has to as well.
             self._due.append((before, Joined(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)))
         self._rebalance(now)
-        return None
+        return PARKED
 
     def _renew(self, member: Member, request: Join, now: int) -> None:
         member.session_timeout_ms = request.session_timeout_ms
@@ -129,7 +129,9 @@ class ClassicGroup(ClassicView):
         self.roster.change_protocols(member, request.protocols)
         self.roster.touch(member, now)
 
-    def _replace_static(self, old_id: str, member_id: str, request: Join, waiter: Waiter, now: int) -> Joined | None:
+    def _replace_static(
+        self, old_id: str, member_id: str, request: Join, waiter: Waiter, now: int
+    ) -> Joined | Unanswered:
         """A static member came back under a new id: the old one is fenced, and nobody else has to move (KIP-345)."""
         member = self.members[old_id]
         if self.state is State.STABLE and self.roster.vote_with(member, request.protocols) == self.protocol:
@@ -141,7 +143,7 @@ class ClassicGroup(ClassicView):
         self._renew(member, request, now)
         self.roster.park_join(member, waiter)
         self._rebalance(now)
-        return None
+        return PARKED
 
     def _pass_on(self, member: Member, member_id: str, request: Join, now: int) -> Joined:
         """Write down that a member's place has a new owner, who has it when that is applied."""
@@ -168,11 +170,11 @@ class ClassicGroup(ClassicView):
 
     # Syncing
 
-    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | None]:
+    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | Unanswered]:
         """Hand in or ask for assignments; no reply yet where the leader's are awaited."""
         return self._decided(self._sync(request, waiter, now))
 
-    def _sync(self, request: Sync, waiter: Waiter, now: int) -> Synced | None:
+    def _sync(self, request: Sync, waiter: Waiter, now: int) -> Synced | Unanswered:
         error = self.check_member(request.member_id, request.instance_id, request.generation)
         if error is not ErrorCode.NONE:
             return Synced(error=error)
@@ -194,7 +196,7 @@ class ClassicGroup(ClassicView):
         if member.sync is not None:
             self._due.append((member.sync, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)))
         member.sync = waiter
-        return None
+        return PARKED
 
     def _assign(self, leader: Member, assignments: Mapping[str, bytes], now: int) -> Synced:
         """Write the generation down; it is in force when it is applied, and told when it is durable."""
@@ -288,7 +290,7 @@ class ClassicGroup(ClassicView):
     # Moving
 
     def _enter(self, event: Event, since_ms: int) -> None:
-        self.state = after(self.state, event)
+        self.state = TRANSITIONS.after(self.state, event)
         self.state_since_ms = since_ms
 
     def _remove(self, member_id: str) -> None:

@@ -4,9 +4,10 @@ What lives here: which event leads from which state to which; a pair that is not
 what is done on the way (`group`).
 """
 
-from collections.abc import Mapping
 from enum import Enum
 from typing import Final
+
+from busway_bus.kernel.transitions import Table
 
 
 class State(Enum):
@@ -35,41 +36,28 @@ class Event(Enum):
     DELETED = "a tombstone was written"
 
 
-TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
-    (State.EMPTY, Event.REBALANCE): State.PREPARING,
-    (State.COMPLETING, Event.REBALANCE): State.PREPARING,
-    (State.STABLE, Event.REBALANCE): State.PREPARING,
-    (State.PREPARING, Event.JOINED): State.COMPLETING,
-    (State.COMPLETING, Event.ASSIGNED): State.STABLE,
-    # A static member took its seat under a new id; or a log is read, which does not tell what was between two generations.
-    (State.STABLE, Event.ASSIGNED): State.STABLE,
-    (State.EMPTY, Event.ASSIGNED): State.STABLE,
-    (State.PREPARING, Event.EMPTIED): State.EMPTY,
-    # A group's first record; or again what is between two records of a log.
-    (State.EMPTY, Event.EMPTIED): State.EMPTY,
-    (State.STABLE, Event.EMPTIED): State.EMPTY,
-    (State.EMPTY, Event.DELETED): State.DEAD,
-    # A group that the coordinator balances was made of it; or a log is read.
-    (State.STABLE, Event.DELETED): State.DEAD,
-    (State.PREPARING, Event.DELETED): State.DEAD,
-    (State.COMPLETING, Event.DELETED): State.DEAD,
-    # A log is read, where a generation without a leader was written, whose members are to join again.
-    (State.PREPARING, Event.ASSIGNED): State.STABLE,
-}
+TRANSITIONS: Final[Table[State, Event, State]] = Table(
+    "a group in the state",
+    {
+        (State.EMPTY, Event.REBALANCE): State.PREPARING,
+        (State.COMPLETING, Event.REBALANCE): State.PREPARING,
+        (State.STABLE, Event.REBALANCE): State.PREPARING,
+        (State.PREPARING, Event.JOINED): State.COMPLETING,
+        (State.COMPLETING, Event.ASSIGNED): State.STABLE,
+        # A static member took its seat under a new id; or a log is read, which does not tell what was between two generations.
+        (State.STABLE, Event.ASSIGNED): State.STABLE,
+        (State.EMPTY, Event.ASSIGNED): State.STABLE,
+        (State.PREPARING, Event.EMPTIED): State.EMPTY,
+        # A group's first record; or again what is between two records of a log.
+        (State.EMPTY, Event.EMPTIED): State.EMPTY,
+        (State.STABLE, Event.EMPTIED): State.EMPTY,
+        (State.EMPTY, Event.DELETED): State.DEAD,
+        # A group that the coordinator balances was made of it; or a log is read.
+        (State.STABLE, Event.DELETED): State.DEAD,
+        (State.PREPARING, Event.DELETED): State.DEAD,
+        (State.COMPLETING, Event.DELETED): State.DEAD,
+        # A log is read, where a generation without a leader was written, whose members are to join again.
+        (State.PREPARING, Event.ASSIGNED): State.STABLE,
+    },
+)
 """(state, event) → the state after it."""
-
-
-class IllegalTransition(AssertionError):
-    """An event came in a state in which it cannot."""
-
-
-def after(state: State, event: Event) -> State:
-    """The state that an event leads to.
-
-    Raises:
-        IllegalTransition: the table has no such pair.
-    """
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise IllegalTransition(f"{event.name} cannot come to a group that is {state.value}") from None

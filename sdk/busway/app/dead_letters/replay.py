@@ -29,6 +29,7 @@ from busway.app.offset_set import MAX_TEXT, OffsetSet
 from busway.cluster.client import Addresses
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError
+from busway.net.clock import REAL_TIME
 from busway.producer.producer import Producer
 from busway.types import OffsetAndMetadata, TopicPartition
 
@@ -326,9 +327,9 @@ class _Sender:
         return acknowledged
 
     async def _pace(self) -> None:
-        now_s = asyncio.get_running_loop().time()
+        now_s = REAL_TIME.now_s()
         if self._gap_s and self._next_s > now_s:
-            await asyncio.sleep(self._next_s - now_s)
+            await REAL_TIME.sleep(self._next_s - now_s)
         self._next_s = max(self._next_s, now_s) + self._gap_s
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from busway.app.threads import Threads
+from busway.net.clock import APP_TIME
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -90,11 +91,10 @@ class Current:
         if deadline is None or (end := deadline.when()) is None:
             yield
             return
-        loop = asyncio.get_running_loop()
-        left_s = end - loop.time()
+        left_s = end - APP_TIME.now_s()
         deadline.reschedule(None)
         yield
-        deadline.reschedule(loop.time() + left_s)
+        deadline.reschedule(APP_TIME.now_s() + left_s)
 
 
 current: ContextVar[Current] = ContextVar("current")

@@ -28,6 +28,7 @@ from busway.app.handling.work import Work, work
 from busway.app.hooks import Hooks
 from busway.app.serdes import load_patiently
 from busway.errors import BuswayError
+from busway.net.clock import APP_TIME
 from busway.serde.errors import Undecodable
 from busway.serde.plain import SchemaMissing
 from busway.types import Record, TopicPartition
@@ -269,7 +270,7 @@ class Attempts:
 
     async def _call_until(self, argument: Any, timeout_s: float) -> None:
         mark = current.get()
-        mark.deadline = deadline = asyncio.timeout(timeout_s)
+        mark.deadline = deadline = APP_TIME.timeout(timeout_s)
         try:
             async with deadline:
                 await self._call(argument)

@@ -14,6 +14,7 @@ from busway.app.handling.attempts import Item, Sent
 from busway.app.handling.calls import Handler
 from busway.app.handling.lane import GivenUp, Lane, LaneParts
 from busway.app.handling.schedule import Schedule
+from busway.net.clock import APP_TIME
 from busway.types import TopicPartition
 
 _Read = tuple[Item, ConsumerRecord[Any, Any]]
@@ -62,7 +63,7 @@ class BatchLane(Lane):
         assert me is not None
         self._resting.add(me)
         try:
-            async with asyncio.timeout(self._batch.max_wait_s):
+            async with APP_TIME.timeout(self._batch.max_wait_s):
                 await self._full.wait()
         except TimeoutError:
             pass

@@ -12,6 +12,7 @@ from busway.app.handling.assigned import Assigned
 from busway.app.hooks import Hooks
 from busway.consumer.consumer import Consumer
 from busway.errors import BrokerError, BuswayError, CommitFailed
+from busway.net.clock import APP_TIME
 from busway.types import OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode
 
@@ -46,7 +47,7 @@ class Commits:
     async def run(self) -> None:
         """Commit regularly until cancelled."""
         while True:
-            await asyncio.sleep(self._interval_s)
+            await APP_TIME.sleep(self._interval_s)
             async with self._committing:  # one at a time, so that a slow commit never comes after a later one
                 await self._commit_now(self._assigned())
 

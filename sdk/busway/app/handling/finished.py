@@ -3,7 +3,6 @@
 What lives here: asking for it. What does not: what is committed (`ack`, `offset_set`), where a partition is begun (`worker`).
 """
 
-import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -11,6 +10,7 @@ from busway.app.offset_set import OffsetSet
 from busway.cluster.retry import Backoff
 from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError
+from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
 from busway.types import TopicPartition
 
@@ -25,7 +25,7 @@ async def finished(consumer: Consumer, partitions: Sequence[TopicPartition]) -> 
             found = await consumer.committed_of(partitions)
         except BuswayError as problem:
             log.warning("what the group has committed is not known yet, and is asked for again: %s", problem)
-            await asyncio.sleep(pause.next())
+            await REAL_TIME.sleep(pause.next())
         else:
             return {partition: OffsetSet.parse(at.offset, at.metadata) for partition, at in found.items()}
     return {}

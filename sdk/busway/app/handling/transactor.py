@@ -38,6 +38,7 @@ from busway.errors import (
     TransactionAbortable,
     TransactionInDoubt,
 )
+from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
 from busway.producer.producer import Producer
 from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -113,7 +114,7 @@ class Outcomes:
     def failed(self, problem: BuswayError) -> None:
         """A transaction was not committed, or not yet."""
         if self.problem is None:
-            self.failing_s = current_machine().monotonic_s()
+            self.failing_s = REAL_TIME.monotonic_s()
         self.problem = problem
 
 
@@ -200,7 +201,7 @@ class Transactor:
         self._ripe.set()
         self._some.set()
         try:
-            async with asyncio.timeout(timeout_s):
+            async with REAL_TIME.timeout(timeout_s):
                 while not self._over and any(work.home in chosen for work in (*self._queue, *self._taken)):
                     self._moved.clear()
                     await self._moved.wait()
@@ -267,19 +268,18 @@ class Transactor:
 
     async def _until_ripe(self) -> "Sequence[Assigned]":
         """Returns when a transaction is due; with partitions whose offset alone is to be moved on, where that is why."""
-        loop = asyncio.get_running_loop()
         while not self._queue:
             self._some.clear()
             try:
-                async with asyncio.timeout(self._idle_s):
+                async with REAL_TIME.timeout(self._idle_s):
                     await self._some.wait()
             except TimeoutError:
                 if not self._queue and (behind := self._host.is_behind()):
                     return behind
-        until = loop.time() + self._interval_s
-        while not self._is_ripe() and (left_s := until - loop.time()) > 0:
+        until = REAL_TIME.now_s() + self._interval_s
+        while not self._is_ripe() and (left_s := until - REAL_TIME.now_s()) > 0:
             try:
-                async with asyncio.timeout(min(left_s, _LOOK_S)):
+                async with REAL_TIME.timeout(min(left_s, _LOOK_S)):
                     await self._ripe.wait()
             except TimeoutError:
                 continue
@@ -419,7 +419,7 @@ class Transactor:
         self._queue.extendleft(work for work in reversed(works) if not work.home.dropped)
         self._drop(work for work in works if work.home.dropped)
         if refusal is None:
-            await asyncio.sleep(self._pause.next())
+            await REAL_TIME.sleep(self._pause.next())
         return None
 
     def _refuse(self, work: Work, problem: BuswayError) -> None:
@@ -449,5 +449,5 @@ class Transactor:
                 if not refused.retriable:
                     raise
                 log.warning("no new producer for transactions yet: %s", refused)
-            await asyncio.sleep(self._pause.next())
+            await REAL_TIME.sleep(self._pause.next())
         await self._host.begin_anew(firsts)

@@ -32,6 +32,7 @@ from busway.app.hooks import Hooks
 from busway.consumer.consumer import Consumer
 from busway.consumer.listener import RebalanceListener
 from busway.errors import BuswayError
+from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine, has_threads
 from busway.producer.producer import Producer
 from busway.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
@@ -416,7 +417,7 @@ class Worker(RebalanceListener):
         for task in tasks:
             task.cancel()
         if tasks:
-            _, deaf = await asyncio.wait(tasks, timeout=self._parts.drain_timeout_s)
+            _, deaf = await REAL_TIME.wait(tasks, timeout=self._parts.drain_timeout_s)
             if deaf:
                 log.error("%d handlers go on although they were cancelled", len(deaf))
 
@@ -437,7 +438,7 @@ class Worker(RebalanceListener):
             return
         lanes = [lane for assigned in gone for lane in assigned.lanes]
         if tasks := {task for lane in lanes for task in lane.close()}:
-            _, late = await asyncio.wait(tasks, timeout=self._parts.drain_timeout_s)
+            _, late = await REAL_TIME.wait(tasks, timeout=self._parts.drain_timeout_s)
             if late:
                 log.warning(
                     "%d handlers did not end within %g s; their records come again",
@@ -446,7 +447,7 @@ class Worker(RebalanceListener):
                 )
                 await self._cancel(late)
         if sending := {sent for lane in lanes for sent in lane.sending()}:
-            await asyncio.wait(sending, timeout=self._parts.drain_timeout_s)
+            await REAL_TIME.wait(sending, timeout=self._parts.drain_timeout_s)
         self.unfinished += sum(lane.begun for lane in lanes)
         try:
             if self.transactor is not None:

@@ -17,6 +17,7 @@ from busway.app.extension import Extension, Handling
 from busway.app.handling.transactor import Outcomes
 from busway.app.monitoring.progress import Progress
 from busway.errors import BuswayError
+from busway.net.clock import APP_TIME
 from busway.net.machine import current_machine
 from busway.types import TopicPartition
 
@@ -116,7 +117,7 @@ class Health(Extension):
             if app is None or (self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S):
                 return
             try:
-                async with asyncio.timeout(LOOK_TIMEOUT_S):
+                async with APP_TIME.timeout(LOOK_TIMEOUT_S):
                     await self._ask(app)
             except TimeoutError:
                 self.unreachable = BuswayError(f"the brokers did not answer within {LOOK_TIMEOUT_S:g} s")

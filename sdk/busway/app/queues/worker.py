@@ -21,6 +21,7 @@ from busway.app.handling.calls import Handler, acknowledged
 from busway.app.handling.failures import HandlerFailed
 from busway.app.handling.lane import GivenUp, Sleep
 from busway.errors import AcknowledgementFailed, DamagedData
+from busway.net.clock import REAL_TIME
 from busway.share.consumer import Acknowledge, ShareConsumer
 from busway.types import Record
 
@@ -132,7 +133,7 @@ class QueueWorker:
             task.cancel()
         if not self._hands:
             return
-        _, late = await asyncio.wait(self._hands, timeout=self._parts.drain_timeout_s)
+        _, late = await REAL_TIME.wait(self._hands, timeout=self._parts.drain_timeout_s)
         if late:
             log.warning(
                 "%d handlers did not end within %g s; their records go to others",
@@ -142,7 +143,7 @@ class QueueWorker:
             self.unfinished += len(late)
             for task in late:
                 task.cancel()
-            _, deaf = await asyncio.wait(late, timeout=self._parts.drain_timeout_s)
+            _, deaf = await REAL_TIME.wait(late, timeout=self._parts.drain_timeout_s)
             if deaf:
                 log.error("%d handlers go on although they were cancelled", len(deaf))
 
@@ -178,7 +179,7 @@ class QueueWorker:
     def _begin(self, record: Record) -> None:
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._handle(record))
-        self._hands[task] = InHand(record, loop.time())
+        self._hands[task] = InHand(record, REAL_TIME.now_s())
         size = len(record.key or b"") + len(record.value or b"")
         self._bytes += size
 
@@ -291,12 +292,11 @@ class QueueWorker:
 
     async def _renew(self) -> None:
         """Lock anew what has been in hand for a while, so that nobody else gets it."""
-        loop = asyncio.get_running_loop()
         while True:
             lock_ms = self.consumer.acquisition_lock_timeout_ms
             part_s = _LOCK_LOOK_S if lock_ms is None else lock_ms / 1000 / _RENEWALS
-            await asyncio.sleep(part_s)
-            now = loop.time()
+            await REAL_TIME.sleep(part_s)
+            now = REAL_TIME.now_s()
             for in_hand in list(self._hands.values()):
                 if now - in_hand.since_s >= part_s:
                     in_hand.since_s = now

@@ -15,6 +15,7 @@ from busway.app.declaring.routes import Topic
 from busway.app.tables.rows import INCLUDED, Home, Rows
 from busway.consumer.snapshot import Snapshot, snapshot
 from busway.errors import BuswayError, ConnectionFailed, RequestTimedOut
+from busway.net.clock import REAL_TIME
 from busway.serde.errors import Undecodable
 from busway.types import Record, RecordMetadata
 
@@ -119,7 +120,7 @@ class Copies:
 
         Rows that may not be what the topic says are forgotten at once: a call or a write is under way, or has failed.
         """
-        now_s = asyncio.get_running_loop().time()
+        now_s = REAL_TIME.now_s()
         for number in numbers:
             self._copies[number].left_s = now_s
         self._forget({number for number in numbers if not self._copies[number].is_exact})
@@ -139,7 +140,7 @@ class Copies:
                 return await self._read_back(numbers)
             except (ConnectionFailed, RequestTimedOut) as problem:
                 log.warning("table %s waits %.1f s to be read back: %s", self._topic.name, wait_s, problem)
-            await asyncio.sleep(wait_s)
+            await REAL_TIME.sleep(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
     async def _read_back(self, numbers: Set[int]) -> int:
@@ -175,7 +176,7 @@ class Copies:
 
     def _starts(self, numbers: Set[int], contents: Snapshot) -> Mapping[int, int]:
         """From where partitions that were given up are to be read on; the others are read from their beginning."""
-        now_s = asyncio.get_running_loop().time()
+        now_s = REAL_TIME.now_s()
         starts = {}
         for number in numbers & self._copies.keys():
             copy = self._copies[number]

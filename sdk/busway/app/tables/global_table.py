@@ -21,6 +21,7 @@ from busway.app.tables.table import COMPACT, hashable
 from busway.app.topics import create_missing
 from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError, NotRunning
+from busway.net.clock import REAL_TIME
 from busway.serde.errors import Undecodable
 from busway.types import Record, RecordMetadata, TopicPartition
 
@@ -182,7 +183,7 @@ class GlobalTable(Rows[K, V], Extension):
                 if not loaded.done():
                     raise
                 log.warning("table %s is not followed for %.1f s: %s", self.topic.name, wait_s, problem)
-            await asyncio.sleep(wait_s)
+            await REAL_TIME.sleep(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
     @contextlib.asynccontextmanager

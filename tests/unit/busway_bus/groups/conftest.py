@@ -8,7 +8,7 @@ import pytest
 from busway_bus.groups.classic.group import ClassicGroup
 from busway_bus.groups.classic.requests import GroupLimits, Join, Sync
 from busway_bus.groups.records import GroupMetadataValue
-from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.decision import PARKED, Decision
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription
 
@@ -32,11 +32,11 @@ class Bench:
         for key, value in decision.records:
             self.group.apply(key, value, self.now)
             self.written = value
-        answers = [*decision.due, (waiter, decision.reply)] if waiter and decision.reply is not None else decision.due
+        answers = [*decision.due, (waiter, decision.reply)] if waiter and decision.reply is not PARKED else decision.due
         for parked, answer in answers:
             assert parked not in self.answers, "a request is answered once"
             self.answers[parked] = answer
-        return decision.reply
+        return None if decision.reply is PARKED else decision.reply
 
     def join(self, waiter: str, member_id: str = "", **changes: Any) -> Any:
         """Join; the answer if there is one already."""

@@ -16,7 +16,7 @@ from busway_bus.groups.modern.requests import Beat, ConsumerLimits, GroupSetting
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.shard import GroupShard
 from busway_bus.handlers.common.context import finished
-from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.decision import PARKED, Decision
 from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
 from busway_protocol.assignors.consumer_protocol import encode_assignment, encode_subscription
 from busway_protocol.assignors.subscription import Subscription
@@ -67,9 +67,9 @@ class Driver:
         for change in decision.records:
             self.shard.apply(change, self.now)
         self.answers.update(decision.due)
-        if waiter and decision.reply is not None:
+        if waiter and decision.reply is not PARKED:
             self.answers[waiter] = decision.reply
-        return decision.reply
+        return None if decision.reply is PARKED else decision.reply
 
     def loaded(self, memory: GroupMemory, batches: int | None = None) -> GroupShard:
         """What another coordinator reads in the log."""

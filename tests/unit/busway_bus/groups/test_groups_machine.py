@@ -26,7 +26,7 @@ from busway_bus.groups.pending_offsets import pending_bytes
 from busway_bus.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from busway_bus.groups.shard import Change, GroupShard
 from busway_bus.handlers.common.context import finished
-from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.decision import PARKED, Decision
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -170,7 +170,7 @@ class Groups(RuleBasedStateMachine):
                 self.shard.apply_pending(change, producer_id, self.now)
             self.replay(self.twin, self.log[-1])
         self.held += decision.due
-        if ticket is not None and decision.reply is not None:
+        if ticket is not None and decision.reply is not PARKED:
             self.held.append((ticket, decision.reply))
         if len(self.log) == self.durable:
             self.flush()

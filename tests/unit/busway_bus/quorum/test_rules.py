@@ -13,7 +13,7 @@ from busway_bus.quorum.log_view import Behind, Diverging, LogView, OffsetAndEpoc
 from busway_bus.quorum.outbox import Outbox
 from busway_bus.quorum.progress import Followers
 from busway_bus.quorum.ready import LogWrite, Read, Reply, Send
-from busway_bus.quorum.states import TRANSITIONS, Election, Event, Role, after, role_at_start
+from busway_bus.quorum.states import TRANSITIONS, Election, Event, Role, role_at_start
 from busway_bus.quorum.voters import KRaftVersion, RefusedChange, ReplicaKey, VersionRange, Voter, VoterSet
 from busway_bus.quorum.votes import Ballot, Verdict, committed_offset, majority
 from busway_bus.quorum.wire import fetch_response, vote_request
@@ -34,7 +34,7 @@ def test_nobody_becomes_a_leader_but_a_candidate() -> None:
 def test_what_is_not_in_the_table_is_a_mistake_of_ours(pair: tuple[Role, Event]) -> None:
     """It stops the process."""
     with pytest.raises(AssertionError, match="came to a"):
-        after(*pair)
+        TRANSITIONS.after(*pair)
 
 
 def test_a_vote_stays_given_in_its_epoch_and_not_beyond() -> None:

@@ -1,28 +1,26 @@
-"""The time of an app under test, which stands still until the test lets it pass.
+"""The time of an app under test, frozen until the test advances it.
 
-What lives here: `StandingTime`, two times on one event loop. What does not: what a test bus makes of it (`clock`), a whole simulated
-machine (`busway_bus.testing`).
+What lives here: `FrozenTime`, a second clock on one event loop. What does not: which waits take their time from it (`busway.net.clock`),
+what a test bus makes of it (`clock`), a whole simulated machine (`busway_bus.testing`).
 
-The app's time stands: waits between attempts, the commit interval, windows of batches, an outbox's intervals, whatever handlers,
-dependencies, extensions and the lifespan wait for with asyncio, deadlines included, in tasks of theirs, too. Everybody else's time is real:
-clients, broker, registry, tables that are read, a drain, and the test itself. A group is joined, a broker is reached again, a batch fills up
-and a session stays alive whether or not the test lets time pass, so no test waits for what only time could bring. Wall clocks are real.
+The app's time is frozen: waits between attempts, the commit interval, windows of batches, an outbox's intervals, and what handlers,
+dependencies, extensions and the lifespan await by asyncio, deadlines included, also in tasks of theirs. Everything else takes real time:
+clients, broker, registry, tables that are read, a drain, and the test itself. So a group is joined, a broker is reached again, a batch fills
+up and a session stays alive without `advance`, and no test waits for what only time could bring. Wall clocks are real.
 
-Whose wait it is, is known by who asks the loop: tasks that descend from the app's start are the app's, but for the modules in `_REAL`.
+A timer is the app's where `WAITS_IN` of its context is not `Time.REAL`; tasks inherit it from the app's start.
 """
 
 import asyncio
 import contextlib
-import enum
 import heapq
 import itertools
 import math
-import sys
 from collections.abc import Callable, Iterator
-from contextvars import Context, ContextVar
-from types import FrameType
+from contextvars import Context
 from typing import Any, Final, cast
 
+from busway.net.clock import WAITS_IN, Time
 from busway.net.machine import OS
 from busway_protocol.machine import Machine
 
@@ -39,53 +37,8 @@ _SAME_S: Final = 1e-6
 _TICK_S: Final = 1e-9
 """By so much time passes when a wait is asked for that is over already; else a loop that waits for a rest too small to add would never end."""
 
-_REAL: Final = (
-    "busway.admin", "busway.cluster", "busway.consumer", "busway.net", "busway.producer", "busway.serde", "busway.testing",
-    "busway.app.serdes", "busway.app.tables", "busway.app.handling.commits",
-    "busway.app.handling.transactor", "busway.app.handling.worker", "busway.sql.reach",
-)  # fmt: skip
-"""Modules, with all below them, whose waits bring the app to others and others to it, or end it."""
-_STANDS: Final = ("busway.app.handling.commits", "run")
-"""The one function in them that waits in the app's time."""
-_OF_THE_LOOP: Final = ("asyncio", "contextlib")
 
-_of_app: ContextVar[bool] = ContextVar("busway_app_under_test", default=False)
-
-
-def _is_below(name: str, packages: tuple[str, ...]) -> bool:
-    return any(name == package or name.startswith(f"{package}.") for package in packages)
-
-
-class _Asker(enum.Enum):
-    """Who asks the loop for its time, or for a timer."""
-
-    OTHERS = enum.auto()
-    BUSWAY = enum.auto()
-    """Busway's own code on behalf of the app."""
-    SERVICE = enum.auto()
-    """The user's code, or a library that it calls."""
-
-
-def _asker(frame: FrameType | None) -> _Asker:
-    """Judged by the nearest module of Busway, and by the task where there is none."""
-    asker = _Asker.OTHERS
-    if not _of_app.get():
-        return asker
-    while frame is not None:
-        name, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-        if (name, function) == ("asyncio.events", "_run"):
-            break
-        if _is_below(name, ("busway",)):
-            if _is_below(name, _REAL) and (name, function) != _STANDS:
-                return _Asker.OTHERS
-            return asker if asker is _Asker.SERVICE else _Asker.BUSWAY
-        if not _is_below(name, _OF_THE_LOOP):
-            asker = _Asker.SERVICE
-        frame = frame.f_back
-    return asker
-
-
-class StandingTime:
+class FrozenTime:
     """The app's time, while it is installed on an event loop.
 
     Attributes:
@@ -145,12 +98,12 @@ class StandingTime:
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
         """As `passing`; tasks that are made within are the app's."""
-        token = _of_app.set(True)
+        token = WAITS_IN.set(Time.USER)
         try:
             with self.passing():
                 yield
         finally:
-            _of_app.reset(token)
+            WAITS_IN.reset(token)
 
     def left_s(self) -> float | None:
         """How long until the app's next wait ends; None if it waits for nothing."""
@@ -165,8 +118,8 @@ class StandingTime:
     # What the loop asks, and is asked
 
     def time(self) -> float:
-        """As the loop's own, for who asks."""
-        if _asker(sys._getframe(1)) is _Asker.OTHERS:
+        """As the loop's own, in the time of the context."""
+        if WAITS_IN.get() is Time.REAL:
             return self._real_time()
         self._pass()
         return self.now_s
@@ -174,10 +127,10 @@ class StandingTime:
     def call_at(
         self, when: float, callback: Callable[..., Any], *arguments: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As the loop's own, in the time of who asks."""
-        asker = _asker(sys._getframe(1))
-        if asker is not _Asker.OTHERS:
-            if asker is _Asker.SERVICE:
+        """As the loop's own, in the time of the context."""
+        waits_in = WAITS_IN.get()
+        if waits_in is not Time.REAL:
+            if waits_in is Time.USER:
                 self.awaits_reaction = False  # a handler that was called again waits for something
             self._pass()
             return self._arm(when, callback, arguments, context)
@@ -283,7 +236,7 @@ def _run_unless_cancelled(timer: asyncio.TimerHandle) -> None:
 
 
 @contextlib.contextmanager
-def standing_time() -> Iterator[StandingTime]:
+def frozen_time() -> Iterator[FrozenTime]:
     """The app's time on the running event loop stands still within the block, but for what is let pass.
 
     Raises:
@@ -291,13 +244,13 @@ def standing_time() -> Iterator[StandingTime]:
     """
     loop: Any = asyncio.get_running_loop()
     if (time := getattr(loop, "busway_time", None)) is not None:  # another test bus on the same loop
-        yield cast("StandingTime", time)
+        yield cast("FrozenTime", time)
         return
     if not isinstance(loop, asyncio.SelectorEventLoop):
         raise ValueError(
             f'clock="manual" moves the time of asyncio\'s own event loop; this one is {type(loop).__module__}.{type(loop).__name__}'
         )
-    time = StandingTime(loop)
+    time = FrozenTime(loop)
     selector: Any = cast("Any", loop)._selector
     replaced = {
         "time": time.time,

@@ -1,0 +1,40 @@
+"""A table of transitions: from a state and an event to what follows.
+
+What lives here: the lookup, and the error for a pair that a table lacks. What does not: the states, events and tables (`groups.classic_states`,
+`quorum.states`, `replication.partition_state`, `transactions.states`).
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TypeVar
+
+S = TypeVar("S", bound=Enum)
+E = TypeVar("E", bound=Enum)
+N = TypeVar("N")
+
+
+class IllegalTransition(AssertionError):
+    """An event came in a state in which it cannot: a mistake of this broker."""
+
+
+class Table(dict[tuple[S, E], N]):
+    """Map (state, event) to what follows; a missing pair cannot happen.
+
+    Args:
+        subject: what has the states, for the error: "a group in the state".
+    """
+
+    def __init__(self, subject: str, transitions: Mapping[tuple[S, E], N]) -> None:
+        super().__init__(transitions)
+        self._subject = subject
+
+    def after(self, state: S, event: E) -> N:
+        """Return what the event leads to.
+
+        Raises:
+            IllegalTransition: the table has no such pair.
+        """
+        try:
+            return self[state, event]
+        except KeyError:
+            raise IllegalTransition(f"{event.name} came to {self._subject} {state.name}") from None
