@@ -52,6 +52,9 @@ class OffsetAndMetadata:
 class OffsetsGuard(Protocol):
     """The consumer that handed records out, which says whether their offsets may become part of a transaction."""
 
+    def allow(self, partitions: Iterable[TopicPartition]) -> None:
+        """Raise ValueError for a consumer that commits by itself, InvalidTransactionState while a commit of them is under way."""
+
     def check(self, partitions: Iterable[TopicPartition], member: "GroupMetadata") -> None:
         """Raise TransactionAbortable for partitions that were given up since, and for what is no member."""
 
@@ -67,7 +70,7 @@ class GroupMetadata:
         generation: of the group, -1 for offsets that no member commits.
         member_id: empty with generation -1.
         instance_id: of a static member.
-        guard: asked before offsets are sent in this name; None for a consumer that subscribes to nothing.
+        guard: asked before offsets are sent in this name; None where no consumer made this.
     """
 
     group_id: str

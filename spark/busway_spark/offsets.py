@@ -129,6 +129,12 @@ class Asker:
             await asyncio.sleep(wait)
             wait = min(2 * wait, _WAIT_MAX_S)
 
+    async def ends(self) -> dict[TopicPartition, int]:
+        """Return the end of every partition, behind transactions that are open; errors as `range`."""
+        partitions = await self._partitions()
+        async with self._consumer() as consumer:
+            return await consumer.end_offsets(partitions, open_too=True)
+
     async def resolve(self, asked: Wanted) -> Offsets:
         """The offsets that are meant, now.
 

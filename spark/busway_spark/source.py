@@ -4,13 +4,15 @@ What lives here: the two readers of a Python data source (Spark's SPIP of that n
 not: offsets (`offsets`), bytes to columns (`columns`). Its rows equal those of the Kafka source with `includeHeaders`.
 
 Options: `kafka.bootstrap.servers`; `subscribe`, topics with commas; `startingOffsets`, `endingOffsets`, `startingTimestamp`,
-`endingTimestamp`; `maxOffsetsPerTrigger`; `minPartitions`, `maxRecordsPerPartition`; `failOnDataLoss` (true);
+`endingTimestamp`; `maxOffsetsPerTrigger`; `minPartitions`, `maxRecordsPerPartition`; `failOnDataLoss` (true; with false a stream reads a
+topic that ends before what is next to read from its first offset: it was created again. Spark's Kafka source begins such a one at its end);
 `kafka.isolation.level` (read_committed here, unlike Spark's: records of aborted transactions are not read).
 """
 # mypy: allow-subclassing-any
 
 import asyncio
 import itertools
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +25,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from busway import BuswayError, OffsetReset, TopicPartition, read_batches
 from busway_spark.columns import to_arrow
 from busway_spark.offsets import Asker, BadOption, Offsets, Wanted, as_json, from_json, wanted
+
+log = logging.getLogger("busway.spark")
 
 NAME: Final = "busway"
 SCHEMA: Final = (
@@ -188,12 +192,13 @@ class _Reading:
                 ranges.append(OffsetRange(partition, begin, stop))
         return split(ranges, min_partitions=self.settings.min_partitions, max_records=self.settings.max_records)
 
-    def _lost(self, what: str) -> None:
+    def _lost(self, what: str, then: str = "the rest is read") -> None:
         if self.settings.fail_on_data_loss:
             raise DataLoss(
                 f"{what}: records were deleted before they were read, or the topic was recreated; "
                 "begin with a new checkpoint, or set failOnDataLoss to false to go on without them"
             )
+        log.warning("%s: records are lost; %s (failOnDataLoss=false)", what, then)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The records of one task; runs in a worker.
@@ -234,7 +239,7 @@ class _Reading:
             # What retention deleted meanwhile is passed over; the rest is read.
             first, _ = await self.settings.asker().patient_range()
             if first.get(partition, end) <= start:
-                return  # the offset lies beyond the end: the topic was recreated
+                return  # the offset lies beyond the end: the topic was created again, and the next micro-batch reads it
             start = first[partition]
 
 
@@ -279,16 +284,31 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """The end of the next micro-batch."""
         first, last = asyncio.run(self.settings.asker().patient_range())
         begins = from_json(start)
-        for partition, begin in begins.items():
-            at = last.get(partition, 0)
-            if at < begin:
-                self._lost(f"{_name(partition)} ends at offset {at}, but {begin} is next to read")
-                last[partition] = begin
+        if any(last.get(partition, 0) < begin for partition, begin in begins.items()):
+            begins = self._after_a_loss(begins, first, last)
         if self._until is not None:
             until = self._until
             last = {one: max(min(at, until.get(one, 0)), begins.get(one, 0)) for one, at in last.items()}
         begin_all = as_json({one: begins.get(one, first.get(one, 0)) for one in last})
         return as_json(limited(begin_all, last, limit.max_rows) if isinstance(limit, ReadMaxRows) else last)
+
+    def _after_a_loss(
+        self, begins: dict[TopicPartition, int], first: dict[TopicPartition, int], last: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return where to go on in partitions of which some end before what is next to read; corrects `last`."""
+        ends = asyncio.run(self.settings.asker().ends())
+        result = {}
+        for partition, begin in begins.items():
+            if partition not in last:
+                self._lost(f"{_name(partition)} is not there any more", "the other partitions are read")
+            elif (end := ends.get(partition, 0)) < begin:
+                then = f"this is another log, which is read from its first offset {first[partition]} on"
+                self._lost(f"{_name(partition)} ends at offset {end}, but {begin} is next to read", then)
+                result[partition] = first[partition]
+            else:
+                last[partition] = max(last[partition], begin)  # what lies between is of open transactions
+                result[partition] = begin
+        return result
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802 - Spark's name
         """The end of the topics, for the query's progress."""
@@ -297,7 +317,12 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def partitions(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """The tasks of a micro-batch."""
         first, last = asyncio.run(self.settings.asker().patient_range())
-        return self._ranges(start, end, first, last)
+        ends = from_json(end)
+        # One that ends before it begins is of a log that has taken the place of another: see `latestOffset`.
+        begins = {
+            one: first.get(one, 0) if ends.get(one, begin) < begin else begin for one, begin in from_json(start).items()
+        }
+        return self._ranges(as_json(begins), end, first, last)
 
 
 class BuswaySource(DataSource):

@@ -12,13 +12,14 @@ import pytest
 from confluent_kafka import Producer as ForeignProducer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as ForeignTopic
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.patience import patient
 
-from busway import Admin, ConnectionFailed, TopicPartition
+from busway import Admin, ConnectionFailed, Producer, TopicPartition
 from busway_spark.errors import explain
 from busway_spark.offsets import Asker, position_options
-from busway_spark.source import BatchReader, DataLoss, Settings, register
+from busway_spark.source import BatchReader, DataLoss, OffsetRange, Settings, StreamReader, register
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 AT = 1_770_000_000_000
@@ -222,16 +223,69 @@ def test_a_topic_made_anew_is_noticed(bus: Any, spark: Any, tmp_path: Path) -> N
     bus.send("t", [(None, b"x") for _ in range(5)])
     run_stream(spark, bus.bootstrap_servers, "t", tmp_path)
 
+    created_again(bus, 1)
+    bus.send("t", [(None, b"x")])
+    with pytest.raises(Exception, match="made anew") as failed:
+        run_stream(spark, bus.bootstrap_servers, "t", tmp_path)
+    assert explain(failed.value).startswith("t-0 ends at offset 1, but 5 is next to read")
+
+
+def created_again(bus: Any, partitions: int) -> None:
+    """Delete the topic and create it again."""
+
     async def delete() -> None:
         async with Admin(bus.bootstrap_servers) as admin:
             await admin.delete_topics(["t"])
 
     bus.run(delete())
+    bus.topic("t", partitions)
+
+
+def test_a_topic_that_was_created_again_is_read_from_its_first_offset(
+    bus: Any, spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With failOnDataLoss=false: its records and those that come later are read, and the log names what is lost."""
     bus.topic("t", 1)
-    bus.send("t", [(None, b"x")])
-    with pytest.raises(Exception, match="made anew") as failed:
-        run_stream(spark, bus.bootstrap_servers, "t", tmp_path)
-    assert explain(failed.value).startswith("t-0 ends at offset 1, but 5 is next to read")
+    bus.send("t", [(None, b"x") for _ in range(5)])
+    given = {"failOnDataLoss": "false", "maxOffsetsPerTrigger": "2"}
+    run_stream(spark, bus.bootstrap_servers, "t", tmp_path, **given)
+    created_again(bus, 1)
+    bus.send("t", [(None, b"y") for _ in range(3)])
+    run_stream(spark, bus.bootstrap_servers, "t", tmp_path, **given)
+    old = [(0, one) for one in range(5)]
+    assert sorted(offsets_in(spark, tmp_path)) == sorted([*old, *((0, one) for one in range(3))])
+    bus.send("t", [(None, b"y") for _ in range(3)])
+    run_stream(spark, bus.bootstrap_servers, "t", tmp_path, **given)
+    assert sorted(offsets_in(spark, tmp_path)) == sorted([*old, *((0, one) for one in range(6))])
+    reader = StreamReader(Settings.of(options(bus.bootstrap_servers, "t", **given), default_start="earliest"))
+    assert reader.latestOffset({"t": {"0": 9}}, ReadAllAvailable()) == {"t": {"0": 6}}
+    assert "t-0 ends at offset 6, but 9 is next to read: records are lost" in caplog.text
+    assert reader.partitions({"t": {"0": 9}}, {"t": {"0": 6}}) == [OffsetRange(TopicPartition("t", 0), 0, 6)]
+
+
+def test_partitions_that_are_gone_and_open_transactions(bus: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A topic that has fewer partitions now is read on; what is only behind an open transaction is no loss."""
+    bus.topic("t", 1)
+    bus.send("t", [(None, b"x") for _ in range(5)])
+
+    async def open_() -> Producer:
+        producer = Producer(bus.bootstrap_servers, transactional_id="open")
+        await producer.start()
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"open", partition=0)
+        return producer
+
+    producer = bus.run(open_())
+    given = options(bus.bootstrap_servers, "t", failOnDataLoss="false")
+    reader = StreamReader(Settings.of(given, default_start="earliest"))
+    assert reader.latestOffset({"t": {"0": 6}}, ReadAllAvailable()) == {"t": {"0": 6}}
+    assert caplog.text == ""
+    assert reader.latestOffset({"t": {"0": 4, "1": 3}}, ReadAllAvailable()) == {"t": {"0": 5}}
+    assert "t-1 is not there any more: records are lost" in caplog.text
+    strict = StreamReader(Settings.of({**given, "failOnDataLoss": "true"}, default_start="earliest"))
+    with pytest.raises(DataLoss, match="t-1 is not there any more"):
+        strict.latestOffset({"t": {"0": 4, "1": 3}}, ReadAllAvailable())
+    bus.run(producer.stop())
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ What lives here: which signals, and what they do to an app that starts or runs. 
 import asyncio
 import logging
 import signal
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from busway.errors import NotRunning
 
@@ -32,10 +33,26 @@ def _end_at_once(app: "App") -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-async def serve(app: "App") -> None:
+async def _until(work: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
+    """Await the work, or cancel it when `stopped` is set first; raises what it raises."""
+    working, stop = asyncio.ensure_future(work), asyncio.ensure_future(stopped.wait())
+    try:
+        await asyncio.wait([working, stop], return_when=asyncio.FIRST_COMPLETED)
+        if not stopped.is_set():
+            working.result()
+    finally:
+        for task in (working, stop):
+            task.cancel()
+        await asyncio.gather(working, stop, return_exceptions=True)
+
+
+async def serve(app: "App", before: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
     """Start the app, and stop it at the first signal or when it stops by itself.
 
     A SIGINT after the first signal ends the process at once.
+
+    Args:
+        before: what its start waits for; a signal cancels that, and the app is not started.
 
     Raises:
         HandlerFailed, BuswayError: the app could not start, or stopped by itself.
@@ -58,6 +75,10 @@ async def serve(app: "App") -> None:
     for number in _SIGNALS:
         loop.add_signal_handler(number, stop, number)
     try:
+        if before is not None:
+            await _until(before(), stopped)
+            if stopped.is_set():
+                return
         async with app:
             waits: list[asyncio.Future[object]] = [asyncio.ensure_future(stopped.wait())]
             if app.worker is not None or app.queue_workers:

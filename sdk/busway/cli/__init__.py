@@ -6,7 +6,7 @@ command that is called is loaded; help loads all of them.
 
 import importlib
 import sys
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -73,6 +73,17 @@ def build(wanted: str | None = None) -> typer.Typer:
     return app
 
 
+def _without_flag_types(command: Any, parent: Any = None) -> Any:
+    """Leave `<bool>` out of the help of a command and its own: a flag takes no value."""
+    context = typer.Context(command, parent=parent, **command.context_settings)
+    for parameter in command.get_params(context):
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    for one in getattr(command, "commands", {}).values():
+        _without_flag_types(one, context)
+    return command
+
+
 def main() -> None:
     """The entry point: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage, 130 interrupted."""
-    main_loop(build(sys.argv[1] if len(sys.argv) > 1 else None))
+    main_loop(_without_flag_types(typer.main.get_command(build(sys.argv[1] if len(sys.argv) > 1 else None))))

@@ -35,9 +35,9 @@ def connect(
             "--registry", "-r", envvar="BUSWAY_SCHEMA_REGISTRY", help="Write Avro through this schema registry."
         ),
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", help="Where to listen. [default: 127.0.0.1]")] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Where to listen; 127.0.0.1 unless given.")] = None,
     port: Annotated[
-        int | None, typer.Option("--port", help="Of the REST API; 0 takes a free one. [default: 8083]")
+        int | None, typer.Option("--port", help="Of the REST API; 8083 unless given, 0 takes a free one.")
     ] = None,
     insecure: Annotated[
         bool,

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
@@ -156,7 +156,7 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def main_loop(app: typer.Typer) -> None:
+def main_loop(app: Callable[[], object]) -> None:
     """Run the command line; failures end as one line and an exit code."""
     try:
         app()

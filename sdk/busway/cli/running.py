@@ -11,6 +11,7 @@ import os
 import sys
 import sysconfig
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,13 +20,13 @@ import typer
 import busway
 from busway.app.bus import App
 from busway.app.extension import Extension
+from busway.app.serving import serve
 from busway.cli.output import CommandFailed
 from busway.cli.processes import end_with_parent
 from busway.cluster.client import ClusterClient
 from busway.errors import BuswayError, ConnectionFailed
 from busway.extras import need
 from busway.net import garbage
-from busway.net.signals import until_signal
 from busway.serde.registry import RegistryUnreachable
 
 log = logging.getLogger("busway.app")
@@ -152,21 +153,6 @@ async def until_reachable(app: App, wait_s: float) -> None:
             raise problem or ConnectionFailed(f"brokers and registry did not answer within {wait_s:g} s") from None
 
 
-async def _reached_before_signal(app: App, wait_s: float) -> bool:
-    """Wait as `until_reachable` does; False where SIGINT or SIGTERM comes first."""
-    stopped, reached = until_signal(), asyncio.ensure_future(until_reachable(app, wait_s))
-    try:
-        await asyncio.wait([stopped, reached], return_when=asyncio.FIRST_COMPLETED)
-        if stopped.done():
-            return False
-        await reached
-        return True
-    finally:
-        for task in (stopped, reached):
-            task.cancel()
-        await asyncio.gather(stopped, reached, return_exceptions=True)
-
-
 async def _reach(app: App) -> None:
     cluster, serdes = ClusterClient(app.bootstrap_servers, client_id=app.name), app.new_serdes()
     try:
@@ -200,8 +186,7 @@ def run_app(app: App, wait_s: float = 0.0) -> None:
 
     async def main() -> None:
         with end_with_parent():
-            if not wait_s or await _reached_before_signal(app, wait_s):
-                await app.serve()
+            await serve(app, partial(until_reachable, app, wait_s) if wait_s else None)
 
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:

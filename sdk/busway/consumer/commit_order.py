@@ -68,6 +68,10 @@ class CommitOrder:
         self.turn = asyncio.Lock()
         self._newest: dict[TopicPartition, Commit] = {}
 
+    def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
+        """Return those of these partitions, or of all, that a commit under way is about."""
+        return list(self._newest) if partitions is None else [one for one in partitions if one in self._newest]
+
     @contextmanager
     def begin(self, partitions: Iterable[TopicPartition]) -> Iterator[Commit]:
         """A commit of these partitions, later than all that have begun."""

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final
 
@@ -71,7 +71,8 @@ class Consumer(Positions):
         self._tasks: list[asyncio.Task[None]] = []
         self._committing: asyncio.Task[None] | None = None
         self._uncommitted = Uncommitted(self._fetcher)
-        self._given = HandedOut(self)
+        automatic = self.options.enable_auto_commit
+        self._given = HandedOut(self, self._fetcher, self._uncommitted, automatic=automatic)
         self._background_problem: BuswayError | None = None
 
     # Life
@@ -205,16 +206,17 @@ class Consumer(Positions):
             ValueError: the consumer has no group, commits by itself, or would not wait for the transactions of other members.
         """
         self._require_group()
-        if self.options.enable_auto_commit:
-            raise ValueError(
-                "a transaction commits what its consumer reads, and nothing else may: enable_auto_commit=False is needed"
-            )
+        self._given.allow(())
         if self.options.isolation_level != "read_committed":
             raise ValueError(
                 "a member that takes a partition over has to wait for the transaction of the one before: "
                 'isolation_level="read_committed" is needed'
             )
         return self._given
+
+    def committing(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
+        """Return those of these partitions, or of all, that a commit under way is about."""
+        return self._require_group().offsets.under_way(partitions)
 
     async def __aenter__(self) -> "Consumer":
         await self.start()
@@ -250,7 +252,7 @@ class Consumer(Positions):
         await self._topics.subscribe(names, re.compile(pattern) if pattern is not None else None, server_pattern)
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without sharing them.
+        """Read exactly these partitions, without sharing them; with auto commit, what was handed out of others is committed.
 
         Raises:
             BrokerError: a topic cannot be had.
@@ -258,6 +260,10 @@ class Consumer(Positions):
         self._topics.forget()
         wanted = [TopicPartition(*partition) for partition in partitions]
         await self._cluster.ensure_topics({partition.topic for partition in wanted})
+        dropped = self._fetcher.assigned.keys() - set(wanted)
+        if self._committing is not None and dropped:
+            await self._commit_last(lambda: self._commit_what_was(self._uncommitted.all_of(dropped)))
+        self._drop(dropped)
         self._fetcher.assign(wanted)
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -344,11 +350,12 @@ class Consumer(Positions):
             await self._commit_what_was(self._uncommitted.all())
             return
         gone = self._given.given_up(offsets)
+        replaced = self._given.of_replaced_topics(offsets)
         await self._commit_what_was(
             {
                 partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
                 for partition, offset in offsets.items()
-                if partition not in gone
+                if partition not in gone and partition not in replaced
             }
         )
         if gone:
@@ -390,8 +397,8 @@ class Consumer(Positions):
             await REAL_TIME.sleep(self.options.auto_commit_interval_ms / 1000)
             try:
                 await self._commit_what_was(self._uncommitted.handled())
-            except CommitFailed:
-                self._uncommitted.forget_handled()
+            except CommitFailed as problem:  # what was given up is forgotten with its partition
+                log.warning("%s", problem)
             except BuswayError as problem:
                 self._background_problem = problem
 
@@ -408,12 +415,13 @@ class Consumer(Positions):
         self._drop(lost)
         await self._listener.on_partitions_lost(lost)
 
-    def _drop(self, gone: Partitions) -> None:
+    def _drop(self, gone: Collection[TopicPartition]) -> None:
         self.forget(gone)
         self._given.keep(self._cluster.metadata.topics)
         self._fetcher.assign([partition for partition in self._fetcher.assigned if partition not in gone])
 
     async def _assigned(self, assigned: Partitions, new: Partitions) -> None:
+        self._drop(self._fetcher.assigned.keys() - set(assigned))  # what the program had assigned itself
         # The listener may seek, or get ready for the records: none is handed out before it has returned.
         self._fetcher.assign(assigned, held=new)
         await self._listener.on_partitions_assigned(new)

@@ -259,7 +259,7 @@ class Fetcher:
 
     def _is_same_topic(self, found: Assigned) -> bool:
         """Whether the partition can be fetched; where its topic was created again, it begins as the policy says."""
-        known = self._topic_id(found)
+        known = self.topic_id(found.partition)
         if found.topic_id is None or known is None:
             found.topic_id = known
         if found.topic_id == known:
@@ -276,12 +276,6 @@ class Fetcher:
         self._wake.set()
         return False
 
-    def is_of_another_topic(self, partition: TopicPartition) -> bool:
-        """Whether the topic was created again since the partition's position was found, so that offsets of it mean nothing any more."""
-        found = self.assigned.get(partition)
-        known = None if found is None else self._topic_id(found)
-        return found is not None and None not in {known, found.topic_id} and known != found.topic_id
-
     def _begin_again(self, found: Assigned) -> None:
         """The offset is not in the log: the policy says where reading begins."""
         if found.buffered:
@@ -296,9 +290,19 @@ class Fetcher:
         found.reset = self._options.auto_offset_reset
         found.forget()
 
-    def _topic_id(self, found: Assigned) -> UUID | None:
-        topic = self._cluster.metadata.topics.get(found.partition.topic)
+    def topic_id(self, partition: TopicPartition) -> UUID | None:
+        """Return the id of the topic that has the partition now; None where the cluster has none of that name, or no ids."""
+        topic = self._cluster.metadata.topics.get(partition.topic)
         return None if topic is None or topic.topic_id == _NO_ID else topic.topic_id
+
+    def read_topic_id(self, partition: TopicPartition) -> UUID | None:
+        """Return the id of the topic that the partition's position is of, which may have been deleted since."""
+        found = self.assigned.get(partition)
+        return self.topic_id(partition) if found is None or found.topic_id is None else found.topic_id
+
+    def is_replaced(self, partition: TopicPartition, topic_id: UUID | None) -> bool:
+        """Return whether the topic of this id was deleted and created again: its offsets mean nothing in the new one."""
+        return None not in {topic_id, known := self.topic_id(partition)} and topic_id != known
 
     async def _diverged(self, found: Assigned, number: int, end_offset: int) -> None:
         """The log has other records than were fetched: it has lost its end, or the topic was deleted and made anew."""
@@ -312,7 +316,7 @@ class Fetcher:
             self._wake.set()
         if found.number != number:  # a seek came first
             return
-        if self._topic_id(found) == found.topic_id:
+        if self.topic_id(found.partition) == found.topic_id:
             self._go_back(found, end_offset)
         else:
             self._begin_again(found)

@@ -97,6 +97,10 @@ class GroupOffsets:
         if code is not ErrorCode.NONE:
             raise BrokerError(code, f"offsets of group {self._group}")
 
+    def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
+        """Return those of these partitions, or of all, that a commit under way is about."""
+        return self._order.under_way(partitions)
+
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit; tries again while that can help, but not what a later call is about, whose end it then waits for.
 

@@ -373,7 +373,7 @@ class Producer:
             TransactionInDoubt: the commit was not answered within delivery_timeout_ms.
             ProducerFenced, TransactionFailed: the producer cannot go on.
             InvalidTransactionState: another transaction is open, the producer has no transactional_id, or the consumer has handed out
-                records before the block that are not committed.
+                records before the block that are not committed, or whose commit is under way.
             ValueError: the consumer's options do not fit.
         """
         transactions = self._transactional()
@@ -423,7 +423,8 @@ class Producer:
 
         Args:
             offsets: of the next record to read, for each partition.
-            group: `Consumer.group_metadata()` of who has read them; a member that its group has replaced commits nothing (KIP-447).
+            group: `Consumer.group_metadata()` of who has read them, with enable_auto_commit=False; a member that its group has replaced
+                commits nothing (KIP-447).
 
         `transaction(consumer)` does this by itself, and goes back after an abort.
 
@@ -431,7 +432,8 @@ class Producer:
             TransactionAbortable: they are refused: the group has moved on, the consumer has given partitions up since it has handed their
                 records out, or it is no member now. Nothing of the transaction can be committed then.
             ProducerFenced, TransactionFailed: the producer cannot go on.
-            InvalidTransactionState: no transaction is open.
+            InvalidTransactionState: no transaction is open, or a `commit()` of these partitions is under way.
+            ValueError: the consumer commits by itself (enable_auto_commit).
         """
         found = {
             TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset

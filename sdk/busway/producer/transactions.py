@@ -230,13 +230,16 @@ class Transactions:
         Raises:
             TransactionAbortable: they are refused, the group has moved on say, or were not taken in time.
             ProducerFenced, TransactionFailed: the producer cannot go on.
-            InvalidTransactionState: no transaction is open.
+            InvalidTransactionState: no transaction is open, or a commit of these partitions is under way.
+            ValueError: the consumer commits by itself.
         """
         number = self.require_open()
         if not offsets:
             return
         async with self._asking:
             self.require(number)
+            if group.guard is not None:
+                group.guard.allow(offsets)
             await self._send_offsets(offsets, group)
 
     async def _send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:

@@ -2,7 +2,8 @@
 
 What lives here: the loop and the order of its steps. What does not: bad records (`failures`), starting again (`runner`).
 
-The offsets of the group `connect-NAME` are committed after each `write`, so that a record comes again rather than never.
+The offsets of the group `connect-NAME` are committed after each `write`, so that a record comes again rather than never; and so is the
+position at which a partition was begun (Kafka Connect commits that with the first record, and loses what comes before it during a restart).
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from busway import Admin, Consumer, OffsetAndMetadata, Producer, Record
+from busway import Admin, Consumer, Producer, Record
 from busway_connect.connector import RecordRefused, Sink, SinkRecord
 from busway_connect.converters.interface import ConversionFailed
 from busway_connect.patterns import Pattern, TooLong
@@ -87,12 +88,8 @@ class SinkTask:
                 self._sink.progress.notes["partitions"] = len(consumer.assignment())
                 if found:
                     await self._deliver([record for records in found.values() for record in records], failures)
-                    await consumer.commit(
-                        {
-                            one: OffsetAndMetadata(records[-1].offset + 1, "", records[-1].leader_epoch)
-                            for one, records in found.items()
-                        }
-                    )
+                await consumer.commit()  # also where a partition without a record was begun
+                if found:
                     parts.counts.offset_commits += 1
                     parts.progressed()
 

@@ -1,13 +1,14 @@
 """Positions that nobody committed: what a reset finds is committed, a topic that was created again is begun, readers create none."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from tests.integration.client.conftest import Cluster
 from tests.support.patience import patient
 
-from busway import Admin, BrokerError, Consumer, NewTopic, Producer, RequestTimedOut, TopicPartition
+from busway import Admin, BrokerError, Consumer, NewTopic, OffsetAndMetadata, Producer, RequestTimedOut, TopicPartition
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -155,3 +156,56 @@ async def test_a_reader_creates_a_topic_only_when_it_is_told_to(node: LocalClust
             await consumer.start()
     async with Admin(node.bootstrap_servers) as admin:
         assert (topic in await admin.list_topics()) is creates
+
+
+async def test_partitions_that_are_no_longer_assigned_are_committed_once(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    """At `assign`: another consumer may read on from there, and nothing takes the group back behind it."""
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(topic, 2)])
+    async with Producer(cluster.bootstrap_servers) as producer:
+        for number in range(4):
+            await producer.send_and_wait(topic, b"%d" % number, partition=number % 2)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": group}
+    options |= {"auto_commit_interval_ms": 60_000, "auto_offset_reset": "earliest", "max_poll_records": 1}
+    async with Consumer(**options) as consumer, Consumer(**options) as other, asyncio.timeout(patient(60)):
+        await consumer.assign([first, second])
+        assert {(await consumer.getone(one)).partition for one in (first, second)} == {0, 1}
+        await consumer.assign([second])
+        assert await consumer.committed_of([first, second]) == {first: OffsetAndMetadata(1, "", 0)}
+        await other.assign([first])
+        assert (await other.getone()).value == b"2"
+        await other.commit()
+        await consumer.stop()
+        found = await other.committed_of([first, second])
+    assert {one: at.offset for one, at in found.items()} == {first: 2, second: 1}
+
+
+async def test_a_commit_that_fails_keeps_the_offsets_of_what_is_still_assigned(
+    cluster: Cluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next automatic commit brings them, also when nothing more is handed out."""
+    await fill(cluster.bootstrap_servers, topic, 3)
+    partition = TopicPartition(topic, 0)
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": group, **FAST}
+    async with Consumer(topic, auto_offset_reset="earliest", auto_commit_interval_ms=20, **options) as consumer:
+        offsets, failed = consumer._require_group().offsets, asyncio.Event()
+        commit = offsets.commit
+
+        async def refused(wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+            if wanted.get(partition) == OffsetAndMetadata(3, "", 0) and not failed.is_set():
+                failed.set()
+                raise offsets.failed([TopicPartition(topic, 9)], "it was joined again")
+            await commit(wanted)
+
+        monkeypatch.setattr(offsets, "commit", refused)
+        async with asyncio.timeout(patient(60)):
+            for _ in range(3):
+                await consumer.getone()
+            await consumer.getmany()
+            await failed.wait()
+            while (found := await consumer.committed(partition)) is None or found.offset < 3:
+                await asyncio.sleep(0.01)
+    assert f"the offsets of {topic}-9 were not committed" in caplog.text

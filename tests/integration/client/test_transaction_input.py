@@ -1,7 +1,7 @@
 """Transactions that take the offsets of a consumer along: what is refused, and where the consumer goes on."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -16,10 +16,12 @@ from busway import (
     GroupMetadata,
     InvalidTransactionState,
     NewTopic,
+    OffsetAndMetadata,
     Producer,
     TopicPartition,
     TransactionAbortable,
 )
+from busway_protocol.errors import ErrorCode
 
 pytestmark = pytest.mark.slow
 
@@ -168,3 +170,119 @@ async def test_a_consumer_that_does_not_fit_is_refused_in_words(
                 assert (await consumer.getone()).offset == 1
                 with pytest.raises(InvalidTransactionState, match="committed with the transaction"):
                     await consumer.commit()
+
+
+@pytest.mark.parametrize("assigned", [False, True])
+async def test_offsets_of_a_consumer_that_commits_by_itself_are_refused(
+    three: TopicPartition, member: Callable[..., Consumer], sending: Producer, assigned: bool
+) -> None:
+    """An automatic commit would write an older offset over that of the transaction."""
+    async with member(enable_auto_commit=True) as consumer, sending:
+        await (consumer.assign([three]) if assigned else consumer.subscribe([three.topic]))
+        record = await consumer.getone()
+        with pytest.raises(ValueError, match="enable_auto_commit=False is needed"):
+            async with sending.transaction():
+                await sending.send_offsets_to_transaction({three: record.offset + 1}, consumer.group_metadata())
+        assert await consumer.committed(three) is None
+
+
+@pytest.mark.parametrize("assigned", [False, True])
+async def test_a_transaction_takes_no_offsets_that_a_commit_is_under_way_for(
+    three: TopicPartition,
+    member: Callable[..., Consumer],
+    sending: Producer,
+    assigned: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tried again after the transaction, the commit would take the group back to an older offset."""
+    async with member() as consumer, sending:
+        await (consumer.assign([three]) if assigned else consumer.subscribe([three.topic]))
+        await consumer.getone()
+        asked, answered = asyncio.Event(), asyncio.Event()
+        group = consumer._require_group()
+        commit_once = group.offsets._commit_once
+
+        async def late(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> ErrorCode:
+            asked.set()
+            await answered.wait()
+            return await commit_once(offsets)
+
+        monkeypatch.setattr(group.offsets, "_commit_once", late)
+        committing = asyncio.create_task(consumer.commit())
+        await asked.wait()
+        await consumer.getone()
+        words = f"commit of {three.topic}-0 is under way"
+        with pytest.raises(InvalidTransactionState, match=words):
+            async with sending.transaction():
+                await sending.send_offsets_to_transaction({three: 2}, consumer.group_metadata())
+        with pytest.raises(InvalidTransactionState, match=words):
+            await sending.begin_transaction(consumer)
+        answered.set()
+        await committing
+        async with sending.transaction():
+            await sending.send_offsets_to_transaction({three: 2}, consumer.group_metadata())
+        found = await consumer.committed(three)
+        assert found is not None
+        assert found.offset == 2
+
+
+@pytest.mark.parametrize("assigned", [False, True])
+async def test_a_transaction_commits_where_latest_began(
+    transactional: Cluster, three: TopicPartition, member: Callable[..., Consumer], sending: Producer, assigned: bool
+) -> None:
+    """Although it was handed no record: what comes while the reader is down is read afterwards."""
+
+    async def begun() -> Consumer:
+        consumer = member(auto_offset_reset="latest")
+        await consumer.start()
+        await (consumer.assign([three]) if assigned else consumer.subscribe([three.topic]))
+        return consumer
+
+    consumer = await begun()
+    async with sending, asyncio.timeout(patient(60)):
+        while await consumer.committed(three) is None:
+            async with sending.transaction(consumer):
+                assert await consumer.getmany(timeout_ms=50) == {}
+    await consumer.abort()
+    async with Producer(transactional.bootstrap_servers) as plain:
+        await plain.send_and_wait(three.topic, b"3", partition=0)
+    consumer = await begun()
+    async with asyncio.timeout(patient(60)):
+        assert (await consumer.getone()).value == b"3"
+    await consumer.stop()
+
+
+@pytest.mark.parametrize("reads_new", [False, True])
+@pytest.mark.parametrize("commits", [False, True])
+async def test_a_topic_that_is_created_again_during_a_transaction_is_read_whole(
+    transactional: Cluster,
+    three: TopicPartition,
+    member: Callable[..., Consumer],
+    sending: Producer,
+    commits: bool,
+    reads_new: bool,
+) -> None:
+    """Neither an abort nor a commit leads to an offset of the old topic."""
+    async with member(three.topic, max_poll_records=1) as consumer, sending, asyncio.timeout(patient(60)):
+        async with sending.transaction(consumer):
+            await consumer.getone()
+            await consumer.getone()
+        await sending.begin_transaction(consumer)
+        assert (await consumer.getone()).offset == 2
+        async with Admin(transactional.bootstrap_servers) as admin:
+            await admin.delete_topics([three.topic])
+            await admin.create_topics([NewTopic(three.topic, 1)])
+        async with Producer(transactional.bootstrap_servers) as plain:
+            for number in range(10, 15):
+                await plain.send_and_wait(three.topic, b"%d" % number, partition=0)
+        if reads_new:
+            assert (await consumer.getone()).value == b"10"
+        else:
+            while consumer.place(three) != 0:
+                await asyncio.sleep(0.01)
+        await (sending.commit_transaction() if commits else sending.abort_transaction())
+        assert (await consumer.getone()).value == (b"11" if commits and reads_new else b"10")
+        if commits:
+            found = await consumer.committed(three)
+            assert found is not None
+            assert found.offset == (1 if reads_new else 0)

@@ -299,7 +299,9 @@ async def test_a_member_that_was_replaced_commits_nothing(transactional: Cluster
     async with Producer(address) as plain:
         await plain.send_and_wait(topic, b"v", partition=0)
     async with (
-        Consumer(topic, bootstrap_servers=address, group_id=group, auto_offset_reset="earliest") as consumer,
+        Consumer(
+            topic, bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False
+        ) as consumer,
         producer(transactional, topic) as sending,
     ):
         record = await consumer.getone()

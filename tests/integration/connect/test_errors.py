@@ -291,3 +291,22 @@ async def test_a_registry_that_is_away_is_no_fault_of_a_record(rest: Rest, bus: 
         await until(lambda: _collected("to", {"n": 4}))
     assert [one["n"] for one in CollectingSink.collected["to"]] == [0, 0, 1, 2, 3, 3, 4]
     assert await records_of(bus, "dead") == []
+
+
+async def test_a_sink_that_begins_at_the_end_commits_where_that_was(rest: Rest, bus: str) -> None:
+    """`latest`: what comes while it is stopped is written afterwards, although it had not been handed a record."""
+    await send(bus, "in", b'{"n":1}')
+    override = {"consumer_override_auto_offset_reset": "latest"}
+    await rest.create("late", connector_class="CollectingSink", topics="in", **PLAIN, **override)
+
+    async def committed() -> bool:
+        _, found = await rest.call("GET", "/connectors/late/offsets")
+        return [one["offset"] for one in found["offsets"]] == [{"kafka_offset": 1}]
+
+    await until(committed)
+    await rest.call("PUT", "/connectors/late/stop")
+    await rest.wait_for("late", None)
+    await send(bus, "in", b'{"n":2}')
+    await rest.call("PUT", "/connectors/late/resume")
+    await until(lambda: _collected("late", {"n": 2}))
+    assert CollectingSink.collected["late"] == [{"n": 2}]

@@ -172,7 +172,7 @@ class Rows(Mapping[K, V]):
         if rows:
             self._behind[key] = rows
         self._rows[key] = now
-        if self._homes[key] is not shown:
+        if newest == home.partition or newest != shown.partition:
             self._changes.put((key, now))
 
     def _drop(self, partitions: Collection[int]) -> None:

@@ -49,6 +49,19 @@ def test_the_help_of_spark_lists_the_jobs(monkeypatch: pytest.MonkeyPatch, capsy
     assert "`busway spark offload --help`" in told
 
 
+@pytest.mark.parametrize("arguments", [("simulate",), ("topics", "create"), ("connect",), ()])
+def test_help_shows_no_type_of_flags(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They take no value; what takes one has its type."""
+    assert called(*arguments, "--help", monkeypatch=monkeypatch) == 0
+    told = capsys.readouterr().out
+    assert "--help" in told
+    assert "bool" not in told
+    assert ("<int>" in told) is bool(arguments)
+    assert ("8083 unless given" in " ".join(told.split())) is (arguments == ("connect",))
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -1,6 +1,7 @@
 """What was handed out, in whose name, and what becomes of it when partitions go and come back."""
 
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 import pytest
 
@@ -14,14 +15,17 @@ MINE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 class Reader:
     """A consumer in generation 3 that has two partitions."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, automatic: bool = False) -> None:
         self.tenures = {MINE: 1, OTHER: 2}
-        self.places: dict[TopicPartition, int] = {}
+        self.positions: dict[TopicPartition, int] = {}
         self.generation, self.name = 3, "m"
         self.subscribes = self.settled = True
         self.sought: dict[TopicPartition, int] = {}
         self.forgotten: list[TopicPartition] = []
-        self.handed = HandedOut(self)
+        self.topic_id, self.read_id = UUID(int=1), UUID(int=1)
+        self.resets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.under_way: list[TopicPartition] = []
+        self.handed = HandedOut(self, self, self, automatic=automatic)
 
     def tenure(self, partition: TopicPartition) -> int | None:
         """As the test has set it."""
@@ -29,11 +33,32 @@ class Reader:
 
     def place(self, partition: TopicPartition) -> int | None:
         """As the test has set it."""
-        return self.places.get(partition)
+        return self.positions.get(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Keep it for the test."""
         self.sought[partition] = offset
+
+    def read_topic_id(self, partition: TopicPartition) -> UUID | None:
+        """As the test has set it."""
+        return self.read_id
+
+    def is_replaced(self, partition: TopicPartition, topic_id: UUID | None) -> bool:
+        """Whether the test has set another one since."""
+        return topic_id != self.topic_id
+
+    def places(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """As the test has set them."""
+        return dict(self.resets)
+
+    def placed(self, places: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """Drop them."""
+        for partition in places:
+            del self.resets[partition]
+
+    def committing(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
+        """As the test has set it."""
+        return [one for one in self.under_way if partitions is None or one in partitions]
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Keep it for the test."""
@@ -146,7 +171,7 @@ def test_no_member_commits_nothing() -> None:
         send(reader, MINE)
     reader.subscribes = False
     assert reader.handed.metadata() == GroupMetadata(group_id="g")
-    assert reader.handed.metadata().guard is None
+    send(reader, MINE)
 
 
 def test_commits_beside_transactions_know_what_was_given_up() -> None:
@@ -184,7 +209,7 @@ def test_a_transaction_commits_where_the_consumer_goes_on() -> None:
     third = TopicPartition("t", 2)
     reader.tenures[third] = 3
     reader.poll({MINE: range(5), OTHER: range(5), third: range(5)})
-    reader.places = {MINE: 5, OTHER: 6, third: 2}
+    reader.positions = {MINE: 5, OTHER: 6, third: 2}
     reader.handed.sought(third)
     offsets, member = reader.handed.offsets()
     assert offsets == {MINE: OffsetAndMetadata(5, "", 7), OTHER: OffsetAndMetadata(6), third: OffsetAndMetadata(2)}
@@ -277,3 +302,54 @@ def test_who_assigns_itself_goes_back_where_it_has_not_assigned_anew() -> None:
     assert member == GroupMetadata(group_id="g")
     reader.handed.ended(committed=False)
     assert reader.sought == {MINE: 0}
+
+
+def test_nothing_goes_back_to_offsets_of_a_topic_that_was_created_again() -> None:
+    """Nor is one of them committed, by a transaction or a commit; what comes of the new topic is."""
+    reader = Reader()
+    reader.handed.begin()
+    reader.poll({MINE: range(5), OTHER: range(5)})
+    reader.topic_id = UUID(int=2)
+    assert reader.handed.of_replaced_topics([MINE, OTHER]) == [MINE, OTHER]
+    reader.read_id = UUID(int=2)
+    reader.poll({OTHER: range(2)})
+    assert reader.handed.of_replaced_topics([MINE, OTHER]) == [MINE]
+    assert reader.handed.offsets()[0] == {OTHER: OffsetAndMetadata(2, "", 7)}
+    reader.handed.ended(committed=False)
+    assert reader.sought == {OTHER: 0}
+    reader.handed.begin()
+    reader.poll({OTHER: range(2)})
+    reader.topic_id = UUID(int=3)
+    assert reader.handed.offsets()[0] == {}
+    reader.handed.ended(committed=True)
+    assert reader.forgotten == []
+
+
+def test_a_transaction_commits_positions_without_a_record() -> None:
+    """In the name of the member of the last poll alone: the next transaction takes what it cannot, and what was aborted."""
+    reader = Reader()
+    reader.resets = {MINE: OffsetAndMetadata(4), OTHER: OffsetAndMetadata(6)}
+    reader.handed.begin()
+    reader.poll({MINE: range(4, 5)})
+    reader.generation = 4
+    assert reader.handed.offsets()[0] == {MINE: OffsetAndMetadata(5, "", 7)}
+    reader.handed.ended(committed=False)
+    for committed in (False, True):
+        reader.handed.begin()
+        reader.poll({})
+        assert reader.handed.offsets()[0] == {MINE: OffsetAndMetadata(4), OTHER: OffsetAndMetadata(6)}
+        reader.handed.ended(committed=committed)
+    assert reader.resets == {}
+
+
+def test_other_commits_are_refused_beside_a_transaction() -> None:
+    """Those that are under way, of the same partitions or before a block, and automatic ones."""
+    reader = Reader()
+    reader.under_way = [OTHER]
+    reader.handed.allow([MINE])
+    with pytest.raises(InvalidTransactionState, match=r"commit of t-1 is under way.*await commit\(\) first"):
+        reader.handed.allow([MINE, OTHER])
+    with pytest.raises(InvalidTransactionState, match="commit of t-1 is under way"):
+        reader.handed.begin()
+    with pytest.raises(ValueError, match="enable_auto_commit=False is needed"):
+        Reader(automatic=True).handed.allow([MINE])

@@ -2,12 +2,14 @@
 
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
 from busway.consumer.fetcher import Fetcher
 from busway.consumer.subscription import Assigned
 from busway.consumer.uncommitted import Uncommitted
+from busway.options import ConsumerOptions
 from busway.types import OffsetAndMetadata, TopicPartition
 
 P = TopicPartition("orders", 0)
@@ -29,7 +31,7 @@ def assigned() -> Assigned:
 @pytest.fixture
 def uncommitted(assigned: Assigned) -> Uncommitted:
     """What is uncommitted of that partition."""
-    fetcher: Any = SimpleNamespace(assigned={P: assigned}, is_of_another_topic=lambda _: False)
+    fetcher: Any = SimpleNamespace(assigned={P: assigned}, read_topic_id=lambda _: None, is_replaced=lambda *_: False)
     return Uncommitted(cast("Fetcher", fetcher))
 
 
@@ -101,3 +103,39 @@ def test_a_reset_below_what_was_handled_counts_at_once(uncommitted: Uncommitted,
     poll(uncommitted, assigned, 60)
     assigned.reset_to(3)
     assert uncommitted.handled() == {P: OffsetAndMetadata(3)}
+
+
+async def test_no_offset_is_committed_of_a_topic_that_was_created_again(assigned: Assigned) -> None:
+    """Neither before nor after the position in the new one is found, whose place is committed then."""
+    topics = {P.topic: SimpleNamespace(topic_id=UUID(int=1))}
+    cluster: Any = SimpleNamespace(metadata=SimpleNamespace(topics=topics))
+    fetcher = Fetcher(cluster, ConsumerOptions(auto_offset_reset="earliest"), cast("Any", None))
+    fetcher.assigned = {P: assigned}
+    uncommitted = Uncommitted(fetcher)
+    assert fetcher._is_same_topic(assigned)
+    for number in (1, 2):
+        poll(uncommitted, assigned, 10 * number)
+    topics[P.topic] = SimpleNamespace(topic_id=UUID(int=2))
+    assert uncommitted.all() == {}
+    for number in (3, 4):
+        poll(uncommitted, assigned, 10 * number)  # fetched before
+    assert not fetcher._is_same_topic(assigned)
+    assert uncommitted.all() == {}
+    assigned.reset_to(0)
+    assert uncommitted.places() == uncommitted.all() == {P: OffsetAndMetadata(0)}
+
+
+def test_a_position_without_a_record_is_told_until_it_is_committed(
+    uncommitted: Uncommitted, assigned: Assigned
+) -> None:
+    """What is sought while it is being committed stays, and so does what is handed out."""
+    places = uncommitted.places()
+    assert places == {P: OffsetAndMetadata(0)}
+    uncommitted.place(P, 0)
+    uncommitted.placed(places)
+    assert uncommitted.places() == {P: OffsetAndMetadata(0)}
+    places = uncommitted.places()
+    poll(uncommitted, assigned, 10)
+    assert uncommitted.places() == {}
+    uncommitted.placed(places)
+    assert uncommitted.all() == {P: behind(10)}

@@ -260,6 +260,12 @@ class Guard:
     def __init__(self, *refused: TopicPartition) -> None:
         self.refused = refused
         self.settled_offsets: list[Any] = []
+        self.problem: Exception | None = None
+
+    def allow(self, partitions: Iterable[TopicPartition]) -> None:
+        """Raise what the test has set."""
+        if self.problem is not None:
+            raise self.problem
 
     def check(self, partitions: Iterable[TopicPartition], member: GroupMetadata) -> None:
         """Refuse them."""
@@ -288,6 +294,22 @@ async def test_the_consumer_is_asked_before_its_offsets_are_sent() -> None:
     cluster.answer(EndTxnRequest, EndTxnResponse(error_code=0, producer_id=7, producer_epoch=1))
     await transactions.end(commit=False)
     assert not cluster.asked[-1].message.committed
+
+
+@pytest.mark.parametrize("problem", [ValueError("auto commit"), InvalidTransactionState("a commit is under way")])
+async def test_a_mistake_with_commits_leaves_the_transaction_open(problem: Exception) -> None:
+    """Nothing was sent: it can be mended and the offsets sent again."""
+    transactions, cluster, _ = await started()
+    await transactions.begin()
+    guard = Guard()
+    guard.problem = problem
+    with pytest.raises(type(problem), match=str(problem)):
+        await transactions.send_offsets(OFFSETS, dataclasses.replace(GROUP, guard=guard))
+    assert cluster.kinds() == ["InitProducerId"]
+    guard.problem = None
+    cluster.answer(TxnOffsetCommitRequest, offsets_taken())
+    await transactions.send_offsets(OFFSETS, dataclasses.replace(GROUP, guard=guard))
+    assert guard.settled_offsets == [OFFSETS]
 
 
 class Input:

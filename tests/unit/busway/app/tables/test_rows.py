@@ -155,3 +155,16 @@ def test_rows_read_like_a_mapping() -> None:
     assert dict(rows) == {"a": 1}
     rows._forget()
     assert not rows
+
+
+def test_each_change_of_one_call_is_told_where_other_partitions_have_the_key() -> None:
+    """The rows of one call share a home; what is not shown before and after is told to nobody."""
+    rows: Rows[str, int] = Rows()
+    rows._set_row("a", 0, Home(partition=0, included={}, written_ms=1))
+    rows._set_row("a", 1, Home(partition=1, included={}, written_ms=2))
+    call: Attempt[str, int] = Attempt(topic="t", partition=0, offset=7, key="a")
+    with rows.changes() as changes:
+        for value in (2, 3):
+            call.change(rows, "a", value, None)
+        rows._set_row("a", 4, Home(partition=1, included={}, written_ms=3))
+        assert [changes.get_nowait() for _ in range(changes.qsize())] == [("a", 2), ("a", 3)]
