@@ -225,7 +225,7 @@ def test_a_topic_made_anew_is_noticed(bus: Any, spark: Any, tmp_path: Path) -> N
 
     created_again(bus, 1)
     bus.send("t", [(None, b"x")])
-    with pytest.raises(Exception, match="made anew") as failed:
+    with pytest.raises(Exception, match="recreated") as failed:
         run_stream(spark, bus.bootstrap_servers, "t", tmp_path)
     assert explain(failed.value).startswith("t-0 ends at offset 1, but 5 is next to read")
 
