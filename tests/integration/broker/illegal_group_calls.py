@@ -141,7 +141,9 @@ class Commit:
 
     async def make(self, world: World) -> Outcome:
         member_id, generation = self.member.of(world)
-        offset = OffsetCommitRequestPartition(partition_index=self.partition, committed_offset=7, committed_metadata="")
+        offset = OffsetCommitRequestPartition(
+            partition_index=self.partition, committed_offset=world.calls, committed_metadata=""
+        )
         named = [topic_of(world, topic, by_id=self.version >= 10) for topic in self.topics]
         request = OffsetCommitRequest(
             group_id=world.group_id,
