@@ -117,6 +117,7 @@ class GroupModel:
             if epoch == LEAVES[0]:
                 self._gone(member_id)
             else:
+                self._classic.pop(member_id, None)
                 self._modern[member_id] = epoch
             return
         before = self._modern.get(member_id)
