@@ -44,11 +44,11 @@ class GroupModel:
             case OffsetCommitRequest() if any(
                 not each.error_code for topic in answer.topics for each in topic.partitions
             ):
-                if request.member_id or request.generation_id_or_member_epoch >= 0:
+                if request.generation_id_or_member_epoch >= 0:
                     self._member(request.member_id, request.generation_id_or_member_epoch, "OffsetCommit")
                 else:
-                    assert not self._classic, "a commit without a member is taken while the group has some"
-                    assert not self._modern, "a commit without a member is taken while the group has some"
+                    assert not self._classic, "a commit without a generation is taken while the group has some"
+                    assert not self._modern, "a commit without a generation is taken while the group has some"
             case LeaveGroupRequest() if not answer.error_code:
                 self._left(request, version, answer)
             case DeleteGroupsRequest() if not answer.results[0].error_code:

@@ -29,6 +29,7 @@ SETTINGS: Final = {
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.migration.policy": "bidirectional",
     "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",  # the records are of 2023
 }
 AGAIN: Final = 4
 """So many times an order has to fail again to count: who is assigned what may go by ids that a broker draws."""

@@ -15,7 +15,7 @@ from tests.support.seeds import seed
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(patient(600))]
 
-SEQUENCES = 150
+SEQUENCES = 400
 
 
 @pytest.fixture(scope="module")
