@@ -85,14 +85,16 @@ def page() -> str:
         "independent blocks, the only ones that Java's clients read (INVALID_RECORD).\n"
     )
     orders = (
-        "\n## Where another order of calls tells the difference\n\n`test_illegal_orders_beside_kafka.py` makes calls of groups and transactions in "
-        "any order, wrong ones too, and compares the error codes. These remain, on purpose: a first member that is refused makes no group and "
-        "ends no empty one; who was handed a member id and joins with it as a static member is unknown, where Kafka fails "
-        "(UNKNOWN_SERVER_ERROR); who leaves before it has joined does not have the others join again; a group that migrates with one of its own "
-        "members, or with one that subscribes by a pattern alone, is balanced anew where a partition has no reader; InitProducerId with an epoch "
-        "that is not the current one does not abort an open transaction; a batch with a producer id needs an epoch; a batch of a transaction "
-        "that was refused leaves nothing behind that counts against later batches outside of transactions, or that lets a later one begin its "
-        "transaction with another sequence than 0.\n"
+        "\n## Where another order of calls tells the difference\n\nTwo fuzzers (`tests/interop/fuzz`) make calls of transactions and of groups in "
+        "any order, illegal ones too, and compare the error codes, generations and epochs of each answer, and at the end what is committed, "
+        "stable, open and assigned, with Apache Kafka 4.3.1 and with a model. These differences remain, on purpose: a first member that is refused "
+        "makes no group and ends no empty one; a member that was handed an id and joins with it as a static member is unknown, where Kafka fails "
+        "(UNKNOWN_SERVER_ERROR); one that leaves before it has joined does not have the others join again; a group that migrates with one of its own "
+        "members, or with one that subscribes by a pattern alone, is balanced again where a partition has no reader; a consumer "
+        "group that becomes a classic one while members still move rebalances, and until then they keep what they have; InitProducerId with an epoch "
+        "that is not the current one does not abort an open transaction; a batch with a producer id needs an epoch; a batch outside of transactions "
+        "with a later epoch than the coordinator gave does not keep a transaction open for ever; a batch of a transaction that was refused leaves "
+        "nothing behind that counts against later batches outside of transactions or of another version of Produce.\n"
     )
     settings = (
         f"\n## Settings\n\n{len(BROKER_CONFIGS)} broker settings and {len(TOPIC_CONFIGS)} topic settings are taken, under Kafka's names but for "

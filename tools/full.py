@@ -25,7 +25,7 @@ def stages(first: int) -> tuple[Stage, ...]:
         Stage(name="sim", command=("make", "sim", f"FIRST={first}", "SEEDS=4500")),
         Stage(name="simulate", command=("make", "simulate", f"FIRST={first}", "SEEDS=15")),
         Stage(name="hostile", command=("make", "hostile")),
-        Stage(name="interop", command=("make", "interop")),
+        Stage(name="interop", command=("make", "interop"), environment={"SEED": str(first)}),
         *(Stage(name=f"demo-{case}", command=(".venv/bin/busway", "demo", case), again=True) for case in CASES),
         Stage(name="spark", command=("make", "spark")),
         Stage(name="compose", command=("make", "compose")),

@@ -139,7 +139,11 @@ class MixedGroup(ConsumerGroup):
         if not rebalance:
             stepped = self._step(updated, self.target_epoch, target, said, changed=changed)
         records = self._downgraded([held.member_id], now, joins=stepped, rebalance=rebalance)
-        return Decision(records=records, reply=_joined(stepped), whole=True) if records else None
+        if not records:
+            return None
+        # With the group's generation it is asked to join again; with an older one it would give up its partitions first.
+        reply = replace(_joined(stepped), generation=self.epoch) if rebalance else _joined(stepped)
+        return Decision(records=records, reply=reply, whole=True)
 
     # Staying
 

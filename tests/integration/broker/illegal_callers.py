@@ -28,16 +28,24 @@ def told(answer: Any, *more: object) -> Outcome:
     return (*(code.name for code in codes_of(answer)), *map(str, more))
 
 
-def topic_of(world: World, name: str, *, by_id: bool) -> dict[str, Any]:
-    """How a request names a topic that is there, one that is not, or, by the id of zeros, none."""
+def topic_of(world: World, name: str, *, by_id: bool, written: bool = False) -> dict[str, Any]:
+    """How a request names a topic that is there, one that is not, or, by the id of zeros, none.
+
+    Args:
+        written: the topic that is there is that of the example's producers.
+    """
+    there = (world.written_to, world.written_to_id) if written else (TOPIC, world.line.topic_id)
     if not by_id:
-        return {"name": name}
-    return {"topic_id": {TOPIC: world.line.topic_id, "none": NO_TOPIC}.get(name, STRANGE_TOPIC)}
+        return {"name": there[0] if name == TOPIC else name}
+    return {"topic_id": {TOPIC: there[1], "none": NO_TOPIC}.get(name, STRANGE_TOPIC)}
 
 
 @dataclass(frozen=True)
 class Producer:
-    """One of the two instances, with its epoch or another one; `stranger` has an id that nobody was given."""
+    """One of three: two instances of one transactional id, and one of another; with its epoch or another one.
+
+    `stranger` has an id that no producer was given.
+    """
 
     slot: int
     shift: int = 0
@@ -47,6 +55,10 @@ class Producer:
         """Its id and epoch."""
         producer_id, epoch = world.producers[self.slot]
         return (world.nobody[0] if self.stranger else producer_id, epoch + self.shift)
+
+    def may_begin(self, world: World) -> bool:
+        """Whether a transaction that it begins would not time out by itself."""
+        return world.name_of(self.slot) not in world.lapsing
 
 
 @dataclass(frozen=True)

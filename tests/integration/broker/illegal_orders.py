@@ -15,6 +15,7 @@ from tests.integration.broker.illegal_transaction_calls import (
     End,
     Init,
     Produce,
+    TimeOut,
     TxnCommit,
 )
 from tests.integration.broker.illegal_world import MOST_MEMBERS, TOPIC
@@ -29,7 +30,7 @@ SLOTS: Final = st.sampled_from((0, 1))
 PARTITIONS: Final = _mostly(0, 1, 7)
 TOPICS: Final = _mostly((TOPIC,), ("nowhere",), ("none",), (TOPIC, "nowhere"), ("none", TOPIC))
 INSTANCES: Final = st.sampled_from(("right",) * 12 + ("own", "own", "no one", "other", "strange", "empty"))
-PRODUCERS: Final = st.builds(Producer, st.sampled_from((0, 0, 0, 1)), SHIFTS, _mostly(False, True))
+PRODUCERS: Final = st.builds(Producer, st.sampled_from((0, 0, 0, 0, 1, 1, 2, 2)), SHIFTS, _mostly(False, True))
 CLASSIC_ALONE: Final = st.builds(Member, st.just("classic"), SLOTS, SHIFTS, INSTANCES)
 MODERN_ALONE: Final = st.builds(Member, st.just("modern"), SLOTS, SHIFTS, INSTANCES)
 MEMBERS: Final = st.one_of(
@@ -60,6 +61,7 @@ TRANSACTIONS: Final[Sequence[st.SearchStrategy[Any]]] = (
     ),
     st.builds(End, PRODUCERS, st.booleans(), st.sampled_from((3, 4, 5))),
 )
+TIMED_OUT: Final = st.builds(TimeOut, st.sampled_from((0, 1, 2)), st.sampled_from((0, 1)))
 GROUPS: Final[Sequence[st.SearchStrategy[Any]]] = (
     st.builds(
         Join,
@@ -92,6 +94,7 @@ GROUPS: Final[Sequence[st.SearchStrategy[Any]]] = (
 )
 """Every group and transaction call."""
 BEGUN: Final = [Init(Producer(0), fresh=True, version=5)]
+BOTH_BEGUN: Final = [*BEGUN, Init(Producer(2), fresh=True, version=5)]
 JOINED: Final = [Join(0, "consumer", 1, 9), Join(0, "consumer", 1, 9)]
 STATIC: Final = [Join(0, "consumer", 1, 9, "own"), Sync(Member("classic"), "consumer", "range", 5)]
 BEATEN: Final = [ConsumerBeat(Member("modern"), 0, whole=True, subscribes="names", version=1)]
@@ -118,12 +121,15 @@ MISTYPED: Final = [
 
 def _orders(*first: list[Any], calls: Sequence[st.SearchStrategy[Any]]) -> st.SearchStrategy[list[Any]]:
     """So that calls find something to be wrong about, most orders begin with a right one."""
-    return st.builds(list.__add__, st.sampled_from(first), st.lists(st.one_of(*calls), min_size=5, max_size=15))
+    return st.builds(list.__add__, st.sampled_from(first), st.lists(st.one_of(*calls), min_size=10, max_size=40))
 
 
-ORDERS: Final = st.one_of(
-    _orders(BEGUN, [], calls=TRANSACTIONS),
+TRANSACTION_ORDERS: Final = st.one_of(
+    _orders(BEGUN, BOTH_BEGUN, BOTH_BEGUN, calls=TRANSACTIONS),
+    _orders(BOTH_BEGUN, [], calls=(*TRANSACTIONS, *TRANSACTIONS, TIMED_OUT)),
+    _orders(BEGUN + JOINED, BOTH_BEGUN + STATIC, BOTH_BEGUN + BEATEN, calls=(*TRANSACTIONS, *GROUPS)),
+)
+GROUP_ORDERS: Final = st.one_of(
     _orders(JOINED, STATIC, STATIC, BEATEN, MATCHING, [], calls=GROUPS),
-    _orders(BEGUN + JOINED, BEGUN + STATIC, BEGUN + BEATEN, [], calls=(*TRANSACTIONS, *GROUPS)),
-    _orders(BEGUN + STATIC, calls=(*COMMITS, *COMMITS, *GROUPS)),
+    _orders(BEGUN + STATIC, BEGUN + JOINED, calls=(*COMMITS, *COMMITS, *GROUPS)),
 )

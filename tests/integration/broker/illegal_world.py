@@ -5,12 +5,14 @@ the rounds in which a group's classic members join and sync together. What does 
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from tests.integration.broker.groups_probe import BOTH, DEADLINE_S, RANGE
+from tests.support.raw_client import key_of
 
 from busway.net.connection import Connection
+from busway_protocol.apis import api
 from busway_protocol.assignors.consumer_protocol import encode_assignment
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.groups_classic import (
@@ -24,7 +26,12 @@ from busway_protocol.messages.groups_classic import (
 from busway_protocol.messages.groups_modern import ConsumerGroupDescribeRequest
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from busway_protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from busway_protocol.messages.transactions import DescribeTransactionsRequest, InitProducerIdRequest
+from busway_protocol.messages.transactions import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    InitProducerIdRequest,
+    TopicRequest,
+)
 from busway_protocol.schema import fields_of
 
 TOPIC: Final = "read"
@@ -43,6 +50,7 @@ PASSING: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,  # a topic that is new
     }
 )
 TRIES: Final = 200
@@ -96,20 +104,31 @@ class Line:
         """Connect; the topic and both coordinators are there."""
         for connection in self._connections:
             await connection.connect()
-        topic = CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1, assignments=[], configs=[])
-        await self.admin.request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+        self.topic_id = await self.make_topic(TOPIC)
         async with asyncio.timeout(DEADLINE_S):
             for key, kind in (("g", 0), ("x", 1)):
                 find = FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)
                 while (await self.admin.request(find)).coordinators[0].error_code:
                     pass
-            names = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
-            while (seen := (await self.admin.request(names)).topics[0]).error_code:
-                pass
             begin = InitProducerIdRequest(transactional_id="ready", transaction_timeout_ms=60_000)
             while (await self.admin.request(begin)).error_code:
                 pass
-        self.topic_id = seen.topic_id
+
+    async def make_topic(self, name: str) -> Any:
+        """Create a topic of two partitions; its id, when it is served."""
+        topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[])
+        await self.admin.request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+        names = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+        async with asyncio.timeout(DEADLINE_S):
+            while (seen := (await self.admin.request(names)).topics[0]).error_code or any(
+                partition.error_code for partition in seen.partitions
+            ):
+                pass
+            # Its partitions have a leader in the metadata before that leader serves them.
+            served = DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[0, 1])])
+            while any(codes_of(await self.admin.request(served))):
+                pass
+        return seen.topic_id
 
     def close(self) -> None:
         """End the connections."""
@@ -122,14 +141,30 @@ class World:
 
     Args:
         number: of the example; its names are its own, on both brokers alike.
+        topic: name and id of the topic that its producers write to.
+        saw: called with each request of groups and transactions, its version and its last answer.
     """
 
-    def __init__(self, line: Line, number: int) -> None:
+    def __init__(
+        self,
+        line: Line,
+        number: int,
+        topic: tuple[str, Any] | None = None,
+        saw: Callable[[Any, int, Any], None] = lambda request, version, answer: None,
+    ) -> None:
         self.line = line
-        self.name = f"txn-{number}"
+        self.written_to, self.written_to_id = topic or (TOPIC, line.topic_id)
+        self.saw = saw
+        self.names = (f"txn-{number}", f"txn-{number}-second")
+        self.lapsing: set[str] = set()
+        """Transactional ids whose transactions time out as soon as they begin."""
+        self.calls = 0
+        """So many calls were made before this one; what is written or committed says it."""
         self.group_id = f"group-{number}"
         self.nobody: Identity = (10**12 + number, 0)
-        self.producers: list[Identity] = [self.nobody, self.nobody]
+        self.producers: list[Identity] = [self.nobody] * 3
+        self.given_ids: list[int] = []
+        """Producer ids in the order in which they were given to this example."""
         self.written: dict[tuple[Identity, int], int] = {}
         self.turned_away: set[tuple[int, bool]] = set()
         """Producer ids of which a batch of a transaction was refused, and whether it would have begun the transaction."""
@@ -144,27 +179,49 @@ class World:
         self.modern = [(f"{self.group_id}-{slot}", 0) for slot in range(2)]
         self.owned: list[list[Any]] = [[], []]
 
+    def gave(self, slot: int, answer: Any) -> None:
+        """Take over the identity that an answer gives a producer."""
+        self.producers[slot] = (answer.producer_id, answer.producer_epoch)
+        self.given_ids.append(answer.producer_id)
+
+    def name_of(self, slot: int) -> str:
+        """The transactional id of a producer: the first two share one."""
+        return self.names[slot // 2]
+
     async def ask(self, message: Any, at_most: int | None = None, via: Connection | None = None) -> Any:
         """Send a request, again while it is refused for a moment only."""
         for _ in range(TRIES):
-            await self._settled()
+            await self.settled()
             answer = await (via or self.line.admin).request(message, at_most=at_most)
             if PASSING.isdisjoint(codes_of(answer)):
                 break
             await asyncio.sleep(0.005)
+        self._note(message, at_most, answer)
         return answer
 
-    async def _settled(self) -> None:
+    def _note(self, message: Any, at_most: int | None, answer: Any) -> None:
+        newest = api(key_of(message)).max_version
+        self.saw(message, newest if at_most is None else min(at_most, newest), answer)
+
+    async def settled(self) -> None:
         """Return when no transaction of this example is being ended: that is told by codes that differ from moment to moment."""
         async with asyncio.timeout(DEADLINE_S):
-            while (await self.transaction())[0].startswith("Prepare"):
+            while any(state.startswith("Prepare") for state, _ in await self.transactions()):
                 await asyncio.sleep(0.002)
 
-    async def transaction(self) -> tuple[str, int]:
-        """Its state, and the epoch that it has."""
-        request = DescribeTransactionsRequest(transactional_ids=[self.name])
-        found = (await self.line.admin.request(request)).transaction_states[0]
-        return str(found.transaction_state), int(found.producer_epoch)
+    async def transactions(self) -> list[tuple[str, int]]:
+        """State and epoch of each transactional id."""
+        request = DescribeTransactionsRequest(transactional_ids=list(self.names))
+        found = (await self.line.admin.request(request)).transaction_states
+        found.sort(key=lambda each: self.names.index(each.transactional_id))
+        return [(str(each.transaction_state), int(each.producer_epoch)) for each in found]
+
+    async def until_timed_out(self, slot: int) -> int:
+        """Return when the open transaction of a producer has timed out and is aborted; its epoch then."""
+        async with asyncio.timeout(DEADLINE_S):
+            while (found := (await self.transactions())[slot // 2])[0] != "CompleteAbort":
+                await asyncio.sleep(0.005)
+        return found[1]
 
     async def state(self) -> str:
         """Of the group, as a classic one."""
@@ -190,6 +247,20 @@ class World:
     async def _described(self) -> Any:
         request = ConsumerGroupDescribeRequest(group_ids=[self.group_id], include_authorized_operations=False)
         return (await self.ask(request)).groups[0]
+
+    # Names that are the same on every broker
+
+    def producer_name(self, producer_id: int) -> str:
+        """Its place among the producer ids that this example was given, "" for none."""
+        known = list(dict.fromkeys(self.given_ids))
+        return f"producer {known.index(producer_id)}" if producer_id in known else ""
+
+    def member_name(self, member_id: str) -> str:
+        """Its place among the classic members, or the id that it chose itself."""
+        known = [each for each, _ in self.everyone]
+        if member_id in known:
+            return f"member {known.index(member_id)}"
+        return member_id if member_id in {"nobody", *(each for each, _ in self.modern)} else "one that the broker named"
 
     # Rounds
 
@@ -291,7 +362,9 @@ class World:
             protocol_type=protocol_type,
             protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
         )
-        return await via.request(request, at_most=at_most)
+        answer = await via.request(request, at_most=at_most)
+        self._note(request, at_most, answer)
+        return answer
 
     async def sync(self, request: SyncGroupRequest, at_most: int) -> Any:
         """SyncGroup of a member; where it waits for another, all others sync too."""
@@ -307,6 +380,7 @@ class World:
                 self.line.waiting.request(request, at_most=at_most),
                 *(self._sync(place, *each) for place, each in enumerate(others)),
             )
+        self._note(request, at_most, answer)
         return answer
 
     async def _sync(self, place: int, member_id: str, generation: int) -> None:
@@ -314,4 +388,4 @@ class World:
         request = SyncGroupRequest(
             group_id=self.group_id, generation_id=generation, member_id=member_id, assignments=[given]
         )
-        await self.line.of_other(place).request(request, at_most=4)
+        self._note(request, 4, await self.line.of_other(place).request(request, at_most=4))
