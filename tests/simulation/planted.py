@@ -8,7 +8,7 @@ are found (`test_planted`), after how many seeds (`planted.md`, from `python -m 
 import asyncio
 from typing import Any, Final
 
-from tests.simulation import planted_members, planted_shares, planted_transactions
+from tests.simulation import planted_ends, planted_members, planted_shares, planted_transactions
 from tests.simulation.planting import Planted
 
 # What each change does
@@ -359,6 +359,7 @@ PLANTED: Final = (
     *planted_transactions.PLANTED,
     *planted_shares.PLANTED,
     *planted_members.PLANTED,
+    *planted_ends.PLANTED,
 )
 """All of them."""
 BY_NAME: Final = {bug.name: bug for bug in PLANTED}
