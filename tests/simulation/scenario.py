@@ -135,7 +135,7 @@ def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Verdict:
     listening = _Listening(scenario)
     logging.getLogger("busway").addHandler(listening)
     try:
-        with _epochs_up_to(plan.epoch_max), _at_levels(plan.levels), _slow_markers(plan.weather.get("marker_ms", 0.0)):
+        with _epochs_up_to(plan.epoch_max), _at_levels(plan.levels), _slow_markers(plan):
             world.run(scenario.play)
     except Stuck as problem:
         found.append(Anomaly("stuck", str(problem)))
@@ -182,12 +182,13 @@ def _at_levels(levels: Mapping[str, int]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _slow_markers(longest_ms: float) -> Iterator[None]:
-    """Let the markers of a transaction be on their way for so long at most, as those for many partitions are; 0 is no time."""
+def _slow_markers(plan: Plan) -> Iterator[None]:
+    """Let the markers of a transaction be on their way for up to `marker_ms`, as those for many partitions are."""
+    longest_ms, chance = plan.weather.get("marker_ms", 0.0), random.Random(f"markers/{plan.seed}")
     usual = LocalMarkerWriter.write
 
     async def write(self: LocalMarkerWriter, marker: Any, partitions: Any) -> Any:
-        await asyncio.sleep(random.random() * longest_ms / 1000)
+        await asyncio.sleep(chance.random() * longest_ms / 1000)
         return await usual(self, marker, partitions)
 
     if longest_ms:
