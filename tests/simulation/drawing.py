@@ -36,6 +36,8 @@ _THEMED: Final = 0.7
 """How many plans have a theme."""
 _OF_GROUPS: Final = 0.12
 """How many have one of `group_themes`; all others are as if there were none of these."""
+_OF_ENDS: Final = 0.12
+"""How many have one of `transaction_themes`, likewise."""
 
 
 def draw(seed: int, about: str = "") -> Plan:
@@ -46,6 +48,9 @@ def draw(seed: int, about: str = "") -> Plan:
     others = random.Random(f"groups/{seed}")
     if others.random() < _OF_GROUPS:
         return Theme(others).plan_of_groups(seed)
+    ends = random.Random(f"ends/{seed}")
+    if ends.random() < _OF_ENDS:
+        return Theme(ends).plan_of_ends(seed)
     if chance.random() < _THEMED:
         return Theme(chance).plan(seed)
     return _Drawing(chance).plan(seed)

@@ -5,11 +5,13 @@ What lives here: the workers, and the outcomes as they come. What does not: what
 
 import itertools
 import multiprocessing
+import re
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Final, NamedTuple
 
+from tests.simulation.checks import Anomaly
 from tests.simulation.drawing import draw
 from tests.simulation.planted import BY_NAME
 from tests.simulation.planting import Planted, planted
@@ -18,6 +20,13 @@ from tests.support.programs import end_with_tests
 
 _CHUNK: Final = 5
 """Seeds that a worker runs at a stretch."""
+
+
+_FRAME: Final = re.compile(r'File "([^"]+)", line')
+
+
+class Rotten(Exception):
+    """A planted bug does not run in the code of today."""
 
 
 class SeedOutcome(NamedTuple):
@@ -56,9 +65,18 @@ def search(bug: str, seconds: float) -> Search:
         while time.process_time() - began < seconds:
             anomalies = run_plan(draw(seeds, BY_NAME[bug].about)).anomalies
             seeds += 1
+            check_plant(bug, anomalies)
             if anomalies:
                 return Search(bug, seeds, time.process_time() - began, anomalies[0].name)
     return Search(bug, seeds, time.process_time() - began, "")
+
+
+def check_plant(bug: str, anomalies: Iterable[Anomaly]) -> None:
+    """Raise Rotten where a traceback ends in planted code: the product has changed, and the bug is no longer the one described."""
+    for anomaly in anomalies:
+        places = _FRAME.findall(anomaly.text)
+        if places and "/simulation/planted" in places[-1]:
+            raise Rotten(f"the planted bug “{bug}” fails by itself; plant it where the code is now:\n{anomaly.text}")
 
 
 def _workers(jobs: int) -> ProcessPoolExecutor:

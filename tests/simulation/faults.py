@@ -192,7 +192,7 @@ class Faults:
 
     async def last_restart(self) -> None:
         """Once more through a restart, so that it shows what was only in memory."""
-        kinds = ["crash", "restart"] if any(not topic.rules.durable for topic in self._plan.topics) else ["power cut"]
+        kinds = ["crash", "restart"] if any(not rules.durable for rules in self._plan.rules.values()) else ["power cut"]
         fault = Fault(at_ms=0, kind=self._chance.choice(kinds), for_ms=100)
         self._scenario.note(fault.kind, "the last one")
         await self._cause(fault)

@@ -21,15 +21,14 @@ class TopicPlan:
     partitions: int = 1
     configs: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def rules(self) -> TopicRules:
-        """What may become of its records."""
+    def rules(self, durability: str = "flush") -> TopicRules:
+        """What may become of its records; `durability` is the broker's, for topics without their own."""
         kept = self.configs.get("retention.bytes")
         return TopicRules(
             compacted=self.configs.get("cleanup.policy") == "compact",
             cut=self.name.startswith("trimmed"),
             retention_bytes=int(kept) if kept is not None else None,
-            durable=self.configs.get("durability", "flush") == "flush",
+            durable=self.configs.get("durability", durability) == "flush",
         )
 
 
@@ -71,6 +70,7 @@ class Plan:
         broker: settings of the node.
         weather: delays of network and disk in ms, by name.
         epoch_max: the last epoch of a producer, where it is not to be 32,767: so few that they are used up.
+        levels: of the features that the node's directory is formatted with, where they are not those of a new cluster.
     """
 
     seed: int
@@ -81,11 +81,13 @@ class Plan:
     broker: Mapping[str, str] = field(default_factory=dict)
     weather: Mapping[str, float] = field(default_factory=dict)
     epoch_max: int | None = None
+    levels: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rules(self) -> dict[str, TopicRules]:
         """Of each topic."""
-        return {topic.name: topic.rules for topic in self.topics}
+        durability = self.broker.get("log.durability", "flush")
+        return {topic.name: topic.rules(durability) for topic in self.topics}
 
     @property
     def size(self) -> tuple[int, int, int]:
@@ -109,4 +111,5 @@ class Plan:
             broker=found["broker"],
             weather=found["weather"],
             epoch_max=found.get("epoch_max"),
+            levels=found.get("levels", {}),
         )

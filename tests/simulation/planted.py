@@ -8,7 +8,7 @@ are found (`test_planted`), after how many seeds (`planted.md`, from `python -m 
 import asyncio
 from typing import Any, Final
 
-from tests.simulation import planted_members, planted_shares, planted_transactions
+from tests.simulation import planted_ends, planted_members, planted_shares, planted_transactions
 from tests.simulation.planting import Planted
 
 # What each change does
@@ -48,17 +48,17 @@ def _hangs_up(original: Any) -> Any:
 
 
 def _deletes_strangers(original: Any) -> Any:
-    def settle(self: Any, known: Any, removed: Any) -> Any:
+    def settle(self: Any, topic_ids: Any, removed: Any) -> Any:
         from busway_bus.log.checkpoints import PARTITION_METADATA
         from busway_bus.log.directories import key_of, topic_id_in
 
         for name in self._files.list("."):
             key = key_of(name)
             held = topic_id_in(self._files.read_bytes(f"{name}/{PARTITION_METADATA}"))
-            if key is not None and self._files.list(name) and known.get(key) != held:
+            if key is not None and self._files.list(name) and topic_ids.get(key) != held:
                 self._files.remove_tree(name)
                 self._forget({key})
-        return original(self, known, removed)
+        return original(self, topic_ids, removed)
 
     return settle
 
@@ -79,12 +79,12 @@ def _no_new_epochs(_: Any) -> Any:
     return begin_epochs
 
 
-def _falls_back(_: Any) -> Any:
+def _falls_back(original: Any) -> Any:
     def raised(self: Any, offset: int) -> Any:
-        from busway_bus.replication.partition_state import _MOVED, NOTHING
+        from busway_bus.replication.partition_state import _MOVED
 
-        if offset == self.high_watermark:
-            return NOTHING
+        if offset >= self.high_watermark:
+            return original(self, offset)
         self.high_watermark = offset
         return _MOVED
 
@@ -92,13 +92,11 @@ def _falls_back(_: Any) -> Any:
 
 
 def _unsynced_commit(_: Any) -> Any:
-    async def commit(
-        self: Any, group_id: str, member_id: str, instance_id: str | None, generation: int, offsets: Any
-    ) -> Any:
+    async def commit(self: Any, group_id: str, committer: Any, offsets: Any) -> Any:
         now, wall_ms = self.runtime.now(), self._machine.wall_ms()
         return self.runtime.decide(
             self.runtime.partition_of(group_id),
-            lambda shard: shard.commit(group_id, member_id, instance_id, generation, offsets, now=now, wall_ms=wall_ms),
+            lambda shard: shard.commit(group_id, committer, offsets, now=now, wall_ms=wall_ms),
         )
 
     return commit
@@ -112,10 +110,10 @@ def _tells_unsynced(_: Any) -> Any:
 
 
 def _reads_unflushed(original: Any) -> Any:
-    def appended(self: Any, last_offset: int) -> None:
-        original(self, last_offset)
-        self.state.high_watermark = self.log.end_offset
-        self.wake()
+    def appended(self: Any, info: Any) -> None:
+        original(self, info)
+        if self.state._raise(self.log.end_offset):
+            self.wake()
 
     return appended
 
@@ -361,6 +359,7 @@ PLANTED: Final = (
     *planted_transactions.PLANTED,
     *planted_shares.PLANTED,
     *planted_members.PLANTED,
+    *planted_ends.PLANTED,
 )
 """All of them."""
 BY_NAME: Final = {bug.name: bug for bug in PLANTED}

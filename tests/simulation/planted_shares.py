@@ -175,7 +175,7 @@ def _gives_up_what_is_released(original: Any) -> Any:
 
 
 def _keeps_sessions(_: Any) -> Any:
-    def end(self: Any, problem: Any) -> None:
+    def end(self: Any, _: Any) -> None:
         pass
 
     return end

@@ -28,6 +28,7 @@ from tests.simulation.history import (
     shown,
 )
 from tests.simulation.share_history import ShareTaken
+from tests.simulation.transaction_history import Transaction
 
 OUT_OF_ORDER: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 BATCH_BYTES_MAX: Final = 61 + 64
@@ -302,9 +303,12 @@ def _in_order(operations: Sequence[Operation]) -> list[tuple[int, bool, Operatio
 def compacted_wrong(history: History, rules: Rules) -> Iterator[Anomaly]:
     """A key without its last value, or with an older one beside a newer tombstone that is gone."""
     excused = cut_for_damage(history)
+    transactional = {send.partition for transaction in history.of(Transaction) for send in transaction.sends}
     for final in history.of(FinalRead):
         if not final.ok or not _rules(rules, final.partition).compacted or final.partition in excused:
             continue
+        if final.partition in transactional:
+            continue  # see `transaction_checks.compacted_wrong`
         newest: dict[bytes, tuple[int, bytes | None]] = {}
         uncertain = {send.key for send in history.of(Send) if not send.ok and send.value is None}
         told = [

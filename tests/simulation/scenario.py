@@ -20,7 +20,9 @@ from typing import Any, Final
 
 import busway
 from busway.errors import BuswayError
+from busway_bus.coordinator.marker_writer import LocalMarkerWriter
 from busway_bus.log import producer_state
+from busway_bus.replication import metadata_log
 from busway_bus.testing.sim_process import PROCESS
 from busway_bus.testing.world import Crashed, SimNode, SimProcess, Stuck, World
 from busway_bus.transactions import fencing, transaction
@@ -28,6 +30,7 @@ from tests.simulation.admin_workloads import NAMES, administer, look_at, tune
 from tests.simulation.checks import Anomaly, check, cut_for_damage
 from tests.simulation.faults import Faults
 from tests.simulation.group_workloads import ask_committed, group_of, is_modern, look, take_part
+from tests.simulation.hasty_workloads import hurry
 from tests.simulation.history import (
     Deed,
     FinalRead,
@@ -84,6 +87,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Client], Awaitable[None]]]] = {
     "tuner": tune,
     "transactor": transact,
     "flow": pass_on,
+    "hasty": hurry,
     "auditor": audit,
     "accountant": account,
     "sharer": share,
@@ -131,7 +135,7 @@ def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Verdict:
     listening = _Listening(scenario)
     logging.getLogger("busway").addHandler(listening)
     try:
-        with _epochs_up_to(plan.epoch_max):
+        with _epochs_up_to(plan.epoch_max), _at_levels(plan.levels), _slow_markers(plan):
             world.run(scenario.play)
     except Stuck as problem:
         found.append(Anomaly("stuck", str(problem)))
@@ -160,6 +164,39 @@ def _epochs_up_to(epoch_max: int | None) -> Iterator[None]:
     finally:
         for (module, name), value in zip(places, before, strict=True):
             setattr(module, name, value)
+
+
+@contextlib.contextmanager
+def _at_levels(levels: Mapping[str, int]) -> Iterator[None]:
+    """Let directories be formatted with these levels of features; 0 is without the feature."""
+    usual = metadata_log.levels_of_new_clusters
+
+    def formatted() -> dict[str, int]:
+        return {name: level for name, level in {**usual(), **levels}.items() if level}
+
+    metadata_log.levels_of_new_clusters = formatted
+    try:
+        yield
+    finally:
+        metadata_log.levels_of_new_clusters = usual
+
+
+@contextlib.contextmanager
+def _slow_markers(plan: Plan) -> Iterator[None]:
+    """Let the markers of a transaction be on their way for up to `marker_ms`, as those for many partitions are."""
+    longest_ms, chance = plan.weather.get("marker_ms", 0.0), random.Random(f"markers/{plan.seed}")
+    usual = LocalMarkerWriter.write
+
+    async def write(self: LocalMarkerWriter, marker: Any, partitions: Any) -> Any:
+        await asyncio.sleep(chance.random() * longest_ms / 1000)
+        return await usual(self, marker, partitions)
+
+    if longest_ms:
+        LocalMarkerWriter.write = write  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        LocalMarkerWriter.write = usual  # type: ignore[method-assign]
 
 
 class _Listening(logging.Handler):
@@ -458,7 +495,7 @@ class Scenario:
             client = Client(ClientPlan(name=f"service-{name}", kind="auditor", operations=0, topic=source), self)
             work = self._process(client.process).run(read_service, client, self._live)
             await self._in_time("what the service has left behind is read", work)
-        if not any(client.kind in {"transactor", "flow"} for client in self.plan.clients):
+        if not any(client.kind in {"transactor", "flow", "hasty"} for client in self.plan.clients):
             return
         await self._nothing_is_open(self._all_partitions())
         topic = next(iter(sorted(self._flows)), "")

@@ -1,10 +1,13 @@
 """Bugs put in on purpose are found; how soon is told in `planted`."""
 
+import inspect
 import os
+from typing import Any
 
 import pytest
 
-from tests.simulation.explore import searches
+from tests.simulation.checks import Anomaly
+from tests.simulation.explore import Rotten, check_plant, searches
 from tests.simulation.planted import PLANTED
 from tests.simulation.planting import Moved, Planted, planted
 
@@ -20,7 +23,38 @@ def test_a_bug_can_be_planted(bug: Planted) -> None:
     with planted(bug):
         during = [vars(owner)[name] for owner, name in (_place(where) for where, _ in bug.changes)]
         assert during != before
+        for original, replacement in zip(before, during, strict=True):
+            assert calls_of(replacement) == calls_of(original, of=replacement)
     assert [vars(owner)[name] for owner, name in (_place(where) for where, _ in bug.changes)] == before
+
+
+def calls_of(code: Any, of: Any = None) -> Any:
+    """How code is called: whether it is awaited, and its parameters; those left out that `of` takes as `*args` or `**options`."""
+    code, of = getattr(code, "__func__", code), getattr(of, "__func__", of)
+    if not callable(code):
+        return type(code)
+    taken = inspect.signature(code if of is None else of).parameters.values()
+    kinds = {one.kind for one in taken}
+    absorbed = {one.kind for one in taken if one.kind in {one.VAR_POSITIONAL, one.VAR_KEYWORD}}
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        absorbed.add(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        absorbed |= {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+    parameters = [
+        (one.name, one.kind, one.default)
+        for one in inspect.signature(code).parameters.values()
+        if one.kind not in absorbed
+    ]
+    return inspect.iscoroutinefunction(code), parameters
+
+
+def test_a_plant_that_fails_by_itself_is_an_error() -> None:
+    """A traceback that ends in the planted code tells nothing about the search."""
+    lines = ['  File "/x/tests/simulation/planted.py", line 1, in commit', "AttributeError: no such"]
+    with pytest.raises(Rotten, match="no such"):
+        check_plant("a bug", [Anomaly("mistake", "\n".join(lines))])
+    lines.insert(1, '  File "/x/bus/busway_bus/node.py", line 1, in start')
+    check_plant("a bug", [Anomaly("mistake", "\n".join(lines))])
 
 
 def test_code_that_has_moved_is_an_error() -> None:

@@ -96,6 +96,19 @@ def test_a_few_seeds_about_shares() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("about", ["ends", "compaction", "durability", "levels"])
+def test_a_few_seeds_about_ends_of_transactions(about: str) -> None:
+    """They show no anomaly; transactions are committed and aborted in them."""
+    happened: Counter[str] = Counter()
+    for seed in range(6):
+        verdict = run_plan(draw(seed, about))
+        assert verdict.anomalies == [], f"python -m tests.simulation --about {about} --seed {seed}"
+        happened += verdict.counts
+    floors = {"transaction ok": 25, "transaction fail": 10, "converged": 6}
+    assert {name: count for name, count in floors.items() if happened[name] < count} == {}
+
+
+@pytest.mark.slow
 def test_a_seed_is_always_the_same_run() -> None:
     """Two runs in this process and one in another, with other hashes of strings, have the same trace; what is left over ends quietly."""
     seed = 3

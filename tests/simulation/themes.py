@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from tests.simulation import group_themes, share_themes
+from tests.simulation import group_themes, share_themes, transaction_themes
 from tests.simulation.plan import ClientPlan, Fault, Plan, TopicPlan
 
 _BROKER: Final = {
@@ -32,6 +32,8 @@ class Theme:
         self._more_topics: list[TopicPlan] = []
         self._broker: Mapping[str, str] = {}
         self._epoch_max: int | None = None
+        self._levels: Mapping[str, int] = {}
+        self._weather: Mapping[str, float] = {}
         self._span_ms = 6_000
         self._sync_ms = chance.choice([0.5, 1.0, 5.0])
 
@@ -42,6 +44,10 @@ class Theme:
     def plan_of_groups(self, seed: int) -> Plan:
         """The plan of a seed, with a theme of `group_themes`."""
         return self._drawn(seed, group_themes.THEMES)
+
+    def plan_of_ends(self, seed: int) -> Plan:
+        """The plan of a seed, with a theme of `transaction_themes`."""
+        return self._drawn(seed, transaction_themes.THEMES)
 
     def _drawn(self, seed: int, themes: "Sequence[Callable[[Theme], None]]") -> Plan:
         self._chance.choice(themes)(self)
@@ -60,8 +66,9 @@ class Theme:
                 "log.flush.offset.checkpoint.interval.ms": str(self._chance.choice([300, 10_000])),
                 **self._broker,
             },
-            weather={"network_ms": self._chance.choice([0.2, 0.5, 2.0]), "sync_ms": self._sync_ms},
+            weather={"network_ms": self._chance.choice([0.2, 0.5, 2.0]), "sync_ms": self._sync_ms, **self._weather},
             epoch_max=self._epoch_max,
+            levels=self._levels,
         )
 
     # The parts
@@ -391,5 +398,6 @@ ABOUT: Final[Mapping[str, Sequence[Callable[[Theme], None]]]] = {
         share_themes.shared_in_turns,
     ),
     **group_themes.ABOUT,
+    **transaction_themes.ABOUT,
 }
 """Themes that look at one part of the product."""

@@ -203,6 +203,51 @@ def flow_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
             yield Anomaly("uncommitted offset", f"{text}, which no transaction has committed")
 
 
+def compacted_wrong(history: History, rules: Rules) -> Iterator[Anomaly]:
+    """The newest value of a key is not what was committed last, or a deleted one is back."""
+    of = {id(send): transaction for transaction in history.of(Transaction) for send in transaction.sends}
+    excused = cut_for_damage(history)
+    for final in history.of(CommittedRead):
+        rule = rules.get(final.partition.topic, PLAIN)
+        if not final.ok or not rule.compacted or not rule.durable or final.partition in excused:
+            continue
+        last: dict[bytes, Send] = {}
+        doubtful: dict[bytes, list[Send]] = defaultdict(list)
+        for send in history.of(Send):
+            if send.partition != final.partition or send.key is None:
+                continue
+            transaction = of.get(id(send))
+            if transaction is not None and not transaction.may_count:
+                continue
+            if (send.offset if send.ok and (transaction is None or transaction.ok) else None) is None:
+                doubtful[send.key].append(send)
+            elif send.key not in last or (last[send.key].offset or 0) < (send.offset or 0):
+                last[send.key] = send
+        newest = {record.key: record for record in final.records}
+        for key, send in last.items():
+            found = newest.get(key)
+            text = f"{final.process}: {shown(key)} of {final.partition} was {shown(send.value)} at {send.offset} last"
+            if found is None:
+                if send.value is not None and not any(other.value is None for other in doubtful[key]):
+                    yield Anomaly("compaction lost a key", f"{text}, and is not there")
+            elif found.offset < (send.offset or 0):
+                if not any(other.value is None for other in doubtful[key]) or send.value is not None:
+                    yield Anomaly("compaction revived a key", f"{text}, and is {shown(found.value)} at {found.offset}")
+            elif found.offset == send.offset and found.value != send.value:
+                yield Anomaly("compaction changed a key", f"{text}, and is {shown(found.value)} there")
+            elif found.offset != send.offset and found.value not in {other.value for other in doubtful[key]}:
+                yield Anomaly("compaction kept what does not count", f"{text}, and is {shown(found.value)}")
+
+
+def refused(history: History, _: Rules) -> Iterator[Anomaly]:
+    """A producer whose epoch tells its transactions apart hears that it is in none: the end of the last one is nothing to it."""
+    for transaction in history.of(Transaction):
+        for send in transaction.sends if not transaction.older else ():
+            if "INVALID_TXN_STATE" in send.problem:
+                yield Anomaly("transaction refused", f"{send.describe()}: {send.problem}")
+                break
+
+
 def stale_offsets(history: History, _: Rules) -> Iterator[Anomaly]:
     """Offsets are taken of a member of a generation that is over (KIP-447)."""
     for operation in history.of(StaleOffsets):
@@ -220,4 +265,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     exactly_once,
     flow_offsets,
     stale_offsets,
+    compacted_wrong,
+    refused,
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.simulation.history import Operation, Outcome, Partition, Seen
+from tests.simulation.history import Operation, Outcome, Partition, Seen, Send
 
 
 class Source(NamedTuple):
@@ -22,19 +22,23 @@ class Transaction(Operation):
     """A transaction: OK is committed, FAIL aborted; INFO is unknown where a commit was asked for, aborted where none was.
 
     Attributes:
-        values: what was handed over in it, in this order.
+        values: what was handed over in it, in this order; keys that were deleted are not among it.
+        sends: all of it, as it was sent.
         sources: of the values that were made of others.
         group: whose `offsets` it commits.
         offsets: of the next record to read.
         asked: the place in the order of events at which its commit was asked for, None before.
+        older: whether its client adds partitions by itself, and keeps its epoch over an end (`transaction.version` 0 and 1).
     """
 
     transactional_id: str
     values: list[tuple[Partition, bytes]] = field(default_factory=list)
+    sends: list[Send] = field(default_factory=list)
     sources: dict[bytes, Source] = field(default_factory=dict)
     group: str = ""
     offsets: dict[Partition, int] = field(default_factory=dict)
     asked: int | None = None
+    older: bool = False
 
     @property
     def may_count(self) -> bool:

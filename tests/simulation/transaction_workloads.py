@@ -31,6 +31,8 @@ _STALE: Final = 0.3
 """How often a flow that has joined sends offsets in the name of the generation before."""
 _SLOW: Final = 0.3
 """How often a flow works for longer than a rebalance takes, or than it may."""
+_DELETES: Final = 0.25
+"""How often a key is deleted, where there are keys."""
 _IN_DOUBT: Final = 5
 """How often a commit is asked again that was not answered."""
 _WAIT_MS: Final = 500
@@ -47,14 +49,15 @@ async def transact(client: Client) -> None:
         try:
             while left:
                 left -= 1
-                await client.pause()
+                if not client.option("at_once"):
+                    await client.pause()
                 count = client.chance.randint(1, client.option("records", 4))
                 numbers = range(number, number + count)
                 number += count
                 alive = await _in_transaction(
                     client,
                     producer,
-                    Transaction(process=client.process, transactional_id=_id(client)),
+                    Transaction(process=client.process, transactional_id=_id(client), older=_is_older(client)),
                     _writes(numbers),
                 )
                 if not alive:
@@ -68,6 +71,10 @@ async def transact(client: Client) -> None:
 
 
 Body = Callable[[Client, busway.Producer, Transaction], Awaitable[None]]
+
+
+def _is_older(client: Client) -> bool:
+    return bool(client.option("explicit")) or client.stage.plan.levels.get("transaction.version", 2) < 2
 
 
 def _id(client: Client) -> str:
@@ -114,13 +121,19 @@ async def _send(
     client: Client, producer: busway.Producer, transaction: Transaction, partition: Partition, number: int
 ) -> bytes:
     value = value_of(client.process, number, partition, client.option("filler", 0))
-    send = client.history.begin(Send(process=client.process, partition=partition, value=value))
+    key, deletes = None, False
+    if keys := client.option("keys"):
+        key, deletes = f"k{client.chance.randrange(keys)}".encode(), client.chance.random() < _DELETES
+    send = Send(process=client.process, partition=partition, value=None if deletes else value, key=key)
+    client.history.begin(send)
+    transaction.sends.append(send)
     try:
-        acknowledged = await producer.send(partition.topic, value, partition=partition.number)
+        acknowledged = await producer.send(partition.topic, send.value, key, partition=partition.number)
     except BuswayError as problem:
         client.history.end(send, Outcome.INFO, problem)
         raise
-    transaction.values.append((partition, value))
+    if not deletes:
+        transaction.values.append((partition, value))
     acknowledged.add_done_callback(functools.partial(_told, client.history, send))
     if client.chance.random() < 0.5:
         await acknowledged
@@ -244,7 +257,7 @@ async def pass_on(client: Client) -> None:
 
 async def _pass_on(client: Client, producer: busway.Producer, consumer: busway.Consumer, number: int) -> int | None:
     """One transaction as docs/TRANSACTIONS.md shows it; how many records it was handed, None if the flow cannot go on where it is."""
-    transaction = Transaction(process=client.process, transactional_id=_id(client), group=FLOW)
+    transaction = Transaction(process=client.process, transactional_id=_id(client), group=FLOW, older=_is_older(client))
     try:
         await producer.begin_transaction(consumer)
     except BuswayError:
@@ -310,7 +323,7 @@ async def _send_stale(client: Client, producer: busway.Producer, group: busway.G
 async def audit(client: Client) -> None:
     """Read the committed records of a topic from the beginning."""
     client.begin_life()
-    consumer = _reader(client)
+    consumer = reader(client)
     await client.persist(consumer.start)
     try:
         await client.persist(functools.partial(consumer.assign, client.partitions()))
@@ -321,7 +334,8 @@ async def audit(client: Client) -> None:
         await consumer.stop()
 
 
-def _reader(client: Client, group: str | None = None, isolation_level: str = "read_committed") -> busway.Consumer:
+def reader(client: Client, group: str | None = None, isolation_level: str = "read_committed") -> busway.Consumer:
+    """A consumer that is given its partitions, and commits nothing by itself."""
     return busway.Consumer(
         bootstrap_servers=client.stage.bootstrap,
         client_id=client.process,
@@ -337,22 +351,24 @@ async def account(client: Client) -> None:
     """Ask what flows have committed."""
     client.begin_life()
     isolation = client.option("isolation_level", "read_committed")
-    consumer = _reader(client, FLOW, isolation)
+    consumer = reader(client, FLOW, isolation)
     await client.persist(consumer.start)
     try:
         for _ in range(client.plan.operations):
             await client.pause()
             with contextlib.suppress(BuswayError):
-                await _ask_offset(client, consumer, client.partition())
+                await ask_offset(client, consumer, client.partition())
     finally:
         await consumer.stop()
 
 
-async def _ask_offset(
+async def ask_offset(
     client: Client, consumer: busway.Consumer, partition: Partition, *, last: bool = False
 ) -> int | None:
+    """Ask what the consumer's group has committed, for the history."""
     stable = consumer.options.isolation_level == "read_committed"
-    operation = GroupOffset(process=client.process, group=FLOW, partition=partition, last=last, stable=stable)
+    group = consumer.options.group_id or FLOW
+    operation = GroupOffset(process=client.process, group=group, partition=partition, last=last, stable=stable)
     client.history.begin(operation)
     try:
         committed = await consumer.committed(busway.TopicPartition(*partition))
@@ -387,7 +403,7 @@ async def nothing_is_open(bootstrap: str, partitions: Iterable[Partition]) -> No
 
 async def flows_are_done(client: Client) -> None:
     """Return when the flows have passed on all that is committed."""
-    consumer = _reader(client, FLOW)
+    consumer = reader(client, FLOW)
     await client.persist(consumer.start)
     try:
         for partition in client.partitions():
@@ -395,7 +411,7 @@ async def flows_are_done(client: Client) -> None:
             end = records[-1].offset + 1 if records else 0
             while True:
                 with contextlib.suppress(BuswayError):
-                    if (await _ask_offset(client, consumer, Partition(*partition)) or 0) >= end:
+                    if (await ask_offset(client, consumer, Partition(*partition)) or 0) >= end:
                         break
                 await asyncio.sleep(RETRY_S)
     finally:
@@ -405,7 +421,7 @@ async def flows_are_done(client: Client) -> None:
 async def all_of(client: Client, partition: busway.TopicPartition) -> list[busway.Record]:
     """All committed records of a partition."""
     records: list[busway.Record] = []
-    consumer = _reader(client)
+    consumer = reader(client)
     await client.persist(consumer.start)
     try:
         end = (await consumer.end_offsets([partition]))[partition]
@@ -420,7 +436,7 @@ async def all_of(client: Client, partition: busway.TopicPartition) -> list[buswa
 
 async def read_committed(client: Client, partitions: Iterable[Partition]) -> None:
     """Everything that is committed, and how far the flows are."""
-    consumer = _reader(client, FLOW)
+    consumer = reader(client, FLOW)
     await client.persist(consumer.start)
     try:
         for partition in partitions:
@@ -430,6 +446,6 @@ async def read_committed(client: Client, partitions: Iterable[Partition]) -> Non
             operation.records = seen({key: await all_of(client, key)})
             client.history.end(operation)
             if partition.topic == client.plan.topic:
-                await _ask_offset(client, consumer, partition, last=True)
+                await ask_offset(client, consumer, partition, last=True)
     finally:
         await consumer.stop()

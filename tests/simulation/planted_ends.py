@@ -1,0 +1,153 @@
+"""Bugs put on purpose into the ends of transactions, the cleaning of compacted topics, and the durability of the broker's own topics.
+
+What lives here: what each of them changes. What does not: how they are put in, and all others (`planted`).
+"""
+
+from typing import Any, Final
+
+from tests.simulation.planting import Planted
+
+_ENDS: Final = "ends"
+_COMPACTION: Final = "compaction"
+_DURABILITY: Final = "durability"
+_AT_ONCE: Final = 1
+"""Offsets in one of the pieces that a commit is written in."""
+
+# Ends
+
+
+def _asks_once(_: Any) -> Any:
+    async def _verify(self: Any, transactional_id: str, producer: Any, batches: Any) -> None:
+        await self._ask(transactional_id, producer, batches, last=True)
+
+    return _verify
+
+
+def _void_is_in_none(original: Any) -> Any:
+    def _check_transaction(self: Any, header: Any, verification: Any, entry: Any) -> None:
+        from busway_protocol.errors import ErrorCode, KafkaError
+
+        try:
+            original(self, header, verification, entry)
+        except KafkaError as problem:
+            if problem.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+                raise KafkaError(ErrorCode.INVALID_TXN_STATE) from None
+            raise
+
+    return _check_transaction
+
+
+def _in_pieces(original: Any) -> Any:
+    async def commit_in_transaction(
+        self: Any, group_id: str, committer: Any, offsets: Any, *, producer: Any, verifier: Any, add: bool
+    ) -> Any:
+        codes, places = {}, tuple(offsets)
+        verify = self._verifications.verify
+        for start in range(0, len(places), _AT_ONCE):
+            part = {place: offsets[place] for place in places[start : start + _AT_ONCE]}
+            codes.update(await original(self, group_id, committer, part, producer=producer, verifier=verifier, add=add))
+            self._verifications.verify = _agrees  # the first answer is for all of them
+        self._verifications.verify = verify
+        return codes
+
+    async def _agrees(*_: Any, **__: Any) -> None:
+        pass
+
+    return commit_in_transaction
+
+
+def _keeps_identity(original: Any) -> Any:
+    class Ending(original):  # type: ignore[misc]
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name != "identity" or value is not None or not hasattr(self, name):
+                object.__setattr__(self, name, value)
+
+    return Ending
+
+
+# Compaction
+
+
+def _aborted_supersedes(original: Any) -> Any:
+    def add(self: Any, header: Any, records: Any, *, rolled_back: bool = False) -> Any:
+        return original(self, header, records)
+
+    return add
+
+
+def _nothing_is_rolled_back(original: Any) -> Any:
+    def records(self: Any, header: Any) -> bool:
+        original(self, header)
+        return False
+
+    return records
+
+
+def _keeps_the_first(original: Any) -> Any:
+    def add(self: Any, header: Any, records: Any, *, rolled_back: bool = False) -> Any:
+        known = dict(self._offsets)
+        more = original(self, header, records, rolled_back=rolled_back)
+        self._offsets.update(known)
+        return more
+
+    return add
+
+
+# Durability
+
+
+def _as_the_broker(_: Any) -> Any:
+    def fixed_configs(topic: str) -> Any:
+        return {}
+
+    return fixed_configs
+
+
+PLANTED: Final = (
+    Planted(
+        "coordinator is asked once only",
+        "the marker of the last transaction makes the verification of the next one void, whose first batches are refused",
+        (
+            ("busway_bus.handlers.produce:_Writing._verify", _asks_once),
+            ("busway_bus.log.producer_state:ProducerState._check_transaction", _void_is_in_none),
+        ),
+        _ENDS,
+    ),
+    Planted(
+        "offsets committed in pieces",
+        "an end comes between two pieces: those behind it belong to the producer's next transaction",
+        (("busway_bus.coordinator.groups:GroupCoordinator.commit_in_transaction", _in_pieces),),
+        _ENDS,
+    ),
+    Planted(
+        "next transaction without its markers",
+        "it is prepared while the end of the last one becomes durable, and taken for that",
+        (("busway_bus.coordinator.markers:_Ending", _keeps_identity),),
+        _ENDS,
+    ),
+    Planted(
+        "aborted record supersedes",
+        "the cleaner removes the value before one that was rolled back",
+        (("busway_bus.log.compaction:KeyOffsets.add", _aborted_supersedes),),
+        _COMPACTION,
+    ),
+    Planted(
+        "aborted record outlives its marker",
+        "the cleaner keeps what was rolled back, and forgets that it was",
+        (("busway_bus.log.cleaned_transactions:CleanedTransactions.records", _nothing_is_rolled_back),),
+        _COMPACTION,
+    ),
+    Planted(
+        "cleaner keeps the first of a key",
+        "the map of keys is not moved on by a later record of the same key",
+        (("busway_bus.log.compaction:KeyOffsets.add", _keeps_the_first),),
+        _COMPACTION,
+    ),
+    Planted(
+        "internal topics kept as the broker says",
+        "a power cut takes decided ends and commits from a broker of a weaker `log.durability`, and tears transactions",
+        (("busway_bus.replication.local_partitions:fixed_configs", _as_the_broker),),
+        _DURABILITY,
+    ),
+)
+"""All of them."""
