@@ -116,7 +116,7 @@ PLANTED: Final = (
     Planted(
         "offsets committed in pieces",
         "an end comes between two pieces: those behind it belong to the producer's next transaction",
-        (("busway_bus.coordinator.groups:GroupCoordinator.commit_in_transaction", _in_pieces),),
+        (("busway_bus.coordinator.group_coordinator:GroupCoordinator.commit_in_transaction", _in_pieces),),
         _ENDS,
     ),
     Planted(
