@@ -1,10 +1,10 @@
-"""Commands on the settings of topics and groups.
+"""Commands on the settings of topics, groups and brokers.
 
-What lives here: replacing all settings of one and changing single ones (KIP-339), as decisions. Settings of brokers come
-from their properties file and are read-only on one node.
+What lives here: replacing all settings of one and changing single ones (KIP-339), as decisions. Which settings of brokers may be changed
+while they run is `kernel.dynamic_configs`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
@@ -12,14 +12,16 @@ from typing import Protocol
 
 from busway_bus.controller.controller import Surroundings, only_checked, several
 from busway_bus.controller.topics import check_name
+from busway_bus.kernel.broker_configs import BROKER_CONFIGS
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigError, ConfigKey, ConfigType
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.dynamic_configs import CLUSTER_KEY
 from busway_bus.kernel.group_configs import GROUP_CONFIGS, check_group_configs
 from busway_bus.kernel.limits import CONFIG_VALUE_BYTES_MAX
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, check_not_fixed, parse_topic_configs
 from busway_bus.metadata.features import check_levels
-from busway_bus.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from busway_bus.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from busway_bus.metadata.records import ConfigRecord
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -39,10 +41,10 @@ Update = tuple[str, int, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigs:
-    """Change the settings of topics or of groups, each whole or not at all; the reply has None for each that is changed, or why not.
+    """Change the settings of topics, groups or brokers, each whole or not at all; the reply has None for each that is changed, or why not.
 
     Attributes:
-        kind: TOPIC_RESOURCE or GROUP_RESOURCE.
+        kind: TOPIC_RESOURCE, GROUP_RESOURCE or BROKER_RESOURCE; the name of the cluster's default is empty.
         updates: of each of them, by its name.
         incremental: whether settings that are not named stay, or go back to their defaults.
     """
@@ -55,7 +57,7 @@ class AlterConfigs:
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[KafkaError | None, ...]]:
         """One decision for all of them."""
 
-        kind: _Kind = _Groups(surroundings.config) if self.kind == GROUP_RESOURCE else _Topics()
+        kind = _kind(self.kind, surroundings.config)
 
         def alteration(resource: str, updates: Sequence[Update]) -> Callable[[ClusterImage], Decision[None]]:
             if self.incremental:
@@ -81,9 +83,14 @@ def check_request(updates: Sequence[Update]) -> None:
 
 
 class _Kind(Protocol):
-    """What has settings."""
+    """What has settings.
+
+    Attributes:
+        refusal: the code of what is refused for a setting.
+    """
 
     resource: int
+    refusal: ErrorCode
     keys: Mapping[str, ConfigKey]
 
     def check(self, image: ClusterImage, name: str) -> None:
@@ -97,14 +104,15 @@ class _Kind(Protocol):
         """What one has of its own."""
         ...
 
-    def check_set(self, name: str, settings: Iterable[str]) -> None:
-        """Refuse to set these on one that does not let them be set.
+    def check_changes(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Refuse to set, or to take away where the value is None, what one does not let be changed.
 
         Raises:
             ConfigError: why.
+            KafkaError: why, where its code is another than `refusal`.
         """
 
-    def check_values(self, configs: Mapping[str, str | None]) -> None:
+    def check_values(self, name: str, configs: Mapping[str, str | None]) -> None:
         """Refuse settings that are not allowed, or not together.
 
         Raises:
@@ -116,6 +124,7 @@ class _Topics:
     """Topics."""
 
     resource = TOPIC_RESOURCE
+    refusal = ErrorCode.INVALID_CONFIG
     keys = TOPIC_CONFIGS
 
     def check(self, image: ClusterImage, name: str) -> None:
@@ -128,10 +137,10 @@ class _Topics:
     def current(self, image: ClusterImage, name: str) -> Mapping[str, str]:
         return image.topic_configs(name)
 
-    def check_set(self, name: str, settings: Iterable[str]) -> None:
-        check_not_fixed(name, settings)
+    def check_changes(self, name: str, changes: Mapping[str, str | None]) -> None:
+        check_not_fixed(name, (key for key, value in changes.items() if value is not None))
 
-    def check_values(self, configs: Mapping[str, str | None]) -> None:
+    def check_values(self, name: str, configs: Mapping[str, str | None]) -> None:
         parse_topic_configs(configs)
 
 
@@ -139,6 +148,7 @@ class _Groups:
     """Groups, which need not be there yet."""
 
     resource = GROUP_RESOURCE
+    refusal = ErrorCode.INVALID_CONFIG
     keys = GROUP_CONFIGS
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -151,11 +161,49 @@ class _Groups:
     def current(self, image: ClusterImage, name: str) -> Mapping[str, str]:
         return image.group_configs(name)
 
-    def check_set(self, name: str, settings: Iterable[str]) -> None:
+    def check_changes(self, name: str, changes: Mapping[str, str | None]) -> None:
         pass
 
-    def check_values(self, configs: Mapping[str, str | None]) -> None:
+    def check_values(self, name: str, configs: Mapping[str, str | None]) -> None:
         check_group_configs(self._config, configs)
+
+
+class _Brokers:
+    """Brokers, and the default of them all, whose name is empty."""
+
+    resource = BROKER_RESOURCE
+    refusal = ErrorCode.INVALID_REQUEST  # as Kafka's brokers, which check their settings themselves
+    keys = BROKER_CONFIGS
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    def check(self, image: ClusterImage, name: str) -> None:
+        pass
+
+    def current(self, image: ClusterImage, name: str) -> Mapping[str, str]:
+        return image.broker_configs(name) if name else self._config.dynamic.defaults(image.broker_configs(name))
+
+    def check_changes(self, name: str, changes: Mapping[str, str | None]) -> None:
+        if CLUSTER_KEY not in changes:
+            return
+        if name:
+            text = f"Broker-level {CLUSTER_KEY} cannot be altered while ELR is enabled."
+        elif changes[CLUSTER_KEY] is None:
+            text = f"Cluster-level {CLUSTER_KEY} cannot be removed while ELR is enabled."
+        else:
+            return
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+
+    def check_values(self, name: str, configs: Mapping[str, str | None]) -> None:
+        values = {key: value for key, value in configs.items() if value is not None}
+        self._config.dynamic.check(values, per_broker=bool(name))
+
+
+def _kind(resource: int, config: BrokerConfig) -> _Kind:
+    if resource == BROKER_RESOURCE:
+        return _Brokers(config)
+    return _Groups(config) if resource == GROUP_RESOURCE else _Topics()
 
 
 def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mapping[str, str]) -> Decision[None]:
@@ -198,6 +246,8 @@ def _edit_list(kind: _Kind, name: str, operation: ConfigOperation, current: Mapp
     key = kind.keys.get(name)
     if key is None or key.type is not ConfigType.LIST:
         text = f"Can't {operation.name} to key {name} because its type is not LIST."
+        if kind.resource == BROKER_RESOURCE:
+            text = f"Config value {operation.name.lower()} is not allowed for config key: {name}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     default = key.default
     assert isinstance(default, list)
@@ -223,10 +273,10 @@ def _check_values(
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     try:
         check_levels(image.features, configs)
-        kind.check_set(resource, (name for name, value in changes.items() if value is not None))
-        kind.check_values(configs)
+        kind.check_changes(resource, changes)
+        kind.check_values(resource, configs)
     except ConfigError as problem:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+        raise KafkaError(kind.refusal, str(problem)) from None
 
 
 def _decision(kind: _Kind, resource: str, changes: Mapping[str, str | None]) -> Decision[None]:

@@ -1,8 +1,9 @@
-"""AlterConfigs (key 33, versions 0-2): replace all settings of topics and groups.
+"""AlterConfigs (key 33, versions 0-2): replace all settings of topics, groups and brokers.
 
 Versions: 2 is flexible.
 Behaviour: what the request does not name goes back to its default; old clients still use this.
-*Not supported*: settings of brokers, which are read from the properties file at start.
+Of brokers those that may be changed while they run (KIP-226), of this one or, without a name, the cluster's default.
+*Not supported*: broker loggers and client metrics, which answer INVALID_REQUEST.
 """
 
 from busway_bus.controller.configs import ConfigOperation, Update

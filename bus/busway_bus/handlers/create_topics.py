@@ -109,5 +109,5 @@ def _created(created: TopicImage, new_topic: NewTopic, context: RequestContext) 
 
 def _source(entry: ConfigEntry, node: NodeServices) -> Source:
     """Here any broker setting behind a topic's counts as set, where DescribeConfigs looks at the first alone: as in Kafka."""
-    is_set = any(synonym in node.config.properties for synonym in TOPIC_CONFIGS[entry.name].synonyms)
+    is_set = any(synonym in node.config.dynamic.values for synonym in TOPIC_CONFIGS[entry.name].synonyms)
     return Source.STATIC_BROKER if entry.source is Source.DEFAULT and is_set else entry.source

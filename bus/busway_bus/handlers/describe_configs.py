@@ -2,7 +2,7 @@
 
 Versions: 1 has synonyms and sources (KIP-226), 3 types and documentation (KIP-569), 4 is flexible.
 Behaviour: settings left at their default are listed too; a list of keys narrows the answer. A broker without a name stands for the
-defaults of the cluster. Settings of brokers are told as read-only, for here they are. A resource that is named twice is told once, with
+defaults of the cluster. Settings of brokers that cannot be changed while they run are read-only. A resource that is named twice is told once, with
 the settings that its first mention asks for.
 Of a group the key `busway.rebalances`, where it is asked for by that name, is told by the group's coordinator: its last rebalances, a JSON array.
 *Not supported*: broker loggers and client metrics, which answer INVALID_REQUEST.

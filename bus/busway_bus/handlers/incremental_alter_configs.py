@@ -1,8 +1,9 @@
-"""IncrementalAlterConfigs (key 44, versions 0-1): change single settings of topics and groups (KIP-339).
+"""IncrementalAlterConfigs (key 44, versions 0-1): change single settings of topics, groups and brokers (KIP-339).
 
 Versions: 1 is flexible.
 Behaviour: set, delete, append to a list, take from a list; a resource is changed whole or not at all.
-*Not supported*: settings of brokers, which are read from the properties file at start; to delete one that is not set is no change.
+Of brokers those that may be changed while they run (KIP-226), of this one or, without a name, the cluster's default.
+*Not supported*: broker loggers and client metrics, which answer INVALID_REQUEST.
 """
 
 from busway_bus.controller.configs import Update

@@ -5,12 +5,13 @@ What does not: reading files or arguments (`run`, `busway.cli`), the tables of k
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Final
 
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS
 from busway_bus.kernel.config_def import ConfigError, ConfigKey, ConfigValue, closest
+from busway_bus.kernel.dynamic_configs import DynamicConfigs
 from busway_bus.kernel.group_bounds import check_together
 from busway_bus.kernel.inert_configs import REFUSED_PREFIXES
 from busway_bus.kernel.quorum_configs import VoterAddress, check_roles, is_controller_alone, voters_of
@@ -44,7 +45,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """All settings of a node, frozen at start.
+    """All settings of a node: frozen at start, but for those in `dynamic` (KIP-226).
 
     `properties` holds what the operator set, by Kafka's name, typed; everything else is the default. The common ones are
     properties; any other is read with `get("its.kafka.name")`.
@@ -53,6 +54,10 @@ class BrokerConfig:
     properties: Mapping[str, ConfigValue]
     listeners: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]
+    dynamic: DynamicConfigs = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dynamic", DynamicConfigs(self.properties))
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "BrokerConfig":
@@ -91,9 +96,10 @@ class BrokerConfig:
         return cls.from_properties({name.replace("_", "."): text for name, text in overrides.items()})
 
     def get(self, name: str) -> Any:
-        """The value of a broker key in force, typed: as it is set, else its default."""
-        if name in self.properties:
-            return self.properties[name]
+        """The value of a broker key in force now, typed: as it is set, else its default."""
+        values = self.dynamic.values
+        if name in values:
+            return values[name]
         return BROKER_CONFIGS[name].default
 
     @property
@@ -130,7 +136,7 @@ class BrokerConfig:
     def topic_default(self, name: str) -> ConfigValue:
         """The value that a topic key has on this node when the topic does not set it."""
         for synonym in TOPIC_CONFIGS[name].synonyms:
-            value = self.properties.get(synonym)
+            value = self.dynamic.values.get(synonym)
             if value is None:
                 continue
             unit = synonym.rsplit(".", 1)[-1]

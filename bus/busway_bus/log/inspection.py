@@ -14,7 +14,7 @@ from busway_bus.log.recompress import recompressed, wanted_codec
 from busway_bus.log.validate import NO_TIMESTAMP, check_times
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header, set_max_timestamp
-from busway_protocol.records.compression import OutputTooLarge, check_framing, inflate, inflated_max
+from busway_protocol.records.compression import OutputTooLarge, framing_steps, inflate, inflated_max
 from busway_protocol.records.walk import OFFENDERS_MAX, RECORDS_A_MS, RecordWalk, record_times
 from busway_protocol.types import Buffer
 
@@ -51,6 +51,8 @@ def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, n
     if header.records_count > RECORDS_ON_LOOP_MAX or len(records) > INFLATED_ON_LOOP_MAX:
         return None
     try:
+        for _ in _framing_steps(records, header):
+            return None
         data = _inflated(records, header, INFLATED_ON_LOOP_MAX)
     except OutputTooLarge:
         return None
@@ -65,6 +67,7 @@ def inspect(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int
         KafkaError: INVALID_RECORD, the records cannot be read; MESSAGE_TOO_LARGE, out of their codec, or in the topic's own, they
             have too many bytes.
     """
+    yield from _framing_steps(records, header)
     try:
         data = _inflated(records, header, inflated_max(len(records), config.max_message_bytes))
     except OutputTooLarge as problem:
@@ -83,11 +86,16 @@ def finished(steps: Generator[None, None, Inspected]) -> Inspected:
         return inspected
 
 
-def _inflated(records: Buffer, header: BatchHeader, limit: int) -> bytes | bytearray:
-    compressed = memoryview(records)[HEADER_BYTES:]
+def _framing_steps(records: Buffer, header: BatchHeader) -> Generator[None, None, None]:
     try:
-        check_framing(header.compression, compressed)
-        return inflate(header.compression, compressed, limit)
+        yield from framing_steps(header.compression, memoryview(records)[HEADER_BYTES:])
+    except ProtocolError as problem:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(problem)) from None
+
+
+def _inflated(records: Buffer, header: BatchHeader, limit: int) -> bytes | bytearray:
+    try:
+        return inflate(header.compression, memoryview(records)[HEADER_BYTES:], limit)
     except OutputTooLarge:
         raise
     except ProtocolError as problem:

@@ -113,6 +113,10 @@ class ClusterImage:
         """The settings that a topic has of its own."""
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
+    def broker_configs(self, name: str) -> Mapping[str, str]:
+        """The dynamic settings of a broker by its id, the cluster's default where the name is empty."""
+        return self.configs.get((BROKER_RESOURCE, name), {})
+
     def group_configs(self, group_id: str) -> Mapping[str, str]:
         """The settings that a group has of its own."""
         return self.configs.get((GROUP_RESOURCE, group_id), {})

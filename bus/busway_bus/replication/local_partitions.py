@@ -10,7 +10,7 @@ import functools
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
@@ -35,6 +35,8 @@ log = logging.getLogger("busway.replication")
 Key = tuple[str, int]
 OPENERS: Final = 4
 """Threads that open logs at the same time: while one waits for the disk another computes."""
+RECONFIGURED_AT_ONCE: Final = 50
+"""Topics whose logs get new settings while all others wait."""
 BATCH: Final = 32
 """Logs that one of them opens before it comes back: the loop takes them in at a stretch."""
 _ACCEPT: Final = (
@@ -139,6 +141,11 @@ class LocalPartitions:
     async def follow(self, image: ClusterImage, delta: Delta) -> None:
         """Delete the partitions of topics that are gone, open new ones, take over changed settings."""
         async with self._changing:
+            configured: Collection[str] = delta.configured
+            own = image.broker_configs(str(self._config.node_id))
+            if self._config.dynamic.follow(cluster=image.broker_configs(""), own=own):
+                self._configs.clear()
+                configured = image.topics
             doomed: list[Doomed] = []
             for topic_id in delta.removed:
                 self._names.pop(topic_id, None)
@@ -149,8 +156,10 @@ class LocalPartitions:
             for name in delta.changed:
                 openings += self._openings(image, image.topics[name])
             await self._open(openings)
-            for name in delta.configured:
+            for count, name in enumerate(configured, 1):
                 self._reconfigure(image, name)
+                if count % RECONFIGURED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             self._started = True
 
     def _openings(self, image: ClusterImage, topic: TopicImage) -> Iterator[Opening]:

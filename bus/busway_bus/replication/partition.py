@@ -81,6 +81,8 @@ class Partition:
     def check_epoch(self, epoch: int) -> None:
         """Refuse a client that knows another leader epoch (KIP-320); -1 is one that does not care.
 
+        As Kafka does after a restart: `AdminClient.list_offsets` of librdkafka keeps the old epoch until `list_topics` asks for the metadata.
+
         Raises:
             KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
         """

@@ -54,7 +54,7 @@ class Listeners:
         self._shared = Shared()
         queued_max = config.get("queued.max.request.bytes")
         self._memory = RequestMemory(REQUEST_BYTES_MAX if queued_max < 0 else queued_max)
-        self._connections_max = 0
+        self._descriptors_max = 0
         self._empty = asyncio.Event()
         self._closing = False
 
@@ -81,7 +81,7 @@ class Listeners:
     async def serve(self, node: "NodeServices | ControllerServices", connections_max: int) -> None:
         """Begin to accept; no more connections than that, or than `max.connections` where that is less."""
         self._node = node
-        self._connections_max = min(connections_max, self._config.get("max.connections"))
+        self._descriptors_max = connections_max
         for door in self._acceptors:
             await door.serve()
 
@@ -106,10 +106,12 @@ class Listeners:
     def _admits(self, connection: Connection) -> bool:
         if self._closing:
             return False  # an event loop brings who came before the door was closed
-        if len(self._connections) >= self._connections_max:
-            configured = self._connections_max == self._config.get("max.connections")
+        configured = self._config.get("max.connections")
+        if len(self._connections) >= min(self._descriptors_max, configured):
             limit = (
-                "max.connections" if configured else f"what the limit of open files allows ({self._connections_max})"
+                "max.connections"
+                if configured <= self._descriptors_max
+                else f"what the limit of open files allows ({self._descriptors_max})"
             )
             self.complain(connection.host, f"refused: {limit} is reached")
             return False

@@ -254,21 +254,27 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
             for config in result.configs
         }
 
-    async def alter_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Set settings of a topic; None puts one back to its default."""
+    async def alter_configs(self, name: str, changes: Mapping[str, str | None], *, kind: int = TOPIC) -> None:
+        """Set settings of a topic, or of a running broker (its id as text, kind=BROKER); None puts one back to its default.
+
+        A broker without a name stands for the default of all brokers.
+        """
         resource = AlterResource(
-            resource_type=TOPIC,
-            resource_name=topic,
+            resource_type=kind,
+            resource_name=name,
             configs=[
                 AlterableConfig(name=name, config_operation=_DELETE if value is None else _SET, value=value)
                 for name, value in changes.items()
             ],
         )
-        answer = await self._cluster.ask_controller(
-            IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        of_broker = kind == BROKER and name
+        answer = await (
+            self._cluster.ask_node(int(name), request) if of_broker else self._cluster.ask_controller(request)
         )
+        what = "topic" if kind == TOPIC else "broker"
         for entry in answer.responses:
-            _check(entry.error_code, f"topic {entry.resource_name}", entry.error_message)
+            _check(entry.error_code, f"{what} {entry.resource_name}", entry.error_message)
 
     # Cluster
 

@@ -130,9 +130,12 @@ class AdminRun(Run):
             return sorted(kept, key=repr)
         if hasattr(type(value), "message_info") or hasattr(type(value), "__slots__"):
             if isinstance(value, DescribeConfigsResult) and value.resource_type == BROKER:
-                # No setting of a broker can be changed here, and that is told.
                 for one in value.configs:
-                    one.read_only = True
+                    if one.name in {
+                        "listener.security.protocol.map",
+                        "listeners",
+                    }:  # read at the start here, and that is told
+                        one.read_only = True
             return {
                 found.name: self._plain(getattr(value, found.name), found.name)
                 for found in fields_of(type(value))
@@ -460,6 +463,56 @@ async def settings(run: AdminRun) -> None:
     await run.ask("broker", describe(4, "1"))
 
 
+async def broker_settings(run: AdminRun) -> None:
+    """Of the running broker and the default of all: set, described, refused, taken back, replaced."""
+    set_to, delete, append, _ = range(4)
+
+    async def look(label: str) -> None:
+        for name in ("", "1"):
+            wanted = DescribeConfigsResource(resource_type=4, resource_name=name, configuration_keys=None)
+            request = DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
+            await run.ask(f"look: {label} {name}", request)
+
+    asked = [
+        ("", ("log.retention.ms", set_to, "7000000"), ("message.max.bytes", set_to, "2000000")),
+        ("1", ("log.retention.ms", set_to, "6000000"), ("background.threads", set_to, "12")),
+        ("1", ("log.cleanup.policy", append, "compact")),
+        ("1", ("log.retention.hours", set_to, "2")),
+        ("", ("num.partitions", set_to, "2")),
+        ("1", ("auto.create.topics.enable", set_to, "false")),
+        ("1", ("log.segment.bytes", set_to, "5")),
+        ("1", ("log.retention.ms", set_to, "x")),
+        ("1", ("log.retention.ms", set_to, None)),
+        ("1", ("log.retention.bytes", append, "1")),
+        ("1", ("group.consumer.assignment.interval.ms", set_to, "99999")),
+        ("1", ("min.insync.replicas", set_to, "2")),
+        ("", ("min.insync.replicas", delete, None)),
+        ("", ("min.insync.replicas", set_to, "2")),
+        ("", ("max.connections.per.ip", set_to, "700")),
+        ("01", ("log.roll.ms", delete, "")),
+        ("2", ("log.roll.ms", set_to, "5")),
+        ("x", ("log.roll.ms", set_to, "5")),
+    ]
+    for name, *operations in asked:
+        for check in (True, False):
+            label = f"{'check: ' if check else ''}{name} {operations}"
+            await run.ask(label, changes(*operations, of=name, kind=4, check=check))
+    await look("set")
+    gone = [
+        ("log.retention.ms", delete, None),
+        ("log.cleanup.policy", delete, None),
+        ("message.max.bytes", delete, None),
+    ]
+    await run.ask("take back", changes(*gone, of="1", kind=4))
+    for name, configs in (("1", {}), ("", {"min.insync.replicas": "1"})):
+        resource = AlterConfigsResource(
+            resource_type=4,
+            resource_name=name,
+            configs=[AlterableConfig(name=key, value=value) for key, value in configs.items()],
+        )
+        await run.ask(f"replace: {name}", AlterConfigsRequest(resources=[resource], validate_only=False))
+
+
 async def group_settings(run: AdminRun) -> None:
     """Of groups that are not there: set, taken back, replaced, refused; described with all that stands behind them."""
     set_to, delete, append, subtract = range(4)
@@ -628,6 +681,7 @@ SCENARIOS = (
     alterations,
     deletions,
     settings,
+    broker_settings,
     group_settings,
     metadata,
     first_use,

@@ -1,6 +1,6 @@
 """A setting as DescribeConfigs and CreateTopics show it: value, where it comes from, what stands behind it.
 
-What lives here: the entries of a topic, a group, a broker and the cluster, and changing those of topics and groups. Sources are numbered as in KIP-226;
+What lives here: the entries of a topic, a group, a broker and the cluster, and changing those. Sources are numbered as in KIP-226;
 what stands behind a value is told as `ConfigHelper` of Kafka tells it.
 """
 
@@ -11,12 +11,13 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from busway_bus.controller.configs import AlterConfigs, ConfigOperation, Update, check_request
+from busway_bus.controller.configs import AlterConfigs, Update, check_request
 from busway_bus.handlers.common.context import NodeServices, RequestContext
 from busway_bus.handlers.common.controller_batches import request_each
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS, INTERNAL, SYNONYMS
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigKey, render
+from busway_bus.kernel.dynamic_configs import DYNAMIC
 from busway_bus.kernel.group_configs import GROUP_CONFIGS
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 from busway_bus.metadata.features import DEAD_LETTER_CONFIGS, has_dead_letters
@@ -30,14 +31,13 @@ class Source(IntEnum):
     """Where a value comes from."""
 
     TOPIC = 1
+    DYNAMIC_BROKER = 2
     CLUSTER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
     GROUP = 8
 
 
-CLUSTER_KEY: Final = "min.insync.replicas"
-"""The one default that Kafka's controller writes down for the whole cluster, with the value it was started with (KIP-966)."""
 _OLD_NODE_ID: Final = "broker.id"
 _STATIC: Final = frozenset({"node.id"})
 """Kafka has no default for it: it is always told as one that is set."""
@@ -106,23 +106,32 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
             continue
         others = SYNONYMS.get(key.name, (key.name,))
         names = others[others.index(key.name) :]
-        entries.append(_entry(key, _shown(config, key.name), _broker_chain(config, names)))
+        entries.append(_broker_entry(key, _shown(config, key.name), _broker_chain(config, names)))
     return entries
 
 
 def cluster_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Every default of the cluster."""
-    value = render(config.get(CLUSTER_KEY))
-    return [_entry(BROKER_CONFIGS[CLUSTER_KEY], value, [(CLUSTER_KEY, value, Source.CLUSTER)])]
+    """Every default of the cluster that is set."""
+    return [
+        _broker_entry(BROKER_CONFIGS[name], value, [(name, value, Source.CLUSTER)])
+        for name, value in config.dynamic.defaults(config.dynamic.cluster).items()
+    ]
+
+
+def _broker_entry(key: ConfigKey, value: str | None, chain: Sequence[Synonym]) -> ConfigEntry:
+    return replace(_entry(key, value, chain), read_only=key.name not in DYNAMIC)
 
 
 def _broker_chain(config: BrokerConfig, names: Sequence[str]) -> list[Synonym]:
     """What the broker says under these names, strongest first; nothing where the first of them says nothing, as in Kafka."""
-    chain: list[Synonym] = []
-    if CLUSTER_KEY in names:
-        chain.append((CLUSTER_KEY, render(config.get(CLUSTER_KEY)), Source.CLUSTER))
-    set_names = [name for name in names if name in config.properties or name in {*_STATIC, _OLD_NODE_ID}]
-    chain += [(name, _shown(config, name), Source.STATIC_BROKER) for name in set_names]
+    own, cluster = config.dynamic.own, config.dynamic.defaults(config.dynamic.cluster)
+    chain: list[Synonym] = [(name, own[name], Source.DYNAMIC_BROKER) for name in names if name in own]
+    chain += [(name, cluster[name], Source.CLUSTER) for name in names if name in cluster]
+    for name in names:
+        if name in config.properties:
+            chain.append((name, render(config.properties[name]), Source.STATIC_BROKER))
+        elif name in {*_STATIC, _OLD_NODE_ID}:
+            chain.append((name, _shown(config, name), Source.STATIC_BROKER))
     defaults = [(name, render(BROKER_CONFIGS[name].default)) for name in names if name not in _STATIC]
     chain += [(name, default, Source.DEFAULT) for name, default in defaults if default is not None]
     while chain and chain[0][0] != names[0]:
@@ -165,7 +174,11 @@ async def alter_each(
     """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     problems: list[KafkaError | None] = [None] * len(resources)
-    changed: dict[int, dict[int, tuple[str, tuple[Update, ...]]]] = {TOPIC_RESOURCE: {}, GROUP_RESOURCE: {}}
+    changed: dict[int, dict[int, tuple[str, tuple[Update, ...]]]] = {
+        TOPIC_RESOURCE: {},
+        GROUP_RESOURCE: {},
+        BROKER_RESOURCE: {},
+    }
     for place, resource in enumerate(resources):
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
@@ -173,9 +186,13 @@ async def alter_each(
             changes = updates(resource)
             check_request(changes)
             if resource.resource_type in changed:
-                changed[resource.resource_type][place] = (resource.resource_name, tuple(changes))
+                changed[resource.resource_type][place] = (_name(resource, context.node), tuple(changes))
             else:
-                _alter_other(resource, changes, context.node)
+                what = _UNCHANGEABLE.get(resource.resource_type)
+                text = (
+                    f"settings of {what} are not served" if what else f"Unknown resource type {resource.resource_type}"
+                )
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         except KafkaError as problem:
             problems[place] = problem
 
@@ -198,22 +215,17 @@ async def alter_each(
     ]
 
 
-def _alter_other(resource: Any, changes: list[Update], node: NodeServices) -> None:
-    """Nothing but topics and groups can be changed. To delete what is not set changes nothing: Kafka's tools do so when they tidy up.
+def _name(resource: Any, node: NodeServices) -> str:
+    """The name that the settings are kept under; of a broker its id as it is written.
 
     Raises:
-        KafkaError: INVALID_REQUEST.
+        KafkaError: INVALID_REQUEST, it is another broker.
     """
-    if resource.resource_type != BROKER_RESOURCE:
-        kind = _UNCHANGEABLE.get(resource.resource_type)
-        text = f"settings of {kind} are not served" if kind else f"Unknown resource type {resource.resource_type}"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    if resource.resource_name:
-        check_broker(resource.resource_name, node.node_id, "Node id", "")
-    if any(operation != ConfigOperation.DELETE for _, operation, _ in changes):
-        names = ", ".join(name for name, _, _ in changes)
-        text = f"Cannot update these configs dynamically: [{names}]; settings of the broker are read at its start"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    name: str = resource.resource_name
+    if resource.resource_type != BROKER_RESOURCE or not name:
+        return name
+    check_broker(name, node.node_id, "Node id", "")
+    return str(node.node_id)
 
 
 def check_broker(name: str, node_id: int, what: str, alternative: str) -> None:

@@ -3,6 +3,7 @@
 import random
 import shutil
 import sysconfig
+from functools import partial
 from pathlib import Path
 
 import lz4.frame
@@ -298,6 +299,27 @@ def recoded(change, *, codec: str = "lz4") -> bytes:
     data[8:12] = (len(data) - 12).to_bytes(4, "big")
     data[17:21] = computed_crc(data).to_bytes(4, "big")
     return bytes(data)
+
+
+def small_blocks(codec: str, plain: bytes) -> bytes:
+    """Plain bytes in a block for each of them, nothing compressed."""
+    if codec == "lz4":
+        stored = b"".join(b"\x01\x00\x00\x80" + plain[at : at + 1] for at in range(len(plain)))
+        return bytes.fromhex("04224d18604082") + stored + bytes(4)
+    blocks = b"".join(b"\x00\x00\x00\x03\x01\x00" + plain[at : at + 1] for at in range(len(plain)))
+    return b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2 + blocks
+
+
+@pytest.mark.parametrize("codec", ["lz4", "snappy"])
+def test_very_many_small_blocks_are_not_walked_at_once(codec):
+    """A megabyte of blocks of one byte takes a tenth of a second: that is for another thread, in steps, and found good there."""
+    config = LogConfig(max_message_bytes=2**21)
+    records = recoded(partial(small_blocks, codec), codec=codec)
+    view = memoryview(records)
+    header = check_batch(view, config)
+    assert inspected_at_once(view, header, config, NOW) is None
+    assert sum(1 for _ in inspect(view, header, config, NOW)) > 100_000 / 256 - 1
+    assert look(records, config).header == header
 
 
 def frame(plain: bytes, **options) -> bytes:
