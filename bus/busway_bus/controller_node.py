@@ -37,7 +37,7 @@ from busway_bus.server.listener import Listeners
 from busway_protocol.errors import KafkaError
 from busway_protocol.machine import Machine
 
-log = logging.getLogger("busway.controller")
+logger = logging.getLogger("busway.controller")
 
 _ROUTES: Final = Routes(HANDLERS)
 _SWEEP_S: Final = 1.0
@@ -130,7 +130,7 @@ class ControllerNode:
         ]
         self._chores = [asyncio.ensure_future(chore) for chore in chores]
         endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in self.advertised.values())
-        log.info("controller %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
+        logger.info("controller %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
 
     def _check_formatted(self, files: DataDirectory) -> None:
         """Controllers of one cluster share its id: it cannot be made up by each of them.
@@ -217,7 +217,7 @@ class ControllerNode:
             self._files = None
 
     def _disk_failed(self, problem: OSError) -> None:
-        log.critical("the disk under %s failed: %s; nothing is answered any more", self.config.data_dir, problem)
+        logger.critical("the disk under %s failed: %s; nothing is answered any more", self.config.data_dir, problem)
         self.failed.set()
 
     def _lost(self, _: CommittedRecordsLost) -> None:

@@ -23,7 +23,7 @@ from busway_bus.coordinator.share_state_coordinator import ShareCoordinator
 from busway_bus.coordinator.transaction_coordinator import TransactionCoordinator
 from busway_bus.handlers.common.context import NodeServices
 from busway_bus.handlers.common.metadata_responses import MetadataAnswers
-from busway_bus.handlers.common.topic_auto_creation import Creations
+from busway_bus.handlers.common.topic_auto_creation import TopicAutoCreator
 from busway_bus.handlers.common.topic_creation import create_dead_letter_topic, create_topic
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.files import DataDirectory
@@ -49,7 +49,7 @@ from busway_bus.share.manager import SharePartitions
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 
-log = logging.getLogger("busway.node")
+logger = logging.getLogger("busway.node")
 
 _SWEEP_S = 1.0
 _UNFORCED_FLUSH_S = 0.1
@@ -121,7 +121,7 @@ class Node:
             metadata = MetadataLog(self._store, self._flusher, self._machine, self._snapshot_limits())
             await metadata.format()
             for line in self._store.settle(_partitions(metadata.image), metadata.removed).lines():
-                log.warning("%s: %s", self.config.data_dir, line)
+                logger.warning("%s: %s", self.config.data_dir, line)
             turns = Turns(self._machine)
             replicas = ReplicaManager(self.config, self._store, self._flusher, turns, self._machine)
             metadata.allow_snapshots(lambda: replicas.local.undeleted)
@@ -190,7 +190,7 @@ class Node:
                 metadata=metadata,
                 controller=self._controller,
                 replicas=replicas,
-                creations=Creations(),
+                creations=TopicAutoCreator(),
                 metadata_answers=MetadataAnswers(),
                 turns=turns,
                 sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots")),
@@ -216,7 +216,7 @@ class Node:
             raise
         self._chores = [asyncio.ensure_future(chore) for chore in self._all_chores()]
         endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in self.advertised.values())
-        log.info("node %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
+        logger.info("node %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
 
     async def _begin_epochs(self, replicas: ReplicaManager) -> None:
         """After a start on what a killed process left: see `ReplicaManager.may_have_lost`.
@@ -261,7 +261,7 @@ class Node:
         line = text % problem
         if line not in self._complaints:
             self._complaints.add(line)
-            log.error(line)
+            logger.error(line)
 
     async def _report_changes(self) -> None:
         while True:
@@ -307,14 +307,14 @@ class Node:
                     if asyncio.iscoroutine(outcome):
                         await outcome
                     if last_problem:
-                        log.warning("%s works again", name)
+                        logger.warning("%s works again", name)
                     last_problem = ""
                 except OSError as problem:
                     if last_problem != str(problem):  # a disk that fails at every turn is told once
                         last_problem = str(problem)
-                        log.error("%s failed, and is tried again: %s", name, problem)
+                        logger.error("%s failed, and is tried again: %s", name, problem)
                 except Exception:
-                    log.exception("%s failed on a mistake of this broker", name)
+                    logger.exception("%s failed on a mistake of this broker", name)
 
         checkpoint_ms = min(
             config.get("log.flush.offset.checkpoint.interval.ms"),
@@ -394,7 +394,7 @@ class Node:
             self._files = None
 
     def _disk_failed(self, problem: OSError) -> None:
-        log.critical("the disk under %s failed: %s; nothing is acknowledged any more", self.config.data_dir, problem)
+        logger.critical("the disk under %s failed: %s; nothing is acknowledged any more", self.config.data_dir, problem)
         self.failed.set()
 
 

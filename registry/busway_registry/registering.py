@@ -18,10 +18,10 @@ from busway_registry.domain.inheritance import inheriting, numbered
 from busway_registry.domain.modes import Mode
 from busway_registry.domain.schemas import Artifact, SchemaRequest
 from busway_registry.domain.subjects import LATEST, MAX_ID
-from busway_registry.judging.judge import Judge, Judging
 from busway_registry.resolve import reference_texts, with_numbers
 from busway_registry.settings import Rules, Settings, read_only
 from busway_registry.store.interface import IdTaken, NoMoreIds, Registered, Store, StoredSchema, Transaction, Version
+from busway_registry.validation.validator import SchemaValidator, ValidationRequest
 
 _MOST_ATTEMPTS: Final = 20
 """To register while others, on other nodes too, change the subject; each of them got through meanwhile."""
@@ -58,7 +58,7 @@ class Registrar:
     """
 
     def __init__(
-        self, store: Store, settings: Settings, judge: Judge, now_ms: Callable[[], int], max_schema_chars: int
+        self, store: Store, settings: Settings, judge: SchemaValidator, now_ms: Callable[[], int], max_schema_chars: int
     ) -> None:
         self._store = store
         self._settings = settings
@@ -91,7 +91,7 @@ class Registrar:
         raise errors.timed_out(f"Subject {subject} changes faster than the schema can be compared; try again")
 
     async def _attempt(
-        self, judging: Judging, subject: str, request: SchemaRequest, *, normalize: bool, force: bool
+        self, judging: ValidationRequest, subject: str, request: SchemaRequest, *, normalize: bool, force: bool
     ) -> Registered | None:
         """The version; None when the subject changed while the schema was judged."""
         async with self._store.read() as tx:
@@ -231,7 +231,7 @@ class Registrar:
         )
 
     async def _compare(
-        self, judging: Judging, artifact: Artifact, basis: _Basis, live: Sequence[Version]
+        self, judging: ValidationRequest, artifact: Artifact, basis: _Basis, live: Sequence[Version]
     ) -> list[str] | None:
         """What speaks against it; None when a version to compare with has gone meanwhile."""
         level = basis.rules.level

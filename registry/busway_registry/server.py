@@ -12,12 +12,12 @@ from busway.net.machine import OS
 from busway_protocol.machine import Machine
 from busway_registry.config import RegistryConfig
 from busway_registry.http.app import create_app
-from busway_registry.judging.judge import Judge
-from busway_registry.judging.pool import Pool
 from busway_registry.service import Registry
 from busway_registry.settings import Settings
 from busway_registry.store.interface import Store, StoreFailed
 from busway_registry.store.memory import MemoryStore
+from busway_registry.validation.pool import Pool
+from busway_registry.validation.validator import SchemaValidator
 
 
 class NoStore(OSError):
@@ -43,7 +43,7 @@ class RegistryServer:
             raise _no_store(config.database, problem) from None
         settings = Settings(self._store, config.compatibility_level, mutable_mode=config.mutable_mode)
         self._pool = Pool()
-        registry = Registry(self._store, settings, Judge(self._pool), now_ms=machine.wall_ms)
+        registry = Registry(self._store, settings, SchemaValidator(self._pool), now_ms=machine.wall_ms)
         self._app = create_app(registry)
         self._port: int | None = None
         self._running = AsyncExitStack()

@@ -10,7 +10,6 @@ from typing import Final
 from busway_registry.domain import errors
 from busway_registry.domain.schemas import SchemaRequest
 from busway_registry.domain.subjects import LATEST
-from busway_registry.judging.judge import Judge
 from busway_registry.registering import Registrar
 from busway_registry.settings import Settings, read_only
 from busway_registry.store.interface import (
@@ -23,6 +22,7 @@ from busway_registry.store.interface import (
     Transaction,
     Version,
 )
+from busway_registry.validation.validator import SchemaValidator
 
 _AT_ONCE: Final = 8
 """Schemas of a list that are in memory while they are sent: eight megabytes of the largest."""
@@ -43,7 +43,7 @@ class Registry:
         self,
         store: Store,
         settings: Settings,
-        judge: Judge,
+        judge: SchemaValidator,
         now_ms: Callable[[], int],
         max_schema_chars: int = 1_000_000,
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from busway.net.listening import is_this_machine
 
-log = logging.getLogger("busway.connect")
+logger = logging.getLogger("busway.connect")
 
 JSON_CONVERTER: Final = "org.apache.kafka.connect.json.JsonConverter"
 _CONVERTER_PREFIXES: Final = ("key.converter", "value.converter")
@@ -134,7 +134,7 @@ class WorkerConfig:
             elif name in _NUMBERS:
                 given[_NUMBERS[name]] = _number(name, text)
             elif name not in _AS_HERE:
-                log.warning("the worker setting %s is not known here and is passed over", name)
+                logger.warning("the worker setting %s is not known here and is passed over", name)
         return cls(**given)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ from busway_connect.connector import Configurable, Connector, Source
 from busway_connect.converters.interface import Converter
 from busway_connect.transforms.interface import Predicate, Transform
 
-log = logging.getLogger("busway.connect")
+logger = logging.getLogger("busway.connect")
 T = TypeVar("T", bound=Configurable)
 _BUILT_IN: Final = (
     "busway_connect.sql_sink",
@@ -93,7 +93,7 @@ class Plugins:
             try:
                 added = self._add(name)
             except (Exception, SystemExit) as problem:
-                log.debug("plugin.modules: %s", name, exc_info=problem)
+                logger.debug("plugin.modules: %s", name, exc_info=problem)
                 raise BadSetting(
                     f"plugin.modules: {name} cannot be imported: {type(problem).__name__}: {problem}; mend the module, or take it out"
                 ) from None

@@ -26,7 +26,7 @@ from busway import BuswayError, OffsetReset, TopicPartition, read_batches
 from busway_spark.columns import to_arrow
 from busway_spark.offsets import Asker, BadOption, Offsets, Wanted, as_json, from_json, wanted
 
-log = logging.getLogger("busway.spark")
+logger = logging.getLogger("busway.spark")
 
 NAME: Final = "busway"
 SCHEMA: Final = (
@@ -198,7 +198,7 @@ class _Reading:
                 f"{what}: records were deleted before they were read, or the topic was recreated; "
                 "begin with a new checkpoint, or set failOnDataLoss to false to go on without them"
             )
-        log.warning("%s: records are lost; %s (failOnDataLoss=false)", what, then)
+        logger.warning("%s: records are lost; %s (failOnDataLoss=false)", what, then)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The records of one task; runs in a worker.

@@ -85,7 +85,7 @@ def balanced(theme: "Theme") -> None:
             )
     if theme._maybe(0.5):
         theme._client("looker", (20, 40), group=BALANCED)
-    _trouble(theme, members, ["Commit", "Committed", "Beat", "Beat"])
+    _trouble(theme, members, ["Commit", "Committed", "ConsumerHeartbeat", "ConsumerHeartbeat"])
 
 
 def growing(theme: "Theme") -> None:
@@ -96,7 +96,7 @@ def growing(theme: "Theme") -> None:
     theme._producer((20, 40), burst=5)
     members = [one for _ in range(choice([1, 2, 3])) for one in _modern(theme, 1, pattern=theme._maybe(0.6))]
     theme._client("grower", (1, 4))
-    _trouble(theme, members, ["Commit", "Committed", "Beat", "Beat"])
+    _trouble(theme, members, ["Commit", "Committed", "ConsumerHeartbeat", "ConsumerHeartbeat"])
 
 
 def _timeouts(options: dict[str, object]) -> dict[str, object]:

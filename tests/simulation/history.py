@@ -238,7 +238,7 @@ class Revoked(Operation):
 
 
 @dataclass(slots=True, kw_only=True)
-class Beat(Operation):
+class ConsumerHeartbeat(Operation):
     """A heartbeat to a coordinator that balances the group; OK where it was taken, in which `epoch`."""
 
     group: str

@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.simulation.checks import PLAIN, Anomaly, Check, Rules
 from tests.simulation.group_checks import NEVER
-from tests.simulation.history import Beat, Commit, History, Outcome, Ownership, Partition, Revoked, Seat
+from tests.simulation.history import Commit, ConsumerHeartbeat, History, Outcome, Ownership, Partition, Revoked, Seat
 
 
 @dataclass(slots=True)
@@ -43,8 +43,8 @@ def two_live_owners(history: History, _: Rules) -> Iterator[Anomaly]:
 
     Who was killed, or is cut off until its session ends, has it too, but knows no better: its heart is heard no more.
     """
-    beats: dict[str, list[Beat]] = defaultdict(list)
-    for beat in history.of(Beat):
+    beats: dict[str, list[ConsumerHeartbeat]] = defaultdict(list)
+    for beat in history.of(ConsumerHeartbeat):
         if beat.ok:
             beats[beat.process].append(beat)
     for (group, partition), found in _tenures(history).items():

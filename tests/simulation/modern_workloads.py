@@ -21,7 +21,7 @@ from busway_protocol.messages.groups_classic import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.simulation.history import Beat, Commit, Outcome, Partition, Seat
+from tests.simulation.history import Commit, ConsumerHeartbeat, Outcome, Partition, Seat
 from tests.simulation.workloads import RETRY_S, Client
 
 _STALE: Final = 0.5
@@ -118,10 +118,10 @@ def record_beats(client: Client, consumer: busway.Consumer, group: str) -> None:
         join()
         dialogue = member._voice.dialogue
         request, answered = dialogue.request, dialogue.answered
-        beating: list[Beat] = []
+        beating: list[ConsumerHeartbeat] = []
 
         def asks() -> Any:
-            beat = Beat(process=client.process, group=group, member=dialogue.identity.member_id)
+            beat = ConsumerHeartbeat(process=client.process, group=group, member=dialogue.identity.member_id)
             beating[:] = [client.history.begin(beat)]
             return request()
 

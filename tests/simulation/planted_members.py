@@ -117,12 +117,12 @@ def _sends_offsets_alone(original: Any) -> Any:
 
 def _nobody_leaves_for_a_while(original: Any) -> Any:
     def depart(self: Any, beat: Any, now: int) -> Any:
-        from busway_bus.groups.modern.consumer_member import LEFT_FOR_A_WHILE
-        from busway_bus.groups.modern.requests import Beaten
+        from busway_bus.groups.modern.consumer_member import STATIC_LEAVE_EPOCH
+        from busway_bus.groups.modern.requests import HeartbeatResult
         from busway_bus.kernel.decision import Decision
 
-        if beat.instance_id is not None and beat.epoch == LEFT_FOR_A_WHILE:
-            return Decision(records=(), reply=Beaten(member_id=beat.member_id, epoch=beat.epoch))
+        if beat.instance_id is not None and beat.epoch == STATIC_LEAVE_EPOCH:
+            return Decision(records=(), reply=HeartbeatResult(member_id=beat.member_id, epoch=beat.epoch))
         return original(self, beat, now)
 
     return depart

@@ -22,7 +22,7 @@ import busway
 from busway.errors import BuswayError
 from busway_bus.coordinator.marker_writer import LocalMarkerWriter
 from busway_bus.log import producer_state
-from busway_bus.replication import metadata_log
+from busway_bus.quorum import metadata_log
 from busway_bus.testing.sim_process import PROCESS
 from busway_bus.testing.world import Crashed, SimNode, SimProcess, Stuck, World
 from busway_bus.transactions import fencing, transaction

@@ -4,7 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.simulation import modern_checks, service_checks
-from tests.simulation.history import Beat, Commit, History, Outcome, Ownership, Partition, Revoked, Seat, Seen
+from tests.simulation.history import (
+    Commit,
+    ConsumerHeartbeat,
+    History,
+    Outcome,
+    Ownership,
+    Partition,
+    Revoked,
+    Seat,
+    Seen,
+)
 from tests.simulation.service_history import Copied, Row, ServiceRead, is_poison, row_key
 
 P = Partition("plain", 0)
@@ -33,7 +43,7 @@ def test_two_live_owners() -> None:
     history.note(told("a", 1))
     history.note(told("b", 2))
     assert names(history, modern_checks.two_live_owners) == []
-    history.note(Beat(process="a", group="g", member="a", epoch=1))
+    history.note(ConsumerHeartbeat(process="a", group="g", member="a", epoch=1))
     assert names(history, modern_checks.two_live_owners) == ["two live owners"]
 
 
@@ -41,11 +51,11 @@ def test_who_gives_up_first_is_no_second_owner() -> None:
     """Nor is a heartbeat after that a sign of anything, or one that was asked before the other was told."""
     history = History()
     history.note(told("a", 1))
-    beat = history.begin(Beat(process="a", group="g", member="a", epoch=1))
+    beat = history.begin(ConsumerHeartbeat(process="a", group="g", member="a", epoch=1))
     history.note(Revoked(process="a", group="g", partitions=frozenset([P])))
     history.note(told("b", 2))
     history.end(beat)
-    history.note(Beat(process="a", group="g", member="a", epoch=2))
+    history.note(ConsumerHeartbeat(process="a", group="g", member="a", epoch=2))
     assert names(history, modern_checks.two_live_owners) == []
 
 

@@ -18,7 +18,7 @@ from busway_bus.coordinator.offset_commit_batches import in_stretches, transacti
 from busway_bus.coordinator.offset_commit_verification import OffsetCommitVerifications, TransactionalProducer
 from busway_bus.coordinator.refusals import Refusals
 from busway_bus.coordinator.transactional import TransactionalRuntime
-from busway_bus.groups.classic.requests import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.classic.requests import GroupLimits, Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.explained import ExplainedShard
 from busway_bus.groups.group import Committer, Group
 from busway_bus.groups.history import History
@@ -26,7 +26,7 @@ from busway_bus.groups.memory_quota import GroupMemory, pending_share
 from busway_bus.groups.modern.balance import Plan
 from busway_bus.groups.modern.consumer_target import plan_of, write_part
 from busway_bus.groups.modern.group import Assignment
-from busway_bus.groups.modern.requests import Beat, Beaten
+from busway_bus.groups.modern.requests import ConsumerHeartbeat, HeartbeatResult
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.shard import GroupShard
@@ -44,7 +44,7 @@ from busway_protocol.machine import Machine
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.types import ZERO_UUID
 
-log = logging.getLogger("busway.groups")
+logger = logging.getLogger("busway.groups")
 LOAD_GRACE_S: Final = 0.5
 """How long a start waits for the groups: a small node answers for them from its first moment, a large one serves all else."""
 _COME_AGAIN: Final = {
@@ -81,7 +81,7 @@ class GroupCoordinator:
         self._tasks: set[asyncio.Task[None]] = set()
         self._fenced: list[tuple[MemberKey, int]] = []
         settings = group_settings(config, cluster)
-        refusals = Refusals(log, machine.monotonic_s)
+        refusals = Refusals(logger, machine.monotonic_s)
         self._limits = GroupLimits(
             min_session_timeout_ms=config.get("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.get("group.max.session.timeout.ms"),
@@ -121,7 +121,7 @@ class GroupCoordinator:
         """What is written from now on is news."""
         shard.live = True
         if self._limits.offsets.full:
-            log.warning(
+            logger.warning(
                 "with the groups and offsets of %s-%d there are more than may be let in: new ones are refused",
                 OFFSETS_TOPIC,
                 number,
@@ -140,7 +140,7 @@ class GroupCoordinator:
 
     # Members
 
-    async def join(self, group_id: str, request: Join, parked: Parked) -> Joined:
+    async def join(self, group_id: str, request: Join, parked: Parked) -> JoinResult:
         """Join a group; returns when the rebalance is over.
 
         Args:
@@ -158,7 +158,7 @@ class GroupCoordinator:
             self._balance(number, group_id)
         return joined
 
-    async def sync(self, group_id: str, request: Sync, parked: Parked) -> Synced:
+    async def sync(self, group_id: str, request: Sync, parked: Parked) -> SyncResult:
         """Hand in or fetch assignments; returns when they are durable."""
         number, now = self.runtime.partition_of(group_id), self.runtime.now()
         return await self.runtime.park(number, lambda shard, waiter: shard.sync(group_id, request, waiter, now), parked)
@@ -205,7 +205,7 @@ class GroupCoordinator:
             await asyncio.sleep(0)
             del self._fenced[: len(part)]  # behind the await, so that one task does this at a time
 
-    async def beat(self, group_id: str, beat: Beat) -> Beaten:
+    async def beat(self, group_id: str, beat: ConsumerHeartbeat) -> HeartbeatResult:
         """A member of a consumer group joins, stays or leaves; returns when that is durable.
 
         Raises:
@@ -240,7 +240,7 @@ class GroupCoordinator:
                 if not await self.runtime.write(number, write):
                     break
         except KafkaError as problem:
-            log.warning("who is to have what in group %s cannot be written: %s", plan.group.group_id, problem)
+            logger.warning("who is to have what in group %s cannot be written: %s", plan.group.group_id, problem)
         finally:
             plan.group.unplanned()
 
@@ -258,7 +258,7 @@ class GroupCoordinator:
                     if not await self.runtime.write(number, resolve):
                         return
         except KafkaError as problem:
-            log.warning("what the regular expressions of group %s match cannot be written: %s", group_id, problem)
+            logger.warning("what the regular expressions of group %s match cannot be written: %s", group_id, problem)
             shard = self.runtime.shards().get(number)
             if shard is not None:
                 shard.resolution_failed(group_id)
@@ -424,7 +424,7 @@ class GroupCoordinator:
                 try:
                     await self.runtime.write(number, functools.partial(self._expired, part=part))
                 except KafkaError as problem:
-                    log.error("what has expired in %s-%d cannot be removed: %s", OFFSETS_TOPIC, number, problem)
+                    logger.error("what has expired in %s-%d cannot be removed: %s", OFFSETS_TOPIC, number, problem)
                     return
                 await asyncio.sleep(0)
 

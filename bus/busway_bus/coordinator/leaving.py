@@ -18,7 +18,7 @@ from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import MEMBERS_PER_TICK_MAX
 from busway_protocol.errors import ErrorCode, KafkaError
 
-log = logging.getLogger("busway.groups")
+logger = logging.getLogger("busway.groups")
 Identity = tuple[str, str | None]
 """Member id and instance id."""
 
@@ -86,10 +86,10 @@ async def fence(
     try:
         (code,) = await leave_in_parts(runtime, group_id, [(member_id, None)], [reason], FENCED)
     except KafkaError as problem:
-        log.debug("member %s of group %s stays until its session ends: %s", member_id, group_id, problem)
+        logger.debug("member %s of group %s stays until its session ends: %s", member_id, group_id, problem)
         return
     if code is ErrorCode.NONE:
-        log.info("member %s of group %s is fenced: %s (group.disconnect.grace.ms)", member_id, group_id, reason)
+        logger.info("member %s of group %s is fenced: %s (group.disconnect.grace.ms)", member_id, group_id, reason)
 
 
 def _left(

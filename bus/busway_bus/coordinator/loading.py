@@ -19,7 +19,7 @@ from busway_bus.replication.partition_state import Role
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 
 S = TypeVar("S", bound=Shard)
-log = logging.getLogger("busway.coordinator")
+logger = logging.getLogger("busway.coordinator")
 
 
 class Loader(Generic[S]):
@@ -143,7 +143,7 @@ class Loader(Generic[S]):
             self._fail(number, problem)
             return
         if self._complaints.pop(number, None) is not None:
-            log.warning("%s-%d is read now, and what it keeps is served", self._topic, number)
+            logger.warning("%s-%d is read now, and what it keeps is served", self._topic, number)
         self._loaded(number, task.result())
 
     def _fail(self, number: int, problem: BaseException) -> None:
@@ -151,4 +151,4 @@ class Loader(Generic[S]):
         if self._complaints.pop(number, None) != str(problem):
             expected = isinstance(problem, (ProtocolError, KafkaError, OSError))
             text = "%s-%d cannot be read, what it keeps is not served: %s"
-            log.error(text, self._topic, number, problem, exc_info=None if expected else problem)
+            logger.error(text, self._topic, number, problem, exc_info=None if expected else problem)

@@ -18,7 +18,7 @@ from busway_bus.transactions.shard import Levels, TransactionShard
 from busway_bus.transactions.transaction import Place
 from busway_protocol.errors import ErrorCode, KafkaError
 
-log = logging.getLogger("busway.transactions")
+logger = logging.getLogger("busway.transactions")
 _WRITTEN: Final = {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
 """Answers after which a partition needs no marker any more."""
 
@@ -146,7 +146,7 @@ class Markers:
         except KafkaError as refused:
             problem = refused.message or refused.code.name
         except Exception:
-            log.exception("transaction %s is ended later on a mistake of this broker", ending.transactional_id)
+            logger.exception("transaction %s is ended later on a mistake of this broker", ending.transactional_id)
             problem = "a mistake of this broker"
         shard = self._runtime.shards().get(ending.number)
         if shard is None or ending.transactional_id not in shard.prepared:
@@ -161,7 +161,9 @@ class Markers:
             return
         if problem != ending.complaint:
             ending.complaint = problem
-            log.warning("transaction %s cannot be ended yet, and is tried again: %s", ending.transactional_id, problem)
+            logger.warning(
+                "transaction %s cannot be ended yet, and is tried again: %s", ending.transactional_id, problem
+            )
         first_s, longest_s = MARKER_RETRY_S
         delay_s = min(first_s * 2 ** min(ending.attempts, 10), longest_s)
         ending.attempts += 1

@@ -11,7 +11,7 @@ from busway_bus.controller.producer_ids import AllocateProducerIds
 from busway_bus.metadata.image import ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError
 
-log = logging.getLogger("busway.producers")
+logger = logging.getLogger("busway.producers")
 
 
 class ProducerIds:
@@ -44,7 +44,7 @@ class ProducerIds:
             try:
                 block = await self._controller.request(command, ITSELF)
             except KafkaError as problem:
-                log.error("no producer ids can be given out: %s", problem)
+                logger.error("no producer ids can be given out: %s", problem)
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, problem.message) from problem
             if not self.block:
                 self.block = block

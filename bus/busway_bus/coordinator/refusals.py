@@ -6,7 +6,7 @@ What lives here: the lines, as many as there is room for. What does not: who is 
 import logging
 from collections.abc import Callable
 
-from busway_bus.kernel.complaints import Complaints
+from busway_bus.kernel.peer_warnings import Complaints
 
 
 class Refusals:

@@ -28,7 +28,7 @@ from busway_protocol.records.builder import BatchBuilder
 
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
-log = logging.getLogger("busway.coordinator")
+logger = logging.getLogger("busway.coordinator")
 
 
 class Loaded(Generic[S]):
@@ -275,7 +275,7 @@ class Runtime(Generic[S]):
         try:
             self._decide(loaded, lambda shard: shard.tick(self.now()))
         except KafkaError as problem:
-            log.debug("what was due in %s-%d cannot be written: %s", self._topic, loaded.number, problem)
+            logger.debug("what was due in %s-%d cannot be written: %s", self._topic, loaded.number, problem)
 
     # Loading
 

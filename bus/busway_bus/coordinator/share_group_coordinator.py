@@ -37,7 +37,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 
 R = TypeVar("R")
-log = logging.getLogger("busway.share")
+logger = logging.getLogger("busway.share")
 TOGETHER: Final = 100
 """Share partitions that the share coordinator is asked about together."""
 BEGINNING_AT_ONCE: Final = 10
@@ -174,10 +174,12 @@ class ShareGroups:
             try:
                 await self._decide(group_id, lambda shard: _begun(shard, group_id, dict(topics), failed=bool(failed)))
             except KafkaError as problem:
-                log.error("what share group %s may read cannot be written down: %s", group_id, problem)
+                logger.error("what share group %s may read cannot be written down: %s", group_id, problem)
         if failed:
             first = next(iter(failed.values()))
-            log.error("share partitions of group %s cannot be begun; a next heartbeat tries again: %s", group_id, first)
+            logger.error(
+                "share partitions of group %s cannot be begun; a next heartbeat tries again: %s", group_id, first
+            )
 
     async def _each(
         self, group_id: str, wanted: Wanted, ask: Callable[[SharePartitionKey], Awaitable[object]]
@@ -267,7 +269,7 @@ class ShareGroups:
                 try:
                     self._groups.runtime.decide(number, functools.partial(_deleted, group_id=group_id, topic_ids=gone))
                 except KafkaError as problem:
-                    log.error("share group %s cannot let go of deleted topics: %s", group_id, problem)
+                    logger.error("share group %s cannot let go of deleted topics: %s", group_id, problem)
                 await asyncio.sleep(0)
 
     # Offsets

@@ -24,7 +24,7 @@ from busway_bus.share_state.shard import ShareStateShard
 from busway_protocol.errors import KafkaError
 from busway_protocol.machine import Machine
 
-log = logging.getLogger("busway.share")
+logger = logging.getLogger("busway.share")
 
 
 def coordinator_key(key: SharePartitionKey) -> str:
@@ -160,7 +160,7 @@ class ShareCoordinator:
                 await self.runtime.read(number, lambda shard: None)
                 self._cut(number, shard, needed_from)
             except KafkaError as problem:
-                log.error("%s-%d cannot be cut: %s", SHARE_STATE_TOPIC, number, problem)
+                logger.error("%s-%d cannot be cut: %s", SHARE_STATE_TOPIC, number, problem)
         await self._replicas.logs.checkpoint()
 
     def _cut(self, number: int, shard: ShareStateShard, needed_from: int) -> None:
@@ -186,7 +186,7 @@ class ShareCoordinator:
         try:
             more = self.runtime.decide(number, decide)
         except KafkaError as problem:
-            log.error("what is due in %s-%d cannot be written: %s", SHARE_STATE_TOPIC, number, problem)
+            logger.error("what is due in %s-%d cannot be written: %s", SHARE_STATE_TOPIC, number, problem)
             return False
         await asyncio.sleep(0)
         return more

@@ -25,7 +25,7 @@ from busway_bus.transactions.transaction import Place, Transaction
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 
-log = logging.getLogger("busway.transactions")
+logger = logging.getLogger("busway.transactions")
 R = TypeVar("R")
 
 
@@ -58,7 +58,7 @@ class TransactionCoordinator:
         self._create_topic = create_topic
         self._version = version
         self._new_producer_id = new_producer_id
-        share = transactions_share(refused=Refusals(log, machine.monotonic_s).tell)
+        share = transactions_share(refused=Refusals(logger, machine.monotonic_s).tell)
         self.runtime = Runtime(
             TRANSACTIONS_TOPIC,
             functools.partial(TransactionShard, share),
@@ -267,11 +267,11 @@ class TransactionCoordinator:
             try:
                 overdue = self.runtime.decide(number, decide)
                 for transactional_id in overdue.ending:
-                    log.info("transaction %s took longer than its timeout and is aborted", transactional_id)
+                    logger.info("transaction %s took longer than its timeout and is aborted", transactional_id)
                     self.markers.begin(number, transactional_id)
                 new_id = await self._new_producer_id() if overdue.needs_id else None
             except KafkaError as problem:
-                log.error("what is overdue in %s-%d cannot be aborted yet: %s", TRANSACTIONS_TOPIC, number, problem)
+                logger.error("what is overdue in %s-%d cannot be aborted yet: %s", TRANSACTIONS_TOPIC, number, problem)
                 return False
             if not overdue.needs_id and len(overdue.ending) < TRANSACTIONS_PER_TICK_MAX:
                 break
@@ -293,7 +293,7 @@ class TransactionCoordinator:
                         number, functools.partial(TransactionShard.expire, transactional_ids=batch, before=before)
                     )
                 except KafkaError as problem:
-                    log.error("what expired in %s-%d cannot be removed: %s", TRANSACTIONS_TOPIC, number, problem)
+                    logger.error("what expired in %s-%d cannot be removed: %s", TRANSACTIONS_TOPIC, number, problem)
                     return
                 await asyncio.sleep(0)
 

@@ -13,7 +13,7 @@ from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.kernel.limits import GROUP_BYTES, OFFSET_BYTES, OFFSETS_BYTES_MAX
 from busway_protocol.errors import ErrorCode, KafkaError
 
-log = logging.getLogger("busway.groups")
+logger = logging.getLogger("busway.groups")
 _TOLD_AGAIN_BELOW: Final = 0.9
 """Part of the limit below which the next refusal is told in the log again."""
 _METADATA_FREE: Final = 128
@@ -53,7 +53,7 @@ class OffsetMemory:
             return
         if not self._told:
             self._told = True
-            log.warning(
+            logger.warning(
                 "new groups and offsets are refused: those that are there take %d MiB, which is as much as they may; delete groups that nobody "
                 "needs, or lower offsets.retention.minutes",
                 self._limit >> 20,

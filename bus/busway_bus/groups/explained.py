@@ -13,7 +13,7 @@ from uuid import UUID
 
 from busway_bus.groups.classic.group import ClassicGroup
 from busway_bus.groups.classic.member import Member
-from busway_bus.groups.classic.requests import Join, Joined
+from busway_bus.groups.classic.requests import Join, JoinResult
 from busway_bus.groups.classic.states import State
 from busway_bus.groups.group import Group
 from busway_bus.groups.history import Gathering, History
@@ -25,7 +25,7 @@ from busway_bus.groups.modern.records import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
-from busway_bus.groups.modern.requests import Beat, Beaten
+from busway_bus.groups.modern.requests import ConsumerHeartbeat, HeartbeatResult
 from busway_bus.groups.record_serde import Change
 from busway_bus.groups.records import GroupMetadataKey
 from busway_bus.groups.shard import GroupShard
@@ -122,7 +122,7 @@ class ExplainedShard(GroupShard):
             instance=member.instance_id,
         )
 
-    def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | Unanswered]:
+    def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
         """As `GroupShard.join`; a member that is new, or that has made the group balance itself anew, is noted."""
         self._now, self._causes = now, {group_id: _overtaken}
         group = self.groups.get(group_id)
@@ -158,7 +158,7 @@ class ExplainedShard(GroupShard):
         self._now, self._causes = now, {group_id: cause}
         return super().leave(group_id, identities, now)
 
-    def beat(self, group_id: str, beat: Beat, now: int) -> Decision[Beaten]:
+    def beat(self, group_id: str, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
         """As `GroupShard.beat`."""
         self._now, self._causes = now, {group_id: _left if beat.epoch < 0 else _overtaken}
         return super().beat(group_id, beat, now)

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import ClassVar, TypeVar
 from uuid import UUID
 
-from busway_bus.groups.classic.requests import Join, Joined, Sync, Synced
+from busway_bus.groups.classic.requests import Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.offsets import CommittedOffset
 from busway_bus.groups.record_serde import Change, Key, Value
 from busway_bus.kernel.decision import Decision, Unanswered, Waiter
@@ -150,13 +150,13 @@ class Group(ABC):
 
     # What classic members ask for
 
-    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[Joined | Unanswered]:
+    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
         """Let a classic member join."""
-        return Decision(reply=Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
+        return Decision(reply=JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
 
-    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | Unanswered]:
+    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
         """Hand in or ask for the assignments of classic members."""
-        return Decision(reply=Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
+        return Decision(reply=SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
         """Note that a classic member is alive."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from busway_bus.groups.classic.requests import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.classic.requests import GroupLimits, Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.ends import Ends
 from busway_bus.groups.migration import classic_metadata, downgrade
 from busway_bus.groups.modern.consumer_group import ConsumerGroup
@@ -48,18 +48,18 @@ class MixedGroup(ConsumerGroup):
 
     # Joining
 
-    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[Joined | Unanswered]:
+    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
         """Join, or join again to take the next step; nobody is waited for."""
         try:
             return self._join(request, now)
         except KafkaError as problem:
-            return Decision(reply=Joined(error=problem.code, member_id=""))
+            return Decision(reply=JoinResult(error=problem.code, member_id=""))
 
-    def _join(self, request: Join, now: int) -> Decision[Joined | Unanswered]:
+    def _join(self, request: Join, now: int) -> Decision[JoinResult | Unanswered]:
         subscription = self._admit(request)
         if request.member_id == "" and request.instance_id is None and request.needs_known_id:
             member_id = self._new_id(request.client_id)
-            return Decision(reply=Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+            return Decision(reply=JoinResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
         records: list[Change] = []
         held = self.static_member(request.instance_id)
         member = self._classic_seat(request, held, records)
@@ -127,7 +127,7 @@ class MixedGroup(ConsumerGroup):
 
     def _join_classic_group(
         self, member: ConsumerMember, updated: ConsumerMember, held: ConsumerMember, said: Any, now: int
-    ) -> Decision[Joined | Unanswered] | None:
+    ) -> Decision[JoinResult | Unanswered] | None:
         """Take the place of the last member that used the consumer protocol: the group is a classic one then; None where it is to stay."""
         new_regex, _ = self._change_regex(member, updated, [])
         changed = updated.topics != member.topics or new_regex
@@ -147,22 +147,22 @@ class MixedGroup(ConsumerGroup):
 
     # Staying
 
-    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | Unanswered]:
+    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
         """Tell a classic member what it has."""
         member, error = self._classic_member(request.member_id, request.instance_id, request.generation)
         if member is None:
-            return Decision(reply=Synced(error=error))
+            return Decision(reply=SyncResult(error=error))
         if request.protocol_type not in {None, PROTOCOL_TYPE} or request.protocol not in {None, member.protocol}:
-            return Decision(reply=Synced(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return Decision(reply=SyncResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         if self.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED:
             self._joins.begin(member.member_id, now + member.rebalance_timeout_ms)
-            return Decision(reply=Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
+            return Decision(reply=SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
         self._syncs.discard(member.member_id)
         self.touch(member.member_id, now + self.session_timeout_ms(member))
         named = [(self._topics.name_of(topic_id), numbers) for topic_id, numbers in member.assigned.items()]
         places = [(name, number) for name, numbers in named if name is not None for number in numbers]
         assignment = encode_assignment(places, version=version_of(_subscribed(member)))
-        reply = Synced(protocol_type=request.protocol_type, protocol=request.protocol, assignment=assignment)
+        reply = SyncResult(protocol_type=request.protocol_type, protocol=request.protocol, assignment=assignment)
         return Decision(reply=reply)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
@@ -259,8 +259,8 @@ def _owned(member: ConsumerMember) -> Assignment:
     return owned
 
 
-def _joined(member: ConsumerMember) -> Joined:
-    return Joined(member_id=member.member_id, generation=member.epoch, protocol=member.protocol)
+def _joined(member: ConsumerMember) -> JoinResult:
+    return JoinResult(member_id=member.member_id, generation=member.epoch, protocol=member.protocol)
 
 
 def _subscribed(member: ConsumerMember) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from busway_bus.groups.classic.group import ClassicGroup
-from busway_bus.groups.classic.requests import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.classic.requests import GroupLimits, Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.committed import CommittedOffsets
 from busway_bus.groups.expiry import expired, parts
 from busway_bus.groups.group import Committer, Group, GroupKind, of_kind
@@ -19,7 +19,7 @@ from busway_bus.groups.migration import upgrade
 from busway_bus.groups.mixed import MixedGroup
 from busway_bus.groups.modern import records as consumer_records
 from busway_bus.groups.modern.consumer_group import ConsumerGroup
-from busway_bus.groups.modern.requests import Beat, Beaten
+from busway_bus.groups.modern.requests import ConsumerHeartbeat, HeartbeatResult
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place, offset_record
 from busway_bus.groups.pending_offsets import PendingOffsets, pending_bytes
@@ -228,25 +228,25 @@ class GroupShard:
         ended = () if group is None else group.tombstones()
         return Decision(records=(*ended, (GroupMetadataKey(group=group_id), value)), reply=None)
 
-    def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[Joined | Unanswered]:
+    def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
         """Join a group that `create` wrote down; no reply yet where its rebalance has to end first."""
         if not self._limits.min_session_timeout_ms <= request.session_timeout_ms <= self._limits.max_session_timeout_ms:
             # Before the group is looked at, whatever its kind, as in Kafka.
-            return Decision(reply=Joined(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id))
+            return Decision(reply=JoinResult(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id))
         group = self.groups.get(group_id)
         if group is None or (group.kind is GroupKind.CONSUMER and group.empty):
             error = self._new_classic(group_id).refusal(request)
             assert error is not None, "a group that may be joined was written down"
             if request.member_id:
                 error = ErrorCode.UNKNOWN_MEMBER_ID  # nobody is a member of what is not there, whatever else is wrong
-            return Decision(reply=Joined(error=error, member_id=request.member_id))
+            return Decision(reply=JoinResult(error=error, member_id=request.member_id))
         return self.watched(group, group.join(request, waiter, now))
 
-    def sync(self, group_id: str, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | Unanswered]:
+    def sync(self, group_id: str, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
         """Hand in or ask for assignments; no reply yet where the leader's are awaited."""
         group = self.groups.get(group_id)
         if group is None:
-            return Decision(reply=Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
+            return Decision(reply=SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
         return self.watched(group, group.sync(request, waiter, now))
 
     def heartbeat(
@@ -270,7 +270,7 @@ class GroupShard:
 
     # Members of groups that the coordinator balances
 
-    def beat(self, group_id: str, beat: Beat, now: int) -> Decision[Beaten]:
+    def beat(self, group_id: str, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
         """A member of a consumer group joins, stays, or leaves.
 
         Raises:
@@ -295,7 +295,7 @@ class GroupShard:
         ended = () if group is None else group.tombstones()
         return replace(decision, records=(*ended, *decision.records))
 
-    def _upgrade(self, group: ClassicGroup, beat: Beat, now: int) -> Decision[Beaten]:
+    def _upgrade(self, group: ClassicGroup, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
         """The first member of the consumer protocol joins a classic group: it is tried on a consumer group of its members, and all of that
         is written together; those that wait in the classic group have to join again.
 

@@ -13,7 +13,7 @@ change while they are in it. While `group.version` is 0, as in data directories 
 
 from uuid import UUID
 
-from busway_bus.groups.modern.requests import Beat
+from busway_bus.groups.modern.requests import ConsumerHeartbeat
 from busway_bus.handlers.common.context import RequestContext
 from busway_bus.metadata.features import GROUP_VERSION
 from busway_bus.security.operations import Access, Operation, Resource
@@ -111,12 +111,12 @@ def _refuse(text: str) -> None:
     raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Beat:
+def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerHeartbeat:
     said: dict[UUID, list[int]] | None = None
     if request.topic_partitions is not None:
         said = {topic.topic_id: topic.partitions for topic in request.topic_partitions}
     names = request.subscribed_topic_names
-    return Beat(
+    return ConsumerHeartbeat(
         member_id=request.member_id or str(context.node.machine.uuid4()),
         epoch=request.member_epoch,
         instance_id=request.instance_id,

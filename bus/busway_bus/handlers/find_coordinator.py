@@ -21,7 +21,7 @@ from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.groups_classic import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
-log = logging.getLogger("busway.coordinator")
+logger = logging.getLogger("busway.coordinator")
 _SHARE_KEY: Final = re.compile(r"(.+):[\w-]{22}(?:==)?:[+-]?\d{1,10}\Z", re.ASCII | re.DOTALL)
 
 API = ApiKey.FIND_COORDINATOR
@@ -49,7 +49,7 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
             await ensure()
         except KafkaError as problem:
             missing = problem.message or problem.code.name
-            log.error("%s cannot be made: %s", TOPICS[request.key_type], missing)
+            logger.error("%s cannot be made: %s", TOPICS[request.key_type], missing)
     if context.api_version >= BATCHED_SINCE:
         coordinators = [_served(key, request.key_type, missing, context) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=coordinators)

@@ -23,7 +23,7 @@ from busway_protocol.messages.transactions import (
     ListTransactionState,
 )
 
-log = logging.getLogger("busway.transactions")
+logger = logging.getLogger("busway.transactions")
 
 API = ApiKey.LIST_TRANSACTIONS
 VERSIONS = (0, 2)
@@ -39,7 +39,7 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTra
         pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
         transactions = coordinator.transactions()
     except BadPattern as problem:
-        log.warning("ListTransactions is refused: %s", problem)
+        logger.warning("ListTransactions is refused: %s", problem)
         return _refused(ErrorCode.INVALID_REGULAR_EXPRESSION)
     except KafkaError as problem:
         return _refused(problem.code)

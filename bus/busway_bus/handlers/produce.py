@@ -22,7 +22,7 @@ from busway_bus.log.inspection import RecordsRefused
 from busway_bus.log.partition_log import AppendInfo
 from busway_bus.log.producer_state import Verification
 from busway_bus.log.validate import check_batch
-from busway_bus.replication.manager import Allowance
+from busway_bus.replication.manager import InspectionBudget
 from busway_bus.replication.partition import Partition
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
@@ -79,7 +79,7 @@ class _Writing(Pending):
         super().__init__()
         self._request = request
         self._context = context
-        self._allowance = Allowance()
+        self._allowance = InspectionBudget()
         self._transactional: list[_Transactional] = []
         self._taking = 0
         """What has to end before all batches are in their logs, or refused."""
@@ -142,7 +142,7 @@ class _Writing(Pending):
         verification: Verification | None = None,
     ) -> None:
         try:
-            written = self._context.node.replicas.take_in(
+            written = self._context.node.replicas.append_from_client(
                 partition, records, self._request.acks, self._allowance, verification
             )
         except KafkaError as problem:

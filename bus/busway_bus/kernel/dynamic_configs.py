@@ -15,7 +15,7 @@ from busway_bus.kernel.group_bounds import check_together
 from busway_bus.kernel.inert_configs import REFUSED_PREFIXES
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 
-log = logging.getLogger("busway.node")
+logger = logging.getLogger("busway.node")
 
 DYNAMIC: Final = frozenset(
     {
@@ -121,7 +121,7 @@ def _usable(configs: Mapping[str, str]) -> Mapping[str, str]:
                 raise ConfigError(name, "cannot be changed while the broker runs")
             BROKER_CONFIGS[name].parse(text)
         except ConfigError as problem:
-            log.error("a dynamic setting is left out: %s", problem)
+            logger.error("a dynamic setting is left out: %s", problem)
         else:
             usable[name] = text
     return usable

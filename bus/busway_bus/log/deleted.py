@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from busway_bus.kernel.files import Files
 from busway_bus.log.file_names import DELETED, SNAPSHOT, file_name
-from busway_bus.log.kept_files import KeptFiles
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.segment import Segment
+from busway_bus.log.side_files import SideFiles
 from busway_bus.log.start_note import StartNote
 from busway_protocol.records.batch import CorruptBatch
 
-log = logging.getLogger("busway.log")
+logger = logging.getLogger("busway.log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class DeletedSegments:
         start: where it is on disk that the log begins, 0 where nothing is.
     """
 
-    def __init__(self, files: Files, directory: str, kept: KeptFiles, start: int) -> None:
+    def __init__(self, files: Files, directory: str, kept: SideFiles, start: int) -> None:
         self._files = files
         self._directory = directory
         self._kept = kept
@@ -112,7 +112,7 @@ def date(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> None:
         try:
             newest = segment.max_timestamp
         except CorruptBatch as problem:
-            log.error("nobody knows how old %s is, it is not deleted by its age: %s", segment.path(".log"), problem)
+            logger.error("nobody knows how old %s is, it is not deleted by its age: %s", segment.path(".log"), problem)
             return
         if now_ms - (newest if newest >= 0 else segment.modified_ms) <= config.retention_ms:
             return

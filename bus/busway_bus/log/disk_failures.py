@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from busway_bus.kernel.limits import DISK_FAILURE_LOG_INTERVAL_MS
 
-log = logging.getLogger("busway.replication")
+logger = logging.getLogger("busway.replication")
 
 
 class DiskFailures:
@@ -36,7 +36,7 @@ class DiskFailures:
         if now - self._logged_at < DISK_FAILURE_LOG_INTERVAL_MS / 1000:
             return
         more = "" if self._count == 1 else f"; {self._count} appends have failed since the last line"
-        log.error("cannot write %s: %s; clients send again until it works%s", what, problem, more)
+        logger.error("cannot write %s: %s; clients send again until it works%s", what, problem, more)
         self._logged_at, self._count = now, 0
 
     def worked(self) -> None:
@@ -44,5 +44,5 @@ class DiskFailures:
         self.failing = False
         now = self._now()
         if now - self._worked_at >= DISK_FAILURE_LOG_INTERVAL_MS / 1000:
-            log.warning("appends work again")
+            logger.warning("appends work again")
             self._worked_at = now

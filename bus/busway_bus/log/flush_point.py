@@ -5,9 +5,9 @@ What lives here: one flush of one log, for any thread. What does not: when it is
 
 from typing import NamedTuple
 
-from busway_bus.log.kept_files import KeptFiles
 from busway_bus.log.producer_entry import ProducersAt
 from busway_bus.log.segment import Segment
+from busway_bus.log.side_files import SideFiles
 
 
 class FlushPoint(NamedTuple):
@@ -19,7 +19,7 @@ class FlushPoint(NamedTuple):
     Now and then there is a snapshot for the end of the last segment too: up to there the next start reads nothing again. It takes the
     place of those at `outdated`."""
 
-    kept: KeptFiles
+    kept: SideFiles
     rolled: tuple[tuple[Segment, ProducersAt], ...]
     active: Segment
     end_offset: int

@@ -18,7 +18,6 @@ from busway_bus.log.file_names import EPOCHS, SNAPSHOT
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.flush_point import FlushPoint
 from busway_bus.log.inspection import Inspected, finished, inspect
-from busway_bus.log.kept_files import KeptFiles
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.producer_entry import ProducersAt
 from busway_bus.log.producer_state import Verification
@@ -26,6 +25,7 @@ from busway_bus.log.reading import Extent
 from busway_bus.log.recovery import CorruptLog, recover, replayed
 from busway_bus.log.retention import expendable
 from busway_bus.log.segment import Segment
+from busway_bus.log.side_files import SideFiles
 from busway_bus.log.snapshots import SnapshotSchedule
 from busway_bus.log.validate import check_batch
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -36,7 +36,7 @@ from busway_protocol.records.batch import (
 from busway_protocol.records.control import TransactionMarker
 from busway_protocol.types import Buffer
 
-log = logging.getLogger("busway.log")
+logger = logging.getLogger("busway.log")
 
 __all__ = ["AppendInfo", "CorruptLog", "Extent", "FlushPoint", "PartitionLog"]
 
@@ -69,7 +69,7 @@ class PartitionLog:
         """
         self._files = files
         self.directory = directory
-        self.kept = KeptFiles(files, directory)
+        self.kept = SideFiles(files, directory)
         self.config = config
         recovered = recover(files, directory, config, now_ms=now_ms, flushed=flushed, cleaned=cleaned, clean=clean)
         self._segments = recovered.segments

@@ -11,7 +11,7 @@ from typing import Final
 from busway_bus.kernel.limits import IDLE_PRODUCERS_KEPT_MS, PRODUCERS_BYTES_MAX
 from busway_protocol.errors import ErrorCode, KafkaError
 
-log = logging.getLogger("busway.log")
+logger = logging.getLogger("busway.log")
 _TOLD_AGAIN_BELOW: Final = 0.9
 """Part of the limit below which the next refusal is told in the log again."""
 
@@ -47,7 +47,7 @@ class ProducerMemory:
         """What a producer is told that is not remembered; the log has a line when that begins."""
         if not self._told:
             self._told = True
-            log.warning(
+            logger.warning(
                 "new producers are refused: partitions of this node remember producers with %d MiB, which is as much as they may; "
                 "those that are idle for %d minutes make room, or sooner with a lower producer.id.expiration.ms",
                 self._limit >> 20,

@@ -42,7 +42,7 @@ from busway_bus.log.trust import Unchecked, has_sound_end, plausible, resume
 from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header
 from busway_protocol.records.control import read_marker
 
-log = logging.getLogger("busway.log")
+logger = logging.getLogger("busway.log")
 
 _COPIED_BYTES: Final = 1024 * 1024
 
@@ -95,7 +95,7 @@ def write_snapshot(files: Files, directory: str, offset: int, snapshot: bytes) -
     try:
         files.replace(f"{directory}/{file_name(offset, SNAPSHOT)}", snapshot)
     except OSError as problem:
-        log.warning(
+        logger.warning(
             "the producers' snapshot of %s at offset %d cannot be written, the next start reads more instead: %s",
             directory,
             offset,
@@ -325,7 +325,7 @@ class _Recovery:
             copy.close()
         segment.cut(size)
         self._cuts.append(cut_path)
-        log.warning(
+        logger.warning(
             "%s is cut at byte %d, behind offset %d: %s. The %d bytes behind it are not served any more and kept in %s",
             path,
             size,
@@ -344,7 +344,7 @@ class _Recovery:
             for suffix in SEGMENT_FILES[:-1]:
                 self._files.remove(f"{self._directory}/{file_name(base, suffix)}")
             self._cuts.append(cut_path)
-            log.warning("%s is not served any more and kept as %s: %s", path, cut_path, reason)
+            logger.warning("%s is not served any more and kept as %s: %s", path, cut_path, reason)
 
     def _forget_cuts(self) -> None:
         """Keep the newest cuts; their names sort by offset and position, which is nearly their age."""
@@ -403,7 +403,7 @@ class _Recovery:
                 # What a crash leaves behind the newest snapshot was never said to be on disk: nothing is wrong there.
                 as_after_crash = not self._clean and segment.next_offset > self._newest_snapshot
                 level = logging.DEBUG if as_after_crash else logging.WARNING
-                log.log(level, "%s; it is built again from the log", problem)
+                logger.log(level, "%s; it is built again from the log", problem)
                 return segment
         return None
 

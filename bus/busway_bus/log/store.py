@@ -28,7 +28,7 @@ from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.producer_memory import ProducerMemory
 
-log = logging.getLogger("busway.log")
+logger = logging.getLogger("busway.log")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +259,7 @@ class LogStore:
                 f"or, to accept the loss, make an empty directory of that name"
             )
         if not names:
-            log.warning("%s has no files: the partition begins anew at offset 0", directory)
+            logger.warning("%s has no files: the partition begins anew at offset 0", directory)
 
     def truncate(self, key: Key, offset: int, now_ms: int) -> None:
         """Cut everything at and behind `offset`; no checkpoint says by then that more is on disk. Waits for the disk.
@@ -307,7 +307,7 @@ class LogStore:
             if own:
                 directories.append(pairs[-1][1])
             else:
-                log.warning("%s was not the deleted topic's own and is kept as %s", *pairs[-1])
+                logger.warning("%s was not the deleted topic's own and is kept as %s", *pairs[-1])
         self._files.rename_all(pairs)
         self._forget({partition.key for partition in doomed})
         return directories
@@ -433,7 +433,7 @@ class LogStore:
                 closing.close(clean=True)
                 closing.flushed_offset = closing.end_offset
             except OSError as problem:
-                log.error(
+                logger.error(
                     "%s cannot be closed in order, the next start looks at it again: %s", closing.directory, problem
                 )
                 closing.close(clean=False)
@@ -443,7 +443,7 @@ class LogStore:
             if not self._offline:
                 self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
         except OSError as problem:
-            log.error("the checkpoints cannot be written, the next start looks at every log again: %s", problem)
+            logger.error("the checkpoints cannot be written, the next start looks at every log again: %s", problem)
 
 
 def _not_its_own(directory: str, expected: UUID, actual: UUID | None) -> WrongDirectory:

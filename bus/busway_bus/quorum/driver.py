@@ -46,7 +46,7 @@ from busway_protocol.machine import Machine
 from busway_protocol.messages.fetch import FetchResponse
 from busway_protocol.types import Buffer
 
-log = logging.getLogger("busway.quorum")
+logger = logging.getLogger("busway.quorum")
 
 RESIGN_WAIT_S: Final = 1.0
 """How long a leader that ends waits for those to answer whom it tells so."""
@@ -249,7 +249,7 @@ class QuorumDriver:
         try:
             ready = self.core.step(message, self._now_ms())
         except CommittedRecordsLost as problem:
-            log.critical("this controller stops: %s", problem)
+            logger.critical("this controller stops: %s", problem)
             self._closed = True
             self._on_lost(problem)
             return
@@ -351,7 +351,7 @@ class QuorumDriver:
             for partition in topic.partitions[:1]:
                 if partition.snapshot_id.end_offset >= 0 and not self._needs_snapshot:
                     self._needs_snapshot = True
-                    log.error(
+                    logger.error(
                         "the log of node %d begins behind the end of %s, and snapshots are not fetched yet: stop this node, and put a copy of that "
                         "node's directory without its quorum-state in the place of its own",
                         node_id,
@@ -368,7 +368,7 @@ class QuorumDriver:
             try:
                 records = self.log.read(reply.read.offset, reply.read.bytes_max, up_to=self.log.end_offset)
             except (OSError, KafkaError, ProtocolError) as problem:
-                log.error("%s cannot be read: %s", self.log.directory, problem)
+                logger.error("%s cannot be read: %s", self.log.directory, problem)
                 waiter.set_exception(problem)
                 return
             reply.body.responses[0].partitions[0].records = records

@@ -19,7 +19,7 @@ from busway_bus.quorum.metadata_store import DamagedBatch, apply_batch
 from busway_protocol.errors import KafkaError, ProtocolError
 from busway_protocol.records.batch import iter_batches, read_header
 
-log = logging.getLogger("busway.metadata")
+logger = logging.getLogger("busway.metadata")
 
 Follower = Callable[[ClusterImage, Delta], Awaitable[None]]
 """Told of every new image and of what differs in its topics; the next change is told when it returns."""
@@ -124,10 +124,10 @@ class MetadataImages:
                         watch()
                 change.tell()
         except OSError as problem:  # tried again when there is more
-            log.error("%s cannot be read, and is tried again: %s", self._log.directory, problem)
+            logger.error("%s cannot be read, and is tried again: %s", self._log.directory, problem)
         except (DamagedBatch, ProtocolError, KafkaError) as problem:
             self.broken = True  # what comes behind it cannot be followed either
-            log.critical("%s is damaged behind offset %d: %s", self._log.directory, self.covered.end_offset, problem)
+            logger.critical("%s is damaged behind offset %d: %s", self._log.directory, self.covered.end_offset, problem)
         finally:
             self.publisher = None
 
@@ -162,7 +162,7 @@ class MetadataImages:
             try:
                 await follow(image, delta)
             except Exception:  # what is on disk is true, whatever became of following it
-                log.exception("a change of the metadata could not be followed on a mistake of this broker")
+                logger.exception("a change of the metadata could not be followed on a mistake of this broker")
 
     def _picture(self, change: Change) -> None:
         """What was followed is the picture from now on."""

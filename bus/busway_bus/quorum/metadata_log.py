@@ -37,7 +37,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 from busway_protocol.records.builder import BatchBuilder
 
-log = logging.getLogger("busway.metadata")
+logger = logging.getLogger("busway.metadata")
 
 R = TypeVar("R")
 MakeWriter = Callable[[PartitionLog, SnapshotId | None], Writer]
@@ -101,7 +101,7 @@ class MetadataLog:
         else:
             self.writer = writer(self._log, newest)
         for note in self._stored.notes:
-            log.warning("%s: %s", self._log.directory, note)
+            logger.warning("%s: %s", self._log.directory, note)
 
     # What holds now
 
@@ -358,7 +358,7 @@ class MetadataLog:
                     self._log.advance_start(self._snapshots.ids[0].offset, self._wall_ms())
                 await off_loop(functools.partial(self._log.remove_deleted, self._wall_ms()))
         except (OSError, KafkaError) as problem:
-            log.warning("the metadata log keeps what its snapshot covers until the next one: %s", problem)
+            logger.warning("the metadata log keeps what its snapshot covers until the next one: %s", problem)
         finally:
             self._snapshotting = None
         self.maintain()  # for what came meanwhile
@@ -397,4 +397,4 @@ def _fail(reply: "asyncio.Future[Any]", problem: Exception) -> None:
     if not reply.done():
         reply.set_exception(problem)
     elif not isinstance(problem, KafkaError):
-        log.error("a change of the metadata failed on a mistake of this broker", exc_info=problem)
+        logger.error("a change of the metadata failed on a mistake of this broker", exc_info=problem)

@@ -19,7 +19,7 @@ from busway_bus.metadata.snapshot import SUFFIX, SnapshotId, batches_of, read_in
 from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ProtocolError
 
-log = logging.getLogger("busway.metadata")
+logger = logging.getLogger("busway.metadata")
 
 KEPT: Final = 2
 """Snapshots that stay."""
@@ -120,11 +120,11 @@ class MetadataSnapshots:
             while await off_loop(functools.partial(next, steps, False)):  # noqa: ASYNC110 - a rest, there is no event to wait for
                 await asyncio.sleep(PAUSE_S)
         except OSError as problem:
-            log.warning("the metadata snapshot %s cannot be written, and is tried again later: %s", path, problem)
+            logger.warning("the metadata snapshot %s cannot be written, and is tried again later: %s", path, problem)
             self._retry_ms = now_ms + RETRY_MS
             return False
         self.ids.append(snapshot)
-        log.info("the metadata snapshot %s covers %d bytes more", path, point.bytes_total - self._bytes_covered)
+        logger.info("the metadata snapshot %s covers %d bytes more", path, point.bytes_total - self._bytes_covered)
         self._last_ms, self._bytes_covered = now_ms, point.bytes_total
         return True
 

@@ -22,7 +22,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import iter_batches
 
-log = logging.getLogger("busway.quorum")
+logger = logging.getLogger("busway.quorum")
 
 RETRY_S: Final = 0.5
 """How long after a write that failed it is tried again."""
@@ -179,13 +179,13 @@ class LogWriter:
 
     def _works(self) -> None:
         if self.problem is not None:
-            log.warning("%s can be written again", self._log.directory)
+            logger.warning("%s can be written again", self._log.directory)
             self.problem = None
 
     def _failed(self, problem: OSError) -> None:
         """The disk is full, or fails: somebody may take back what is not in the log, the rest is tried again."""
         if self.problem is None:
-            log.error("%s cannot be written, and is tried again: %s", self._log.directory, problem)
+            logger.error("%s cannot be written, and is tried again: %s", self._log.directory, problem)
         self.problem = problem
         if self._closed:
             return

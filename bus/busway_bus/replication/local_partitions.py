@@ -30,7 +30,7 @@ from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 
-log = logging.getLogger("busway.replication")
+logger = logging.getLogger("busway.replication")
 
 Key = tuple[str, int]
 OPENERS: Final = 4
@@ -253,7 +253,7 @@ class LocalPartitions:
         self._offline[key] = _Offline(opening=opening, problem=outcome)
         if earlier is None or str(earlier.problem) != str(outcome):
             remedy = f". {_ACCEPT}" if isinstance(outcome, CorruptLog) else ""
-            log.error("partition %s-%d is offline: %s%s", *key, outcome, remedy)
+            logger.error("partition %s-%d is offline: %s%s", *key, outcome, remedy)
 
     async def reopen(self) -> None:
         """Try again what the operating system refused, deletions first: a full disk may have room again. Damage waits for the operator."""
@@ -269,7 +269,7 @@ class LocalPartitions:
             await self._open(openings)
             reopened = [opening for opening in openings if opening.key in self._partitions]
         if reopened:
-            log.warning("%d partitions are back, %s-%d first", len(reopened), *reopened[0].key)
+            logger.warning("%d partitions are back, %s-%d first", len(reopened), *reopened[0].key)
 
     # Deleting
 
@@ -290,7 +290,7 @@ class LocalPartitions:
         except OSError as problem:
             self.undeleted = True
             self._kept += doomed
-            log.error("the files of deleted partitions cannot be set aside yet, it is tried again: %s", problem)
+            logger.error("the files of deleted partitions cannot be set aside yet, it is tried again: %s", problem)
         if self._doomed and self._remover is None:
             self._remover = asyncio.ensure_future(self._remove())
 

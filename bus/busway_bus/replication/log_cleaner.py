@@ -20,7 +20,7 @@ from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ProtocolError
 from busway_protocol.machine import Machine
 
-log = logging.getLogger("busway.cleaner")
+logger = logging.getLogger("busway.cleaner")
 
 
 class LogCleaner:
@@ -82,21 +82,21 @@ class LogCleaner:
             if cleaner.unsettled and not candidate.closed:
                 self._give_up(candidate, problem)
             elif not candidate.closed:
-                log.warning("%s could not be compacted this time: %s", candidate.directory, problem)
+                logger.warning("%s could not be compacted this time: %s", candidate.directory, problem)
             return False
         finally:
             cleaner.abandon()
         if candidate.closed:
             return False
         self._store.note_cleaned(key, cleaner.end)
-        log.info(
+        logger.info(
             "compacted %s up to %d: %d to %d bytes", candidate.directory, cleaner.end, before, candidate.size_bytes
         )
         return True
 
     def _give_up(self, candidate: PartitionLog, problem: Exception) -> None:
         self._uncleanable.add(candidate)
-        log.error("%s is not compacted any more until the next start: %s", candidate.directory, problem)
+        logger.error("%s is not compacted any more until the next start: %s", candidate.directory, problem)
 
     async def _slices(self, steps: Iterator[None]) -> None:
         more = functools.partial(_advance, steps, self._slice_s, self._monotonic_s)

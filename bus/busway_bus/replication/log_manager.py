@@ -19,7 +19,7 @@ from busway_bus.scheduling.fair_share import Turns
 from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.machine import Machine
 
-log = logging.getLogger("busway.replication")
+logger = logging.getLogger("busway.replication")
 
 
 class LogManager:
@@ -77,7 +77,7 @@ class LogManager:
         thousand logs take is done in turns with what clients ask."""
         steps = self._store.maintain(self._wall_ms())
         for problem in await self._turns.run("", steps):
-            log.error("cannot roll a segment of %s", problem)
+            logger.error("cannot roll a segment of %s", problem)
         await self._flush_rolled()
         for partition in self._partitions:
             if partition.log.has_deleted:
@@ -98,7 +98,7 @@ class LogManager:
         try:
             await off_loop(functools.partial(cut.remove_deleted, self._wall_ms()))
         except OSError as problem:
-            log.error("cannot remove deleted segments of %s: %s", cut.directory, problem)
+            logger.error("cannot remove deleted segments of %s: %s", cut.directory, problem)
 
     async def checkpoint(self) -> None:
         """Write the offset checkpoints."""

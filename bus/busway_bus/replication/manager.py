@@ -34,7 +34,7 @@ from busway_protocol.records.batch import BatchHeader
 from busway_protocol.types import Buffer
 
 
-class Allowance:
+class InspectionBudget:
     """What one request may have looked through while all others wait."""
 
     __slots__ = ("_records",)
@@ -103,12 +103,12 @@ class ReplicaManager:
 
     # Appending
 
-    def take_in(
+    def append_from_client(
         self,
         partition: Partition,
         records: Buffer,
         acks: int,
-        allowance: Allowance,
+        allowance: InspectionBudget,
         verification: Verification | None = None,
     ) -> "AppendInfo | asyncio.Task[AppendInfo]":
         """Write the batch that a client sent; a task where looking through it takes long. Batches are written in the order in which

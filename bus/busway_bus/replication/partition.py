@@ -16,7 +16,7 @@ from busway_bus.replication.acknowledgements import Acknowledgements
 from busway_bus.replication.partition_state import ACKS_ALL, Effect, Effects, PartitionState, Role
 from busway_protocol.errors import ErrorCode, KafkaError
 
-log = logging.getLogger("busway.replication")
+logger = logging.getLogger("busway.replication")
 
 
 class Waiter(Protocol):
@@ -109,7 +109,7 @@ class Partition:
         """What a client is told whose read met damage on disk; the log gets one line for each partition."""
         if not self.complained:
             self.complained = True
-            log.error("partition %s-%d cannot be read: %s", self.topic, self.number, problem)
+            logger.error("partition %s-%d cannot be read: %s", self.topic, self.number, problem)
         return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(problem, OSError) else ErrorCode.CORRUPT_MESSAGE
 
     # What happens to it

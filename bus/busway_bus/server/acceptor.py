@@ -18,7 +18,7 @@ from busway_bus.server.socket_stream import SocketStream
 from busway_bus.server.stream import Shared, Stream
 from busway_bus.server.transport_stream import TransportStream
 
-log = logging.getLogger("busway.server")
+logger = logging.getLogger("busway.server")
 
 Accept = Callable[[Stream], None]
 """Makes the owner of a stream and begins to read, or ends it."""
@@ -151,7 +151,7 @@ class SocketAcceptor:
 
     def _rest(self, bound: socket.socket, problem: OSError) -> None:
         """The system has no more descriptors or memory: who comes waits in the kernel's queue."""
-        log.error("no client can be let in for %d ms: %s", ACCEPT_RETRY_MS, problem.strerror)
+        logger.error("no client can be let in for %d ms: %s", ACCEPT_RETRY_MS, problem.strerror)
         self._loop.remove_reader(bound.fileno())
         self._retries[bound] = self._loop.call_later(ACCEPT_RETRY_MS / 1000, self._go_on, bound)
 

@@ -25,7 +25,7 @@ from busway_bus.kernel.limits import (
 )
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.server.dispatch import BadRequest, Dispatcher, Reply, Routes
-from busway_bus.server.intake import Intake
+from busway_bus.server.frame_reader import FrameReader
 from busway_bus.server.request_memory import RequestMemory, Share
 from busway_bus.server.stream import Piece, Stream
 from busway_protocol.errors import FrameRefused
@@ -33,7 +33,7 @@ from busway_protocol.errors import FrameRefused
 if TYPE_CHECKING:
     from busway_bus.handlers.for_controllers.services import ControllerServices
 
-log = logging.getLogger("busway.server")
+logger = logging.getLogger("busway.server")
 
 _MISTAKE = "a request from %s failed on a mistake of this broker; the connection is closed"
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC")
@@ -62,16 +62,16 @@ class Connection:
         scratch: memoryview,
         memory: RequestMemory,
         on_close: Callable[["Connection"], None],
-        complain: Callable[[str, str], None],
+        warn_about_peer: Callable[[str, str], None],
     ) -> None:
         self._node = node
         self._stream = stream
         stream.owner = self
-        self._intake = Intake(max_request_bytes, scratch)
+        self._intake = FrameReader(max_request_bytes, scratch)
         self._scratch_bytes = len(scratch)
         self._share = Share(memory, self._throttle)
         self._on_close = on_close
-        self._complain = complain
+        self._complain = warn_about_peer
         self._requests: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._blocking_bytes = 0
@@ -133,7 +133,7 @@ class Connection:
 
     def unreadable(self, problem: OSError) -> None:
         """What the client got of its answer is of no use."""
-        log.error("an answer to %s cannot be read from its log file: %s", self.host, problem)
+        logger.error("an answer to %s cannot be read from its log file: %s", self.host, problem)
         self.abort()
 
     def cut_off(self) -> None:
@@ -251,7 +251,7 @@ class Connection:
                 self._refuse(str(problem))
                 return
             except Exception:
-                log.exception(_MISTAKE, self.host)
+                logger.exception(_MISTAKE, self.host)
                 self._forget_requests()
                 self.abort()
                 return
@@ -334,7 +334,7 @@ class Connection:
         except CloseConnection as problem:
             self._refuse(str(problem))
         except Exception:
-            log.exception(_MISTAKE, self.host)
+            logger.exception(_MISTAKE, self.host)
             self._forget_requests()
             self.abort()
         return []

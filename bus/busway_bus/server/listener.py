@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 
 from busway.net.listening import reason
 from busway_bus.handlers.common.context import NodeServices
-from busway_bus.kernel.complaints import Complaints
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.limits import REQUEST_BYTES_MAX, STOP_WAIT_MS
+from busway_bus.kernel.peer_warnings import Complaints
 from busway_bus.server.acceptor import Acceptor, acceptor
 from busway_bus.server.connection import Connection
 from busway_bus.server.dispatch import Routes
-from busway_bus.server.intake import scratch_buffer
+from busway_bus.server.frame_reader import scratch_buffer
 from busway_bus.server.request_memory import RequestMemory
 from busway_bus.server.stream import Shared, Stream
 
 if TYPE_CHECKING:
     from busway_bus.handlers.for_controllers.services import ControllerServices
 
-log = logging.getLogger("busway.server")
+logger = logging.getLogger("busway.server")
 
 
 class CannotListen(RuntimeError):
@@ -96,7 +96,7 @@ class Listeners:
             scratch=self._scratch,
             memory=self._memory,
             on_close=self._closed,
-            complain=self.complain,
+            warn_about_peer=self.warn_about_peer,
         )
         if self._admits(connection):
             stream.resume_reading()
@@ -113,10 +113,10 @@ class Listeners:
                 if configured <= self._descriptors_max
                 else f"what the limit of open files allows ({self._descriptors_max})"
             )
-            self.complain(connection.host, f"refused: {limit} is reached")
+            self.warn_about_peer(connection.host, f"refused: {limit} is reached")
             return False
         if self._by_host[connection.host] >= self._config.get("max.connections.per.ip"):
-            self.complain(connection.host, "refused: max.connections.per.ip is reached")
+            self.warn_about_peer(connection.host, "refused: max.connections.per.ip is reached")
             return False
         self._connections[connection] = None
         self._by_host[connection.host] += 1
@@ -131,15 +131,15 @@ class Listeners:
         if not self._connections:
             self._empty.set()
 
-    def complain(self, host: str, reason: str) -> None:
-        """One line about a bad peer, as far as there is room for it (see `complaints`)."""
+    def warn_about_peer(self, host: str, reason: str) -> None:
+        """One line about a bad peer, as far as there is room for it (see `peer_warnings`)."""
         now = asyncio.get_running_loop().time()
         left_out = self._complaints.admit(host, now)
         if left_out is None:
             return
         if left_out:
-            log.warning("connections closed: %d more lines like the next were left out", left_out)
-        log.warning("connection from %s closed: %s", host, reason)
+            logger.warning("connections closed: %d more lines like the next were left out", left_out)
+        logger.warning("connection from %s closed: %s", host, reason)
 
     def sweep(self) -> None:
         """End connections that are idle, have sent half a request for too long, or do not take their answers."""
@@ -148,7 +148,7 @@ class Listeners:
         for connection in tuple(self._connections):
             idle_since = connection.idle_since(now)
             if connection.overdue(now):
-                self.complain(connection.host, "a request was begun and not finished")
+                self.warn_about_peer(connection.host, "a request was begun and not finished")
                 connection.abort()
             elif idle_s > 0 and idle_since is not None and now - idle_since > idle_s:
                 connection.abort()
@@ -178,4 +178,4 @@ class Listeners:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._empty.wait(), STOP_WAIT_MS / 1000)
         if self._connections:
-            log.warning("%d connections did not end in %d ms and are cut off", len(self._connections), STOP_WAIT_MS)
+            logger.warning("%d connections did not end in %d ms and are cut off", len(self._connections), STOP_WAIT_MS)

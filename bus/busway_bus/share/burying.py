@@ -14,7 +14,7 @@ from busway_bus.replication.partition import Partition
 from busway_bus.share.in_flight import Letter
 from busway_protocol.errors import KafkaError
 
-log = logging.getLogger("busway.share")
+logger = logging.getLogger("busway.share")
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
@@ -107,7 +107,7 @@ class Burying:
             self._writer.failed(self._key.group_id, problem)
             return
         text = "dead letters of share group %s for %s-%d cannot be written, and are tried again: this is a bug"
-        log.exception(text, self._key.group_id, self._source.topic, self._source.number, exc_info=problem)
+        logger.exception(text, self._key.group_id, self._source.topic, self._source.number, exc_info=problem)
 
     async def _rest(self, pause_s: float) -> None:
         self.resting = True

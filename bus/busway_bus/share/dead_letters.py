@@ -18,7 +18,7 @@ from busway_bus.kernel.share_state import SharePartitionKey
 from busway_bus.log.file_slice import ColdPages, FileSlice
 from busway_bus.metadata.group_settings import GroupSettings
 from busway_bus.metadata.image import ClusterImage
-from busway_bus.replication.manager import Allowance, ReplicaManager
+from busway_bus.replication.manager import InspectionBudget, ReplicaManager
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
 from busway_bus.scheduling.off_loop import off_loop
@@ -28,7 +28,7 @@ from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header
 
-log = logging.getLogger("busway.share")
+logger = logging.getLogger("busway.share")
 
 TOPIC_NAME: Final = "errors.deadletterqueue.topic.name"
 COPY: Final = "errors.deadletterqueue.copy.record.enable"
@@ -90,8 +90,8 @@ class DeadLetters:
             if packed.cut:
                 at = f"{source.topic}-{source.number}@{letters[0].first}"
                 text = "the dead letter of %s in %s goes without its key and value: max.message.bytes of %s allows %d bytes"
-                log.warning(text, at, name, name, max_bytes)
-            written = self._replicas.take_in(target, packed.batch, ACKS_ALL, Allowance())
+                logger.warning(text, at, name, name, max_bytes)
+            written = self._replicas.append_from_client(target, packed.batch, ACKS_ALL, InspectionBudget())
             await self._replicas.kept(target, await written if isinstance(written, asyncio.Task) else written)
         return first_of(letters, packed.records)
 
@@ -197,9 +197,9 @@ class DeadLetters:
             del self._complaints[next(iter(self._complaints))]
         self._complaints[group_id] = reason
         text = "dead letters of share group %s cannot be written, and are tried again; they go nowhere else, and nothing is lost: %s"
-        log.error(text, group_id, reason)
+        logger.error(text, group_id, reason)
 
     def worked(self, group_id: str) -> None:
         """Say that a group's dead letters are written again, where it was said that they are not."""
         if self._complaints.pop(group_id, None) is not None:
-            log.warning("dead letters of share group %s are written again", group_id)
+            logger.warning("dead letters of share group %s are written again", group_id)

@@ -18,7 +18,7 @@ from busway import App, Extension, TopicPartition
 from ingestion import domain, store
 from ingestion.events import Position
 
-log = logging.getLogger("ingestion")
+logger = logging.getLogger("ingestion")
 LOOK_EVERY_S: Final = 2.0
 """How often the store is looked at."""
 
@@ -122,4 +122,4 @@ class Layers(Extension):
             try:
                 await self.look()
             except store.BadStore as problem:
-                log.error("the store is as it was before: %s", problem)
+                logger.error("the store is as it was before: %s", problem)

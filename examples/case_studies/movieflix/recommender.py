@@ -18,7 +18,7 @@ from busway.web import Feed
 from movieflix import model, recommend
 from movieflix.events import ModelPart, Taste
 
-log = logging.getLogger("movieflix")
+logger = logging.getLogger("movieflix")
 CHANGES_MOST: Final = 10_000
 """Records of the model that wait; when more came at once, all rows are looked at."""
 POPULAR_EVERY_S: Final = 1.0
@@ -116,11 +116,11 @@ class Recommender(Extension):
         above = self.served.version if self.served is not None else -1
         found, problems = await asyncio.to_thread(model.newest, dict(self._rows), above=above)
         for problem in problems:
-            log.error("%s; it is not served", problem)
+            logger.error("%s; it is not served", problem)
         if found is None or (self.served is not None and found.version <= self.served.version):
             return
         self.served = found
         self._swapped.set()
-        log.info("model %d is served: %d movies", found.version, found.complete.movies)
+        logger.info("model %d is served: %d movies", found.version, found.complete.movies)
         for user_id in list(self._feeds):
             self.changed(user_id)

@@ -25,7 +25,7 @@ from mysocialmedia.events import HotPost, Post, Trending
 if TYPE_CHECKING:
     from busway import App
 
-log = logging.getLogger("mysocialmedia")
+logger = logging.getLogger("mysocialmedia")
 
 TICK_S: Final = 0.25
 """How often pages are told."""
@@ -194,7 +194,7 @@ class Trends(Extension):
             try:
                 await self._write()
             except BuswayError as problem:
-                log.warning("trending posts were not written, the next second brings them: %s", problem)
+                logger.warning("trending posts were not written, the next second brings them: %s", problem)
 
     async def _write(self) -> None:
         for number, standing in list(self._standings.items()):

@@ -14,7 +14,7 @@ from busway_registry.domain.errors import RegistryError
 from busway_registry.http.bodies import answer
 from busway_registry.store.interface import StoreFailed
 
-log = logging.getLogger("busway.registry")
+logger = logging.getLogger("busway.registry")
 _WORTH_A_LINE = frozenset({400, 413, 415, 422, 503, 50002})
 """What no working client sends, and what keeps working ones waiting."""
 
@@ -23,7 +23,9 @@ async def refused(request: Request, problem: Exception) -> Response:
     """A refusal of ours, by Confluent's codes."""
     assert isinstance(problem, RegistryError)
     level = logging.WARNING if problem.code in _WORTH_A_LINE else logging.DEBUG
-    log.log(level, "%s %s refused: %s %s", request.method, request.url.path, problem.code, _one_line(problem.message))
+    logger.log(
+        level, "%s %s refused: %s %s", request.method, request.url.path, problem.code, _one_line(problem.message)
+    )
     return answer(request, {"error_code": problem.code, "message": problem.message}, problem.status)
 
 
@@ -37,7 +39,7 @@ async def no_route(request: Request, problem: Exception) -> Response:
 
 async def store_failed(request: Request, problem: Exception) -> Response:
     """The database does not answer as it should: 50001."""
-    log.error("the store failed on %s %s: %s", request.method, request.url.path, _one_line(str(problem)))
+    logger.error("the store failed on %s %s: %s", request.method, request.url.path, _one_line(str(problem)))
     return answer(
         request, {"error_code": 50001, "message": "Error in the backend datastore; see the registry's log"}, 500
     )
@@ -45,13 +47,13 @@ async def store_failed(request: Request, problem: Exception) -> Response:
 
 async def gone(request: Request, problem: Exception) -> Response:
     """Log a client that hung up in the middle of its request; the response is not read."""
-    log.info("%s %s: the client hung up", request.method, request.url.path)
+    logger.info("%s %s: the client hung up", request.method, request.url.path)
     return answer(request, {"error_code": 400, "message": "the client hung up"}, 400)
 
 
 async def broken(request: Request, problem: Exception) -> Response:
     """A defect of ours; the client learns that, the log the rest."""
-    log.error("defect on %s %s", request.method, request.url.path, exc_info=problem)
+    logger.error("defect on %s %s", request.method, request.url.path, exc_info=problem)
     return answer(request, {"error_code": 500, "message": "Internal Server Error; see the registry's log"}, 500)
 
 

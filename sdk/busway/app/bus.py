@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from busway.testing.bus import TestBus
     from busway.testing.clock import ClockName
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 FAREWELL_S: Final = 5.0
 """When an app stops, the last commit, leaving the group and results on their way get no longer than this beyond drain_timeout_s: what
@@ -267,7 +267,7 @@ class App(Declarations, Sending):
             working.cancel()
             await APP_TIME.wait([working], timeout=self._time_left())
             if not working.done():
-                log.warning("%s: the last commit took too long; its records are handled again", self.name)
+                logger.warning("%s: the last commit took too long; its records are handled again", self.name)
                 working.cancel()
                 await asyncio.wait([working])
         self._bound = False
@@ -287,7 +287,7 @@ class App(Declarations, Sending):
             async with APP_TIME.timeout(self._time_left()):
                 await consumer.stop()
         except TimeoutError:
-            log.warning("%s: the group %s was not left in time; its session has to end", self.name, self.group_id)
+            logger.warning("%s: the group %s was not left in time; its session has to end", self.name, self.group_id)
 
     @property
     def problem(self) -> BaseException | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from busway.app.bus import App
     from busway.app.declaring.routes import Route
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 
 class ExtensionFailed(BuswayError):
@@ -69,7 +69,7 @@ class Hooks:
         try:
             await extension.stopped(app)
         except Exception as problem:  # noqa: BLE001 - others' code; the rest must still be let go
-            log.error("%s", _failed(extension, "stopped", problem))
+            logger.error("%s", _failed(extension, "stopped", problem))
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Where to go on, for partitions where an extension knows; the lowest offset if several do, so that nothing is missed.

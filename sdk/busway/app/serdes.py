@@ -20,7 +20,7 @@ from busway.types import Record
 if TYPE_CHECKING:
     from busway.serde.registry import RegistryClient
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 PARTS: tuple[Part, Part] = ("key", "value")
 _FIRST_WAIT_S: Final = 0.2
@@ -190,7 +190,7 @@ async def load_patiently(
         try:
             return await missing.load()
         except BuswayError as problem:
-            log.warning("%s-%d waits at offset %d: %s", *record[:3], problem)
+            logger.warning("%s-%d waits at offset %d: %s", *record[:3], problem)
         await rest(wait_s)
         wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 

@@ -14,7 +14,7 @@ from busway.errors import NotRunning
 if TYPE_CHECKING:
     from busway.app.bus import App
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -27,7 +27,7 @@ def _awaited(app: "App") -> str:
 
 def _end_at_once(app: "App") -> None:
     """End the process by SIGINT, as a kill would: what is not committed is handled again."""
-    log.warning("%s ends at once; what it has not committed is handled again", app.name)
+    logger.warning("%s ends at once; what it has not committed is handled again", app.name)
     asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.raise_signal(signal.SIGINT)
@@ -68,7 +68,7 @@ async def serve(app: "App", before: Callable[[], Coroutine[Any, Any, None]] | No
                 _end_at_once(app)
             return
         stopped.set()
-        log.info("%s stops%s; Ctrl-C again ends it at once", app.name, _awaited(app))
+        logger.info("%s stops%s; Ctrl-C again ends it at once", app.name, _awaited(app))
         if app.is_starting:
             stopping.add(loop.create_task(app.stop()))
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from busway.net.machine import has_threads
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 THREADS_MAX: Final = 256
 """Calls of plain functions that an app makes at once; further ones wait. Each thread costs some 100 KB and a share of one interpreter:
@@ -70,7 +70,7 @@ class Threads:
         self._started = 0
         if self._calls:
             names = ", ".join(sorted({call.name for call in self._calls}))
-            log.warning("%d calls of plain functions go on, and end with the process: %s", len(self._calls), names)
+            logger.warning("%d calls of plain functions go on, and end with the process: %s", len(self._calls), names)
 
     def _work(self) -> None:
         while (call := self._queue.get()) is not None:

@@ -16,7 +16,7 @@ from busway_protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from busway.app.bus import App
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 
 class TopicMissing(BuswayError):
@@ -68,7 +68,7 @@ async def create_missing(app: "App", topics: Sequence[NewTopic]) -> None:
                 count = (
                     f"{number} partition{'s' * (number != 1)}" if number > 0 else "as many partitions as brokers give"
                 )
-                log.info("created topic %s with %s", topic.name, count)
+                logger.info("created topic %s with %s", topic.name, count)
 
 
 async def ask_for(app: "App", topics: Iterable[str]) -> None:

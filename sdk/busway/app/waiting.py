@@ -15,7 +15,7 @@ from busway.net.clock import APP_TIME
 if TYPE_CHECKING:
     from busway.app.bus import App
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 WAIT_S: Final = 3.0
 """A group that waits for nobody gives partitions out sooner."""
@@ -32,7 +32,7 @@ async def explain_wait(app: "App") -> None:
         async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
             described = await admin.describe_group(app.group_id)
     except BuswayError as problem:
-        log.debug("group %s cannot be described: %s", app.group_id, problem)
+        logger.debug("group %s cannot be described: %s", app.group_id, problem)
         return
     consumer = worker.consumer
     own = consumer.group_metadata().member_id
@@ -43,7 +43,7 @@ async def explain_wait(app: "App") -> None:
         return
     names = [f"{one.member_id} ({one.client_id} on {one.host.lstrip('/')})" for one in others]
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-    log.warning(
+    logger.warning(
         "group %s has assigned nothing to this member for %.0f s; it has %s%s. A member that was killed counts until its session ends, "
         "after 45 s unless session_timeout_ms or the brokers say otherwise; consumer={'group_instance_id': ...} lets a restarted one go "
         "on at once",

@@ -47,7 +47,7 @@ def connect(
 ) -> None:
     """Start a worker that runs connectors, with Kafka Connect's REST API; a second one of the same group stands by."""
     need("connect", "busway connect")
-    from busway_connect import door
+    from busway_connect import cli_entry
 
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
@@ -56,7 +56,7 @@ def connect(
     sys.path.append(os.getcwd())  # where plugin.modules may be
 
     async def main() -> None:
-        properties: dict[str, str] = door.read_properties(config) if config is not None else {}
+        properties: dict[str, str] = cli_entry.read_properties(config) if config is not None else {}
         properties.update(overrides(override))
         if bootstrap is not None:
             properties["bootstrap.servers"] = bootstrap
@@ -70,13 +70,13 @@ def connect(
             if registry is not None and name not in properties:
                 properties[name] = "io.confluent.connect.avro.AvroConverter"
                 properties[f"{name}.schema.registry.url"] = registry
-        await _serve(door, door.WorkerConfig.from_properties(properties), as_json=as_json)
+        await _serve(cli_entry, cli_entry.WorkerConfig.from_properties(properties), as_json=as_json)
 
-    serve(door.run, main, door.CANNOT_START)
+    serve(cli_entry.run, main, cli_entry.CANNOT_START)
 
 
-async def _serve(door: Any, config: Any, *, as_json: bool) -> None:
-    async with door.ConnectServer(config) as server:
+async def _serve(cli_entry: Any, config: Any, *, as_json: bool) -> None:
+    async with cli_entry.ConnectServer(config) as server:
         stopped = until_signal()
         garbage.settle()
         if as_json:

@@ -29,7 +29,7 @@ from busway.extras import need
 from busway.net import garbage
 from busway.serde.registry import RegistryUnreachable
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 _ASK_AGAIN_S: Final = 0.5
 _INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
@@ -146,7 +146,7 @@ async def until_reachable(app: App, wait_s: float) -> None:
             if left_s <= 0:
                 raise
             if problem is None:
-                log.warning("%s waits up to %.0f s at its start: %s", app.name, wait_s, failed)
+                logger.warning("%s waits up to %.0f s at its start: %s", app.name, wait_s, failed)
             problem = failed
             await asyncio.sleep(min(_ASK_AGAIN_S, left_s))
         except TimeoutError:
@@ -180,7 +180,7 @@ def run_app(app: App, wait_s: float = 0.0) -> None:
         pass
     else:
         loop_factory = uvloop.new_event_loop
-    log.info("%s %s", app.name, _handled(app))
+    logger.info("%s %s", app.name, _handled(app))
     tally = app.extend(_Tally())
     garbage.settle()
 
@@ -194,7 +194,7 @@ def run_app(app: App, wait_s: float = 0.0) -> None:
     except (BuswayError, OSError):
         raise
     except Exception as problem:
-        log.debug("%s has failed", app.name, exc_info=problem)
+        logger.debug("%s has failed", app.name, exc_info=problem)
         raise CommandFailed(f"{app.name} has failed: {_where(problem)}") from problem
     finally:
         if tally.text is not None:

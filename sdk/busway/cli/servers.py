@@ -44,7 +44,7 @@ def up(
     """Start a broker and a schema registry; Ctrl-C stops them."""
     begun = OS.monotonic_s()
     need("registry", "busway up")
-    from busway_bus import door as bus
+    from busway_bus import cli_entry as bus
 
     _log_to_stderr()
 
@@ -67,10 +67,10 @@ def up(
             if not as_json:
                 _tell(f"broker    {node.bootstrap_servers}    up in {_ms(begun)}")
             # The broker serves while the registry's libraries load, which takes them longer than it took the broker to start.
-            door = await asyncio.to_thread(importlib.import_module, "busway_registry.door")
+            cli_entry = await asyncio.to_thread(importlib.import_module, "busway_registry.cli_entry")
             database = f"sqlite+aiosqlite:///{data / 'registry.db'}"
-            settings = door.RegistryConfig(host=host, port=registry_port, database=database, insecure=insecure)
-            async with door.RegistryServer(settings) as registry_server:
+            settings = cli_entry.RegistryConfig(host=host, port=registry_port, database=database, insecure=insecure)
+            async with cli_entry.RegistryServer(settings) as registry_server:
                 garbage.settle(garbage.BROKER)
                 if as_json:
                     found = {"schema_registry": registry_server.url, "data": str(data)}
@@ -136,7 +136,7 @@ def broker(
     as_json: AsJson = False,
 ) -> None:
     """Start a broker with Kafka's settings; a fresh data directory is formatted by itself."""
-    from busway_bus import door as bus
+    from busway_bus import cli_entry as bus
 
     _log_to_stderr()
 
@@ -175,7 +175,7 @@ def registry(
 ) -> None:
     """Start a schema registry with Confluent's REST API; without --database on the one that `busway up` keeps in ./.busway."""
     need("registry", "busway registry")
-    from busway_registry import door as package
+    from busway_registry import cli_entry as package
 
     if not database:
         make_home(HOME, "--database URL keeps it elsewhere")

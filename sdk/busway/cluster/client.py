@@ -12,8 +12,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from busway.cluster.metadata import ClusterMetadata
+from busway.cluster.rate_limited_log import RateLimitedLog
 from busway.cluster.retry import Backoff
-from busway.cluster.seldom import Seldom
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
 from busway.net.clock import REAL_TIME
 from busway.net.connection import Connection
@@ -22,7 +22,7 @@ from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest, FindCoordinatorResponse
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-log = logging.getLogger("busway.cluster")
+logger = logging.getLogger("busway.cluster")
 
 METADATA_MAX_AGE_S: Final = 300.0
 """As old as metadata may get before it is asked for anew; Kafka's metadata.max.age.ms."""
@@ -83,7 +83,7 @@ class ClusterClient:
         self._create_topics = create_topics
         self._connections: dict[tuple[tuple[str, int], str], Connection] = {}
         self._connecting: dict[tuple[tuple[str, int], str], asyncio.Lock] = {}
-        self._seldom = Seldom(log)
+        self._seldom = RateLimitedLog(logger)
         self._reached: set[tuple[str, int]] = set()
         self._refreshing = asyncio.Lock()
         self._refreshed_at = 0.0

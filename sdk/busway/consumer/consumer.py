@@ -26,7 +26,7 @@ from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions, options_from
 from busway.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
-log = logging.getLogger("busway.consumer")
+logger = logging.getLogger("busway.consumer")
 
 _LAST_COMMIT_S: Final = 5.0
 """A consumer that stops waits no longer for its coordinator: what is not committed is read again, and whoever stops it is waiting."""
@@ -149,7 +149,7 @@ class Consumer(Positions):
             async with REAL_TIME.timeout(_LAST_COMMIT_S):
                 await commit()
         except (BuswayError, TimeoutError) as problem:
-            log.warning(
+            logger.warning(
                 "group %s: the last offsets were not committed, their records come again: %s",
                 self.options.group_id,
                 problem or "no answer in time",
@@ -398,7 +398,7 @@ class Consumer(Positions):
             try:
                 await self._commit_what_was(self._uncommitted.handled())
             except CommitFailed as problem:  # what was given up is forgotten with its partition
-                log.warning("%s", problem)
+                logger.warning("%s", problem)
             except BuswayError as problem:
                 self._background_problem = problem
 

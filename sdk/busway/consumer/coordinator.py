@@ -1,7 +1,7 @@
 """Asking a group's coordinator, and leaving the group.
 
 What lives here: a member as its group knows it. What does not: where the coordinator is (`busway.cluster.coordinator`), what is asked
-(`group`, `heart`, `offsets`).
+(`group`, `heartbeat`, `offsets`).
 """
 
 import logging
@@ -15,7 +15,7 @@ from busway.net.clock import REAL_TIME
 from busway_protocol.apis import ApiKey
 from busway_protocol.messages.groups_classic import LeaveGroupRequest, MemberIdentity
 
-log = logging.getLogger("busway.consumer")
+logger = logging.getLogger("busway.consumer")
 
 LEAVE_S: Final = 3.0
 """Leaving is a courtesy: without it the others wait for the session to end."""
@@ -36,7 +36,7 @@ class Coordinator(CoordinatorLink):
     """The broker that coordinates a group."""
 
     def __init__(self, cluster: ClusterClient, group: str, level: int = logging.INFO) -> None:
-        super().__init__(cluster, group, CoordinatorKind.GROUP, log, level)
+        super().__init__(cluster, group, CoordinatorKind.GROUP, logger, level)
         self.group = group
 
     async def ask(
@@ -63,6 +63,6 @@ class Coordinator(CoordinatorLink):
                     else LeaveGroupRequest(group_id=self.group, members=[identity])
                 )
         except (BuswayError, TimeoutError) as problem:
-            log.warning(
+            logger.warning(
                 "group %s was not left, its session has to end: %s", self.group, str(problem) or "no answer in time"
             )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from busway.consumer.placing import RESETS
+from busway.consumer.position_resolver import RESETS
 from busway.consumer.subscription import Assigned
 
 CHUNKS_AHEAD: Final = 8

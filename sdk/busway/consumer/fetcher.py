@@ -15,8 +15,8 @@ from uuid import UUID
 from busway.cluster.client import ClusterClient
 from busway.consumer.fetch_plan import CHUNKS_AHEAD, plan
 from busway.consumer.isolation import decode_next, take_aborted, take_chunk
-from busway.consumer.lookups import LookUps
-from busway.consumer.placing import Placing
+from busway.consumer.offset_lookup import OffsetLookup
+from busway.consumer.position_resolver import PositionResolver
 from busway.consumer.subscription import Assigned
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, OffsetReset, RequestTimedOut
 from busway.net.clock import REAL_TIME
@@ -25,7 +25,7 @@ from busway.types import Record, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
-log = logging.getLogger("busway.consumer")
+logger = logging.getLogger("busway.consumer")
 
 NAMES_UNTIL: Final = 12
 """From Fetch 13 on topics go by id, so that nothing is read of a topic of the same name that was created meanwhile."""
@@ -55,8 +55,8 @@ class Fetcher:
     ) -> None:
         self._cluster = cluster
         self._options = options
-        self.look_ups = LookUps(cluster, options)
-        self._placing = Placing(self.look_ups, options, committed)
+        self.look_ups = OffsetLookup(cluster, options)
+        self._placing = PositionResolver(self.look_ups, options, committed)
         self.assigned: dict[TopicPartition, Assigned] = {}
         self._wake = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -219,11 +219,11 @@ class Fetcher:
                         self._take(found_now, data)
             if leader in self._silent:
                 self._silent.discard(leader)
-                log.info("broker %d answers again", leader)
+                logger.info("broker %d answers again", leader)
         except (ConnectionFailed, RequestTimedOut) as problem:
             if leader not in self._silent:
                 self._silent.add(leader)
-                log.warning("broker %d cannot be read from, trying until it can: %s", leader, problem)
+                logger.warning("broker %d cannot be read from, trying until it can: %s", leader, problem)
             self._put_off(chosen)
         except BuswayError as problem:
             self._fail(problem)
@@ -265,7 +265,7 @@ class Fetcher:
         if found.topic_id == known:
             return True
         if not found.buffered:
-            log.warning(
+            logger.warning(
                 "topic %s was deleted and created again; %s, read up to offset %d, is begun as auto_offset_reset=%s says",
                 found.partition.topic,
                 found.name,
@@ -332,7 +332,7 @@ class Fetcher:
                 OffsetReset(f"{gone}; auto_offset_reset is none: seek to {end_offset} to read what took its place")
             )
             return
-        log.warning("%s; reading goes on at offset %d", gone, min(position, end_offset))
+        logger.warning("%s; reading goes on at offset %d", gone, min(position, end_offset))
         found.reset_to(min(position, end_offset))
 
     # Reading

@@ -2,7 +2,7 @@
 
 What lives here: `GroupMember`, which is what a consumer needs of its group, and what both group protocols share: giving up, losing,
 refusals. What does not: the protocols (`group_classic`, `group_modern`), which of them is spoken (`protocols`), where the coordinator is
-(`coordinator`), showing that the member lives (`heart`, `heart_modern`), commits (`offsets`) and reading (`fetcher`).
+(`coordinator`), showing that the member lives (`heartbeat`, `heart_modern`), commits (`offsets`) and reading (`fetcher`).
 
 Partitions are given up when the group says so: a rebalance that takes them, or the end of the session. A coordinator that is away for a
 while is neither.
@@ -20,8 +20,8 @@ from busway.cluster.client import ClusterClient
 from busway.cluster.coordinator import PASSING
 from busway.cluster.retry import Backoff
 from busway.consumer.coordinator import Coordinator
-from busway.consumer.heart import Pace
-from busway.consumer.heart_thread import ThreadHeart
+from busway.consumer.heartbeat import HeartbeatTimings
+from busway.consumer.heartbeat_thread import HeartbeatThread
 from busway.consumer.listener import Partitions
 from busway.consumer.membership import Membership
 from busway.consumer.offset_requests import OffsetVersions
@@ -32,7 +32,7 @@ from busway.options import ConsumerOptions
 from busway.types import GroupMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
 
-log = logging.getLogger("busway.consumer")
+logger = logging.getLogger("busway.consumer")
 
 _SHOWN: Final = 20
 """Partitions that a line of the log names."""
@@ -71,7 +71,7 @@ class GroupMember(ABC):
         *,
         connect: Callable[[], ClusterClient],
         listener: Listener,
-        pace: Pace,
+        pace: HeartbeatTimings,
         versions: OffsetVersions,
     ) -> None:
         assert options.group_id is not None
@@ -93,7 +93,7 @@ class GroupMember(ABC):
             subscribed=self._is_wanted,
         )
         self._pace = pace
-        self._heart = ThreadHeart(self._coordinator, connect)
+        self._heart = HeartbeatThread(self._coordinator, connect)
         self._news = asyncio.Event()
         """Something that `run` waits for was set."""
         self._is_overdue = False
@@ -155,7 +155,7 @@ class GroupMember(ABC):
             await self._refused(problem)
             await REAL_TIME.sleep(backoff.next())
         except (ConnectionFailed, RequestTimedOut) as problem:
-            log.info("group %s: cannot be joined now, trying again: %s", self._group, problem)
+            logger.info("group %s: cannot be joined now, trying again: %s", self._group, problem)
             await REAL_TIME.sleep(backoff.next())
         except Exception as problem:  # noqa: BLE001 - a listener's own error too: whoever reads gets it
             self.problem = problem
@@ -185,7 +185,7 @@ class GroupMember(ABC):
         self.membership.forget(identity=identity)
         self._settled.set()
         if lost:
-            log.warning("group %s: lost %s", self._group, shown(lost))
+            logger.warning("group %s: lost %s", self._group, shown(lost))
             await self._listener.on_lost(lost)
 
     async def _lose_until_polled(self) -> None:
@@ -196,7 +196,7 @@ class GroupMember(ABC):
         await self._polled.wait()
 
     async def _revoke(self, revoked: Partitions) -> None:
-        log.info("group %s: revoking %s", self._group, shown(revoked))
+        logger.info("group %s: revoking %s", self._group, shown(revoked))
         await self._listener.on_revoked(revoked)
         self.membership.own(partition for partition in self.membership.owned if partition not in revoked)
 

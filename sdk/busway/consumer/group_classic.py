@@ -12,11 +12,11 @@ from busway.cluster.client import ClusterClient
 from busway.cluster.retry import Backoff
 from busway.consumer.coordinator import Coordinator, Member
 from busway.consumer.group import GroupMember, Listener, check, shown
-from busway.consumer.heart import Pace, Tell, beat
+from busway.consumer.heartbeat import HeartbeatTimings, Tell, beat
 from busway.consumer.listener import Partitions
 from busway.consumer.membership_classic import ClassicMembership
 from busway.consumer.offset_requests import CLASSIC
-from busway.consumer.sharing import unshared, unshared_now
+from busway.consumer.unassigned import unassigned, unshared_now
 from busway.errors import BrokerError, BuswayError
 from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions
@@ -31,7 +31,7 @@ from busway_protocol.messages.groups_classic import (
     SyncGroupResponse,
 )
 
-log = logging.getLogger("busway.consumer")
+logger = logging.getLogger("busway.consumer")
 
 _JOIN_EXTRA_S: Final = 5.0
 _ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
@@ -54,7 +54,13 @@ class ClassicMember(GroupMember):
             strategies=options.partition_assignment_strategy, instance_id=options.group_instance_id
         )
         super().__init__(
-            cluster, options, membership, connect=connect, listener=listener, pace=Pace.of(options), versions=CLASSIC
+            cluster,
+            options,
+            membership,
+            connect=connect,
+            listener=listener,
+            pace=HeartbeatTimings.of(options),
+            versions=CLASSIC,
         )
         self._topics: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
@@ -81,7 +87,7 @@ class ClassicMember(GroupMember):
         """Share again if a topic has got more partitions since this member, the leader, assigned them."""
         counts = self._cluster.metadata.counts()
         if any(counts.get(topic, known) != known for topic, known in self._counts.items()):
-            log.info("group %s: topics have other partitions than were shared; sharing again", self._group)
+            logger.info("group %s: topics have other partitions than were shared; sharing again", self._group)
             self._join_again()
 
     def _join_again(self) -> None:
@@ -98,10 +104,10 @@ class ClassicMember(GroupMember):
 
     async def _refused(self, problem: BrokerError) -> None:
         if problem.code in _ENDED:
-            log.warning("group %s: the session of %s is over: %s", self._group, self.membership.member_id, problem)
+            logger.warning("group %s: the session of %s is over: %s", self._group, self.membership.member_id, problem)
             await self._lose(identity=problem.code is ErrorCode.UNKNOWN_MEMBER_ID)
         elif problem.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL and self.membership.narrowed:
-            log.info(
+            logger.info(
                 "group %s: a member that cannot share cooperatively has come; giving up everything first", self._group
             )
             self._beat()
@@ -153,7 +159,7 @@ class ClassicMember(GroupMember):
         """The leader's work; nothing for the others."""
         membership = self.membership
         leads = answer.leader == answer.member_id
-        log.info(
+        logger.info(
             "group %s: joined as %s%s, generation %d, %s",
             self._group,
             membership.member_id,
@@ -172,7 +178,7 @@ class ClassicMember(GroupMember):
             self._doubts = True
             return []
         shares = membership.assign(answer.members, self._counts)
-        self._doubts = bool(unshared(self._counts, (data for _, data in shares)))
+        self._doubts = bool(unassigned(self._counts, (data for _, data in shares)))
         return [SyncGroupRequestAssignment(member_id=member_id, assignment=data) for member_id, data in shares]
 
     async def _take_over(self, given: Partitions) -> None:
@@ -184,7 +190,7 @@ class ClassicMember(GroupMember):
         await self._cluster.ensure_topics({partition.topic for partition in given})
         membership.own(given)
         new = tuple(partition for partition in given if partition not in owned)
-        log.info("group %s: assigned %s", self._group, shown(new) + (f" to {len(owned)} kept" if owned else ""))
+        logger.info("group %s: assigned %s", self._group, shown(new) + (f" to {len(owned)} kept" if owned else ""))
         await self._listener.on_assigned(given, new)
         if revoked and membership.cooperative:
             # What was given up is handed on in a second round (KIP-429).
@@ -251,11 +257,11 @@ class ClassicMember(GroupMember):
         try:
             rest = await unshared_now(self._coordinator, self._counts)
         except (BuswayError, MalformedMessage) as problem:
-            log.info("group %s: cannot be looked at now, trying again: %s", self._group, problem)
+            logger.info("group %s: cannot be looked at now, trying again: %s", self._group, problem)
             return
         self._doubts = False
         if rest:
-            log.warning("group %s: nobody has %s; sharing again", self._group, shown(rest))
+            logger.warning("group %s: nobody has %s; sharing again", self._group, shown(rest))
             self._join_again()
 
     def _member(self) -> Member:

@@ -16,10 +16,17 @@ from busway.cluster.client import ClusterClient
 from busway.cluster.retry import Backoff
 from busway.consumer.coordinator import Coordinator
 from busway.consumer.group import GroupMember, Listener, shown
-from busway.consumer.heart import Pace, Tell
-from busway.consumer.heart_modern import Refused, Voice, converse, leave
+from busway.consumer.heartbeat import HeartbeatTimings, Tell
+from busway.consumer.heartbeat_modern import HeartbeatSession, Refused, converse, leave
 from busway.consumer.membership import Membership
-from busway.consumer.membership_modern import Dialogue, Given, Identity, Share, Wish, resolved
+from busway.consumer.membership_modern import (
+    DesiredSubscription,
+    HeartbeatState,
+    Identity,
+    Share,
+    TargetAssignment,
+    resolved,
+)
 from busway.consumer.offset_requests import MODERN
 from busway.errors import BrokerError, BuswayError
 from busway.net.clock import REAL_TIME
@@ -28,7 +35,7 @@ from busway.options import ConsumerOptions
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode
 
-log = logging.getLogger("busway.consumer")
+logger = logging.getLogger("busway.consumer")
 
 _ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _NOT_SO: Final = frozenset(
@@ -49,26 +56,28 @@ class ModernMember(GroupMember):
         listener: Listener,
     ) -> None:
         membership = Membership(instance_id=options.group_instance_id)
-        pace = Pace.of(options)
+        pace = HeartbeatTimings.of(options)
         super().__init__(cluster, options, membership, connect=connect, listener=listener, pace=pace, versions=MODERN)
         self._identity = Identity(
             group=self._group, member_id=str(current_machine().uuid4()), instance_id=options.group_instance_id
         )
-        self._wish = Wish(assignor=options.group_remote_assignor, rebalance_timeout_ms=options.max_poll_interval_ms)
-        self._voice: Voice | None = None
+        self._wish = DesiredSubscription(
+            assignor=options.group_remote_assignor, rebalance_timeout_ms=options.max_poll_interval_ms
+        )
+        self._voice: HeartbeatSession | None = None
         self._session = 0
-        self._given: Given | None = None
+        self._given: TargetAssignment | None = None
         self._verdict: Refused | None = None
         self._names: dict[UUID, str] = {}
         """Topics of what this member has, and of what it has been given."""
         self._has: Share = frozenset()
-        self._stepped: Given | None = None
-        self._acknowledged: Given | None = None
+        self._stepped: TargetAssignment | None = None
+        self._acknowledged: TargetAssignment | None = None
         """The last that was acted on, and the last of which nothing is left to be done."""
 
     def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
         """Be given partitions of these topics, or of those that match an RE2 pattern for the coordinator."""
-        self._wish = Wish(
+        self._wish = DesiredSubscription(
             topics=tuple(sorted(topics)),
             pattern=server_pattern,
             assignor=self._wish.assignor,
@@ -107,7 +116,7 @@ class ModernMember(GroupMember):
         self._session += 1
         self._given = self._verdict = self._stepped = self._acknowledged = None
         self._is_overdue = False
-        self._voice = voice = Voice(Dialogue(self._identity, self._wish), self._session)
+        self._voice = voice = HeartbeatSession(HeartbeatState(self._identity, self._wish), self._session)
         reader, pace = self._heart.reader, self._pace
 
         def beating(coordinator: Coordinator, tell: Tell) -> Coroutine[Any, Any, None]:
@@ -115,7 +124,7 @@ class ModernMember(GroupMember):
 
         self._heart.start(beating, self._told)
 
-    def _told(self, session: int, what: Given | Refused | None) -> None:
+    def _told(self, session: int, what: TargetAssignment | Refused | None) -> None:
         if session != self._session or self._voice is None:
             return
         if what is None:
@@ -125,12 +134,12 @@ class ModernMember(GroupMember):
         else:
             if self._given is None:
                 self.membership.member_id = self._identity.member_id
-                log.info("group %s: joined as %s, epoch %d", self._group, self._identity.member_id, what.epoch)
+                logger.info("group %s: joined as %s, epoch %d", self._group, self._identity.member_id, what.epoch)
             self._given = what
             self.membership.generation = what.epoch
         self._news.set()
 
-    async def _step(self, given: Given) -> bool:
+    async def _step(self, given: TargetAssignment) -> bool:
         """Give up what is not this member's any more, then take over what is new, then say so.
 
         Returns:
@@ -164,7 +173,7 @@ class ModernMember(GroupMember):
         self._has = had | new
         self._say(done=False)  # told everything anew, the coordinator may not take these for given up
         self.membership.own((*kept, *added))
-        log.info("group %s: assigned %s", self._group, shown(added) + (f" to {len(kept)} kept" if kept else ""))
+        logger.info("group %s: assigned %s", self._group, shown(added) + (f" to {len(kept)} kept" if kept else ""))
         try:
             await self._listener.on_assigned(self.membership.owned, added)
         except BuswayError:  # this step is taken once more
@@ -211,7 +220,7 @@ class ModernMember(GroupMember):
         joined = self._given is not None
         await self._lose(identity=True)
         if verdict.code in _ENDED or (joined and verdict.code is ErrorCode.GROUP_ID_NOT_FOUND):
-            log.warning("group %s: the session of %s is over: %s", self._group, self._identity.member_id, problem)
+            logger.warning("group %s: the session of %s is over: %s", self._group, self._identity.member_id, problem)
         elif verdict.code in _NOT_SO:
             remedy = "its coordinator does not balance it: to be a member of it, say group_protocol='classic'"
             self.problem = BrokerError(verdict.code, f"group {self._group}", f"{verdict.text}; {remedy}")

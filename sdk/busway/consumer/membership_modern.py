@@ -1,6 +1,6 @@
 """One member's side of a group that its coordinator balances (KIP-848): what it sends, and what it makes of the answers.
 
-What lives here: `Dialogue`, from joining to the end of the session: the member's epoch, what the coordinator has heard of already, and
+What lives here: `HeartbeatState`, from joining to the end of the session: the member's epoch, what the coordinator has heard of already, and
 what it gives. What does not: requests and waiting (`heart_modern`), what the member does with what it is given (`group_modern`).
 """
 
@@ -34,7 +34,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DesiredSubscription:
     """What a member wants of its group.
 
     Attributes:
@@ -54,7 +54,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class TargetAssignment:
     """What the coordinator has given last: a member epoch, and the partitions of it."""
 
     epoch: int
@@ -65,14 +65,14 @@ class Given:
 class _Said:
     """What the coordinator knows; `acknowledged` counts how often partitions were taken over or given up."""
 
-    wish: Wish
+    wish: DesiredSubscription
     acknowledged: int
 
 
-class Dialogue:
+class HeartbeatState:
     """One session of a member. Requests go out one after the other: each is answered, or is known not to be, before the next."""
 
-    def __init__(self, identity: Identity, wish: Wish) -> None:
+    def __init__(self, identity: Identity, wish: DesiredSubscription) -> None:
         self.identity = identity
         self._wish = wish
         self._epoch = JOIN
@@ -87,7 +87,7 @@ class Dialogue:
         """Whether the coordinator has to hear something before the next beat is due."""
         return self._said != _Said(self._wish, self._acknowledged)
 
-    def wants(self, wish: Wish) -> None:
+    def wants(self, wish: DesiredSubscription) -> None:
         """The member wants something else from now on."""
         self._wish = wish
 
@@ -123,7 +123,7 @@ class Dialogue:
             request.topic_partitions = by_topic(self._has)
         return request
 
-    def answered(self, answer: ConsumerGroupHeartbeatResponse) -> Given:
+    def answered(self, answer: ConsumerGroupHeartbeatResponse) -> TargetAssignment:
         """The coordinator has heard the last request; what it gives."""
         self._said = self._saying
         self._epoch = answer.member_epoch
@@ -131,7 +131,7 @@ class Dialogue:
             self._share = frozenset(
                 (topic.topic_id, number) for topic in answer.assignment.topic_partitions for number in topic.partitions
             )
-        return Given(self._epoch, self._share)
+        return TargetAssignment(self._epoch, self._share)
 
     def unanswered(self) -> None:
         """The coordinator may not have heard the last request."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from busway.cluster.client import ClusterClient
 from busway.consumer.fetcher import Fetcher
 from busway.consumer.handed_out import HandedOut
-from busway.consumer.lookups import EARLIEST, LATEST
+from busway.consumer.offset_lookup import EARLIEST, LATEST
 from busway.consumer.uncommitted import Uncommitted
 from busway.errors import RequestTimedOut
 from busway.net.clock import REAL_TIME

@@ -16,7 +16,7 @@ from busway.errors import UnsupportedByBroker
 from busway.options import USUAL_STRATEGIES, ConsumerOptions
 from busway_protocol.apis import ApiKey
 
-log = logging.getLogger("busway.consumer")
+logger = logging.getLogger("busway.consumer")
 
 _FEATURE: Final = "group.version"
 _CLIENT_MADE_IDS: Final = 1
@@ -48,7 +48,7 @@ async def group_member(
         raise UnsupportedByBroker(
             "group_remote_assignor is for group_protocol='consumer', which these brokers do not serve; leave it out"
         )
-    log.debug("group %s: speaking the %s protocol", options.group_id, "consumer" if modern else "classic")
+    logger.debug("group %s: speaking the %s protocol", options.group_id, "consumer" if modern else "classic")
     kind = ModernMember if modern else ClassicMember
     return kind(cluster, options, connect=connect, listener=listener)
 

@@ -16,7 +16,7 @@ from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
 from busway.types import TopicPartition
 
-log = logging.getLogger("busway.consumer")
+logger = logging.getLogger("busway.consumer")
 
 _MADE_WITHIN_S: Final = 0.3
 """Brokers that make a topic when it is asked for have made it by then; after that a line in the log says what is waited for."""
@@ -78,7 +78,7 @@ class Topics:
             await self._cluster.ensure_topics(names, timeout_s=_MADE_WITHIN_S)
             return
         missing = ", ".join(sorted(names - self._cluster.metadata.topics.keys()))
-        log.warning(
+        logger.warning(
             "waiting for %s, which the brokers do not have, or cannot be asked for: create what is missing", missing
         )
         await self._cluster.ensure_topics(names)
@@ -98,7 +98,7 @@ class Topics:
     async def _look(self) -> None:
         await self._cluster.refresh(every_topic=self._pattern is not None)
         if self._pattern is not None and (matched := self._matched(self._pattern)) != self._names:
-            log.info("%s now matches %s", self._pattern.pattern, ", ".join(sorted(matched)) or "nothing")
+            logger.info("%s now matches %s", self._pattern.pattern, ", ".join(sorted(matched)) or "nothing")
             self._cluster.topics -= self._names - matched  # asked for once more, they would be made after all
             self._names = matched
             await self._cluster.ensure_topics(matched)
@@ -111,7 +111,7 @@ class Topics:
         kept = [partition for partition in assigned if partition.topic in self._names]
         new = [partition for partition in self._partitions() if partition not in assigned]
         if new or len(kept) < len(assigned):
-            log.info("found new partitions: %s", ", ".join(f"{topic}-{number}" for topic, number in new) or "none")
+            logger.info("found new partitions: %s", ", ".join(f"{topic}-{number}" for topic, number in new) or "none")
             self._fetcher.assign([*kept, *new], reset="earliest")
 
     def _matched(self, pattern: re.Pattern[str]) -> frozenset[str]:

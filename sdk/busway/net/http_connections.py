@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-log = logging.getLogger("busway.http")
+logger = logging.getLogger("busway.http")
 
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
 """What a client may still send of a request that was answered before its end: closed earlier, it would not read the answer."""
@@ -112,7 +112,7 @@ def close_late(connections: Collection[Any], now: float) -> None:
     for one in late:
         one.give_up()
     if late:
-        log.warning("%d connections are closed: their clients neither ended a request nor read an answer", len(late))
+        logger.warning("%d connections are closed: their clients neither ended a request nor read an answer", len(late))
 
 
 def _make_room(connections: Collection[Any], new: Connection, most: int) -> None:
@@ -121,5 +121,5 @@ def _make_room(connections: Collection[Any], new: Connection, most: int) -> None
         return
     quiet = [one for one in connections if one is not new and isinstance(one, Connection) and one.may_go]
     going = min(quiet, key=lambda one: one.quiet_since, default=new)
-    log.warning("more than %d connections: one is closed", most)
+    logger.warning("more than %d connections: one is closed", most)
     going.give_up(_UNAVAILABLE)

@@ -21,7 +21,7 @@ from busway.net.listening import CannotListen
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-log = logging.getLogger("busway.http")
+logger = logging.getLogger("busway.http")
 
 GRACE_S: Final = 5.0
 """Requests under way may take so long to end when the server stops; streams end at once."""
@@ -189,7 +189,7 @@ class _Server(uvicorn.Server):
     async def _break_off(self) -> None:
         self._broken_off = True
         tasks = tuple(self.server_state.tasks)
-        log.warning("%d requests took longer than %g s to end and are broken off", len(tasks), self._grace_s)
+        logger.warning("%d requests took longer than %g s to end and are broken off", len(tasks), self._grace_s)
         for task in tasks:
             task.cancel()
         if tasks:

@@ -18,7 +18,7 @@ from busway.net.machine import OS, current_machine
 from busway.options import ProducerOptions, options_from
 from busway.producer.accumulator import Accumulator, Partition, Together
 from busway.producer.checks import checked_timestamp, size_of
-from busway.producer.placing import Placing
+from busway.producer.partitioner import Partitioner
 from busway.producer.sender import Sender
 from busway.producer.transactions import Transactions
 from busway.types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
@@ -27,7 +27,7 @@ from busway_protocol.records.builder import NO_HEADERS, Headers, encode_headers
 if TYPE_CHECKING:
     from busway.consumer.consumer import Consumer
 
-log = logging.getLogger("busway.producer")
+logger = logging.getLogger("busway.producer")
 
 KeyValueHeaders: TypeAlias = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 """A record for `Producer.send_many`."""
@@ -61,7 +61,7 @@ class Producer:
         self._sender = Sender(self._cluster, self._accumulator, self.options)
         self._transactions = self._sender.transactions
         self._task: asyncio.Task[None] | None = None
-        self._placing = Placing(self._cluster.metadata, self.options)
+        self._placing = Partitioner(self._cluster.metadata, self.options)
         self._wall_ms = OS.wall_ms
 
     async def start(self) -> None:
@@ -95,7 +95,7 @@ class Producer:
                 await self._transactions.close(timeout_s)
             if not await self._flushed(timeout_s):
                 left = ", ".join(f"{topic}-{number}: {count}" for (topic, number), count in self._sender.left().items())
-                log.warning("the producer stops, records that were not acknowledged: %s", left)
+                logger.warning("the producer stops, records that were not acknowledged: %s", left)
         finally:
             task, self._task = self._task, None
             task.cancel()

@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any, Final
 
 from busway.cluster.client import ClusterClient
-from busway.cluster.seldom import Seldom
+from busway.cluster.rate_limited_log import RateLimitedLog
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, DeliveryFailed, RequestTimedOut
 from busway.net.clock import REAL_TIME
 from busway.options import ACKS, ProducerOptions
 from busway.producer.accumulator import Accumulator, Batch, Partition
-from busway.producer.errands import RETRY_S, Errands
+from busway.producer.single_flight import RETRY_S, SingleFlight
 from busway.producer.transaction_requests import FENCED, PRODUCE_BEFORE, SOON_S, TransactionRequests
 from busway.producer.transactions import Transactions
 from busway.producer.verdicts import LOST_TRACK, STALE_LEADER, TOO_LARGE, WRITTEN, name_of, not_in_time
@@ -34,7 +34,7 @@ from busway_protocol.messages.produce import (
 )
 from busway_protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 
-log = logging.getLogger("busway.producer")
+logger = logging.getLogger("busway.producer")
 
 NAMES_UNTIL: Final = 12
 """From Produce 13 on topics go by id; names are used, so that a re-created topic is found again."""
@@ -55,8 +55,8 @@ class Sender:
         self._producer_id = -1
         self._expiry_at = 0.0
         self._stale = False
-        self._seldom = Seldom(log)
-        self._errands = Errands(self._spawn, self.wake, self._seldom)
+        self._seldom = RateLimitedLog(logger)
+        self._errands = SingleFlight(self._spawn, self.wake, self._seldom)
         self.transactions: Transactions | None = None
         if options.transactional_id is not None:
             self.transactions = Transactions(TransactionRequests(cluster, options), self)
@@ -90,7 +90,7 @@ class Sender:
                 )
                 code = error_for(answer.error_code)
                 if code is ErrorCode.NONE:
-                    log.info("sends as producer %d", answer.producer_id)
+                    logger.info("sends as producer %d", answer.producer_id)
                     self._producer_id = answer.producer_id
                     return
                 problem = BrokerError(code, "taking a producer id")
@@ -350,7 +350,7 @@ class Sender:
             return
         ends = self._accumulator.failed(batch)
         if ends and self.transactions is None:
-            log.info("%s: goes on in another epoch, behind a batch that may have been written", name_of(batch))
+            logger.info("%s: goes on in another epoch, behind a batch that may have been written", name_of(batch))
         self._tell(batch, problem)
         if self.transactions is not None:
             self.transactions.batch_failed(code, problem, lost_track=ends)

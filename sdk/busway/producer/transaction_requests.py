@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from busway.cluster.client import ClusterClient, CoordinatorKind
 from busway.cluster.coordinator import MOVED, CoordinatorLink
-from busway.cluster.seldom import Seldom
+from busway.cluster.rate_limited_log import RateLimitedLog
 from busway.errors import (
     BrokerError,
     BuswayError,
@@ -37,7 +37,7 @@ from busway_protocol.messages.transactions import (
     TxnOffsetCommitRequestTopic,
 )
 
-log = logging.getLogger("busway.producer")
+logger = logging.getLogger("busway.producer")
 
 SOON_S: Final = 0.02
 """Wait while the transaction before is being ended (CONCURRENT_TRANSACTIONS): that takes milliseconds, as a rule."""
@@ -99,9 +99,9 @@ class TransactionRequests:
         self._id = options.transactional_id
         self._timeout_ms = options.transaction_timeout_ms
         self._patience_s = options.delivery_timeout_ms / 1000
-        self._coordinator = CoordinatorLink(cluster, self._id, CoordinatorKind.TRANSACTION, log)
+        self._coordinator = CoordinatorLink(cluster, self._id, CoordinatorKind.TRANSACTION, logger)
         self._groups: dict[str, CoordinatorLink] = {}
-        self._seldom = Seldom(log)
+        self._seldom = RateLimitedLog(logger)
         self.opened_at: float | None = None
         """When the transaction was begun, by the event loop; for the words of a refusal."""
 
@@ -191,7 +191,7 @@ class TransactionRequests:
             topics=list(topics.values()),
         )
         link = self._groups.setdefault(
-            group.group_id, CoordinatorLink(self._cluster, group.group_id, CoordinatorKind.GROUP, log)
+            group.group_id, CoordinatorLink(self._cluster, group.group_id, CoordinatorKind.GROUP, logger)
         )
         code, _ = await self._decided(
             link,

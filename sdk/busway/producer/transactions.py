@@ -22,7 +22,7 @@ from busway.producer.transaction_state import Event, State, after
 from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode
 
-log = logging.getLogger("busway.producer")
+logger = logging.getLogger("busway.producer")
 Partition = tuple[str, int]
 
 
@@ -95,7 +95,7 @@ class Transactions:
         self._state, self._problem, self._lost_track = State.NEW, None, False
         self._input = None
         self.identity, self.implicit = await self._requests.identify()
-        log.info("sends in transactions as producer %d, epoch %d", *self.identity)
+        logger.info("sends in transactions as producer %d, epoch %d", *self.identity)
         self._step(Event.IDENTIFIED)
 
     # What users may do now
@@ -187,7 +187,7 @@ class Transactions:
         else:
             self._problem = TransactionAbortable(f"the transaction has failed, abort it and begin again: {problem}")
             self._problem.__cause__ = problem
-        log.info("%s", self._problem)
+        logger.info("%s", self._problem)
         self._step(Event.DIE if final else Event.BREAK)
         self._outgoing.abandon(self._problem)
 
@@ -287,9 +287,9 @@ class Transactions:
         except TransactionFailed as told:
             if isinstance(problem, BuswayError):
                 raise told from problem
-            log.warning("the transaction could not be aborted: %s", told)
+            logger.warning("the transaction could not be aborted: %s", told)
         except BuswayError as told:
-            log.warning(
+            logger.warning(
                 "the abort was not answered, the next transaction or the coordinator's timeout does it: %s", told
             )
 
@@ -375,13 +375,13 @@ class Transactions:
         if ending is None or ending.done():
             if self._state not in {State.OPEN, State.BROKEN}:
                 return
-            log.info("the producer stops with an open transaction, which is aborted")
+            logger.info("the producer stops with an open transaction, which is aborted")
             ending = self._end(commit=False)
         await REAL_TIME.wait([ending], timeout=timeout_s)
         problem = ending.exception() if ending.done() and not ending.cancelled() else None
         if problem is not None or not ending.done():
             why = problem or f"no answer within {timeout_s:g} s"
-            log.warning("the producer stops with a transaction that was not ended; its timeout does it: %s", why)
+            logger.warning("the producer stops with a transaction that was not ended; its timeout does it: %s", why)
 
     async def cut(self) -> None:
         """End at once, as when the process is killed."""
@@ -399,5 +399,5 @@ async def _outlast(work: "asyncio.Task[None]") -> None:
         if not work.done():
             await asyncio.wait([work])
         if not work.cancelled() and (problem := work.exception()) is not None:
-            log.warning("a transaction was cancelled while it was being ended, and did not end: %s", problem)
+            logger.warning("a transaction was cancelled while it was being ended, and did not end: %s", problem)
         raise

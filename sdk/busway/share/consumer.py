@@ -20,7 +20,7 @@ from busway.share.fetcher import ShareFetcher
 from busway.share.membership import ShareMember
 from busway.types import Record, TopicPartition
 
-log = logging.getLogger("busway.share")
+logger = logging.getLogger("busway.share")
 
 Acknowledge: TypeAlias = Literal["accept", "release", "reject", "renew"]
 _KINDS: Final[dict[str, int]] = {"accept": ACCEPT, "release": RELEASE, "reject": REJECT, "renew": RENEW}
@@ -110,7 +110,7 @@ class ShareConsumer:
             async with REAL_TIME.timeout(_CLOSE_S):
                 await self._fetcher.close()
         except TimeoutError:
-            log.warning("share group %s: not all was told in time; those records come again", self._member.group)
+            logger.warning("share group %s: not all was told in time; those records come again", self._member.group)
         finally:
             await _end(tasks)
         try:

@@ -31,7 +31,7 @@ from busway.share.session import Id
 from busway.types import Record, TopicPartition
 from busway_protocol.errors import ErrorCode
 
-log = logging.getLogger("busway.share")
+logger = logging.getLogger("busway.share")
 
 _RETRY_S: Final = 0.1
 """A leader that cannot be asked for now is left alone for so long."""
@@ -152,12 +152,12 @@ class ShareFetcher:
         try:
             await work
         except (ConnectionFailed, RequestTimedOut) as problem:
-            log.warning("broker %d cannot be reached, what it gave is released: %s", leader.node, problem)
+            logger.warning("broker %d cannot be reached, what it gave is released: %s", leader.node, problem)
             self._put_off(leader, _RETRY_S)
         except BrokerError as problem:
             full = problem.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
             if is_elsewhere(problem):
-                log.info("share group %s: %s", self._member.group, problem)
+                logger.info("share group %s: %s", self._member.group, problem)
             else:
                 self._problem = problem
             self._put_off(leader, _FULL_S if full else _RETRY_S)
@@ -206,7 +206,7 @@ class ShareFetcher:
                     limit -= len(taken.records)
                     self._leaders[node] = self._leaders.pop(node)  # the next call begins with another one
                 if taken.problem is not None:
-                    log.error("%s", taken.problem)
+                    logger.error("%s", taken.problem)
                     self._problem = taken.problem
                     limit = 0
         if any(leader.waiting for leader in self._leaders.values()):
@@ -275,6 +275,6 @@ class ShareFetcher:
         ended = await asyncio.gather(*(leader.close() for leader in open_ones), return_exceptions=True)
         for problem in ended:
             if isinstance(problem, BuswayError):
-                log.warning("a share session was not ended in order, its records wait for their locks: %s", problem)
+                logger.warning("a share session was not ended in order, its records wait for their locks: %s", problem)
             elif problem is not None:
                 raise problem

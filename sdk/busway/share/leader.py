@@ -23,7 +23,7 @@ from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.share_groups import FetchedPartition, ShareAcknowledgeResponse, ShareFetchResponse
 
-log = logging.getLogger("busway.share")
+logger = logging.getLogger("busway.share")
 
 _PURPOSE: Final = "share"
 _RENEWS: Final = 2
@@ -132,7 +132,7 @@ class Leader:
             held, acquired = self.acquired[0]
             if acquired.until_s <= now_s:
                 self.acquired.popleft()
-                log.warning(
+                logger.warning(
                     "%s-%d: records were not asked for before their lock ended; others get them", *acquired.partition
                 )
                 continue

@@ -14,14 +14,14 @@ from uuid import UUID
 
 from busway.cluster.client import ClusterClient, CoordinatorKind
 from busway.cluster.coordinator import PASSING, CoordinatorLink
-from busway.consumer.heart import Reader
+from busway.consumer.heartbeat import PollTracker
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, NotRunning, RequestTimedOut, UnsupportedByBroker
 from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
-log = logging.getLogger("busway.share")
+logger = logging.getLogger("busway.share")
 
 _JOIN: Final = 0
 _LEAVE: Final = -1
@@ -73,14 +73,14 @@ class ShareMember:
         self.joined = False
         """Whether the group has assigned anything yet, be it nothing."""
         self.problem: BuswayError | None = None
-        self.reader = Reader()
+        self.reader = PollTracker()
         self._topics = sorted(topics)
         self._unheard = True
         """Whether the last answer may have been lost: all is said once more then, as Java's member does."""
         self._rack = rack
         self._reader_s = reader_s
         self._changed = changed
-        self._link = CoordinatorLink(cluster, group, CoordinatorKind.GROUP, log)
+        self._link = CoordinatorLink(cluster, group, CoordinatorKind.GROUP, logger)
 
     async def run(self) -> None:
         """Join, and stay until cancelled or refused for good; `problem` says why."""
@@ -94,7 +94,7 @@ class ShareMember:
             except NotRunning:
                 return None
             except (ConnectionFailed, RequestTimedOut) as passing:
-                log.warning("share group %s: the coordinator does not hear this member: %s", self.group, passing)
+                logger.warning("share group %s: the coordinator does not hear this member: %s", self.group, passing)
                 self._link.forget()
                 wait_s = backoff.next()
             except BrokerError as refused:
@@ -129,7 +129,9 @@ class ShareMember:
         )
         code = error_for(answer.error_code)
         if code in _FENCED and not joining:
-            log.warning("share group %s does not know this member any more; joining again: %s", self.group, code.text)
+            logger.warning(
+                "share group %s does not know this member any more; joining again: %s", self.group, code.text
+            )
             self._leave_behind()
             return 0.0
         if code is ErrorCode.UNSUPPORTED_VERSION:
@@ -142,7 +144,7 @@ class ShareMember:
             self.assigned = frozenset(
                 (topic.topic_id, number) for topic in answer.assignment.topic_partitions for number in topic.partitions
             )
-            log.info("share group %s, epoch %d: %d partitions", self.group, self.epoch, len(self.assigned))
+            logger.info("share group %s, epoch %d: %d partitions", self.group, self.epoch, len(self.assigned))
             self._changed()
         return max(answer.heartbeat_interval_ms, 1) / 1000
 
@@ -152,7 +154,7 @@ class ShareMember:
         self._changed()
 
     async def _wait_for_reader(self) -> None:
-        log.warning(
+        logger.warning(
             "share group %s: nobody has asked for records for %.1f s, more than max_poll_interval_ms=%d allows; leaving the group "
             "until somebody does",
             self.group,
@@ -173,4 +175,4 @@ class ShareMember:
             async with REAL_TIME.timeout(_LEAVE_S):
                 await self._link.ask(request, purpose="share group")
         except (BuswayError, TimeoutError) as problem:
-            log.warning("share group %s was not left: %s", self.group, problem or "no answer in time")
+            logger.warning("share group %s was not left: %s", self.group, problem or "no answer in time")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from busway.app.bus import App
     from busway.app.declaring.routes import Route
 
-log = logging.getLogger("busway.sql")
+logger = logging.getLogger("busway.sql")
 PRUNE_TIMEOUT_S: Final = 10.0
 """Pruning that takes longer is left to the next commit."""
 
@@ -192,7 +192,7 @@ class Sql(Extension):
                 continue
             if not seen.told:
                 seen.told = True
-                log.info("%s-%d: records from offset %d on were handled before, skipped", *partition, record.offset)
+                logger.info("%s-%d: records from offset %d on were handled before, skipped", *partition, record.offset)
             yield None
             return
 
@@ -295,7 +295,7 @@ class Sql(Extension):
                         delete(inbox).where(_of(inbox, reader, partition), inbox.c.offset < offset)
                     )
         except (SQLAlchemyError, OSError, TimeoutError) as problem:
-            log.warning("the inbox was not pruned, the next commit does it: %s", words(problem))
+            logger.warning("the inbox was not pruned, the next commit does it: %s", words(problem))
 
     # Topics that are made anew
 
@@ -338,14 +338,14 @@ class Sql(Extension):
         floors, inbox = self._tables.floors, self._tables.inbox
         mine, rows = _of(floors, reader, partition), _of(inbox, reader, partition)
         if topic.is_other_than(known.topic_id):
-            log.warning("%s was deleted and made anew: what was known of partition %d is dropped", *partition)
+            logger.warning("%s was deleted and made anew: what was known of partition %d is dropped", *partition)
             async with self._turn(), self._engine.begin() as connection:
                 await connection.execute(delete(floors).where(mine, floors.c.topic_id == known.topic_id))
                 await connection.execute(delete(inbox).where(rows, inbox.c.offset <= known.highest))
             return _Settled(position=None, changed=True)
         cut = topic.end < max(known.floor, known.highest + 1)
         if cut:
-            log.warning(
+            logger.warning(
                 "%s-%d ends at %d, below what was handled: its tail was lost; records written there since count as handled, "
                 "`forget` and a restart handle all again",
                 *partition,

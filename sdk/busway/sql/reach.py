@@ -16,7 +16,7 @@ from busway.errors import BrokerError, BuswayError
 from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
 
-log = logging.getLogger("busway.sql")
+logger = logging.getLogger("busway.sql")
 T = TypeVar("T")
 
 WAITS: Final = Exponential(0.1, 2.0, 10.0)
@@ -71,6 +71,6 @@ async def patiently(work: Callable[[], Awaitable[T]], what: str, away: Callable[
             if not away(problem):
                 raise
             wait_s = WAITS.wait_s(attempt, current_machine().chance.random())
-            log.warning("%s waits %.1f s: %s", what, wait_s, words(problem))
+            logger.warning("%s waits %.1f s: %s", what, wait_s, words(problem))
         attempt += 1
         await REAL_TIME.sleep(wait_s)

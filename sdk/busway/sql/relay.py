@@ -35,7 +35,7 @@ from busway.sql.holds import Holds
 from busway.sql.reach import WAITS, words
 from busway.sql.tables import Tables
 
-log = logging.getLogger("busway.sql")
+logger = logging.getLogger("busway.sql")
 OUTBOX_ID: Final = "busway_outbox-id"
 """The header that tells copies of one record: its id, as text."""
 MARK: Final = "busway_outbox"
@@ -142,7 +142,7 @@ class Relay:
             except Exception as problem:  # noqa: BLE001 - the relay's top loop: whatever it is, the rows are safe and tried again
                 attempt += 1
                 wait_s = WAITS.wait_s(attempt, self._machine.chance.random())
-                log.warning("the outbox waits %.1f s: %s", wait_s, words(problem))
+                logger.warning("the outbox waits %.1f s: %s", wait_s, words(problem))
                 await self._sleep(wait_s)
             finally:
                 self.leading.clear()
@@ -254,7 +254,7 @@ class Relay:
                 wait_s = self._holds.failed(
                     row.aggregatetype, row.aggregateid, row.position, problem, self._machine.monotonic_s()
                 )
-                log.error(
+                logger.error(
                     "outbox: %s (id %s) cannot be published, again in %.1f s: %s",
                     row.aggregatetype,
                     row.id,

@@ -20,7 +20,7 @@ from busway_connect.postgres.positions import InSnapshot, InStream, order_of, re
 from busway_connect.postgres.reader import Reader
 from busway_connect.postgres.settings import SETTINGS, Settings, parse, problems, serves
 
-log = logging.getLogger("busway.connect.postgres")
+logger = logging.getLogger("busway.connect.postgres")
 READ_WAIT_S: Final = 0.5
 STOP_TIMEOUT_S: Final = 30.0
 
@@ -143,7 +143,7 @@ class PostgresConnector(Source):
             await asyncio.to_thread(reader.cancel)
         await asyncio.to_thread(thread.join, STOP_TIMEOUT_S)
         if thread.is_alive():
-            log.warning("%s: its connections did not end within %s s", self.name, STOP_TIMEOUT_S)
+            logger.warning("%s: its connections did not end within %s s", self.name, STOP_TIMEOUT_S)
 
 
 def _settle(ready: "asyncio.Future[None]", problem: Exception | None) -> None:

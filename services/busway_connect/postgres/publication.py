@@ -15,7 +15,7 @@ from busway_connect.connector import ConfigInvalid
 from busway_connect.postgres.catalog import Connection, TableId
 from busway_connect.postgres.settings import Settings
 
-log = logging.getLogger("busway.connect.postgres")
+logger = logging.getLogger("busway.connect.postgres")
 _OPERATIONS: Final = {"c": "insert", "u": "update", "d": "delete", "t": "truncate"}
 _ANCESTRY: Final = """SELECT rn.nspname, r.relname, n.nspname, c.relname
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -95,14 +95,14 @@ def prepare_publication(connection: Connection, settings: Settings, tables: list
         if not published and letter not in settings.skipped_operations
     ]
     if left_out:
-        log.warning(
+        logger.warning(
             "the publication %s does not publish %s; ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate')",
             settings.publication,
             ", ".join(left_out),
             settings.publication,
         )
     if not tables:
-        log.warning("table.include.list and its like chooses no table that is there; it has the form schema\\.table")
+        logger.warning("table.include.list and its like chooses no table that is there; it has the form schema\\.table")
     return published
 
 

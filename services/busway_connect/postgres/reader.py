@@ -33,7 +33,7 @@ from busway_connect.postgres.settings import Settings
 from busway_connect.postgres.snapshot import Snapshot
 from busway_connect.postgres.stream import Stream
 
-log = logging.getLogger("busway.connect.postgres")
+logger = logging.getLogger("busway.connect.postgres")
 _WAIT_S: Final = 0.1
 """The longest sleep of the thread while the log is quiet: so soon it sees a new confirmation, or that it is to end."""
 _LOOK_EVERY: Final = 251
@@ -143,7 +143,7 @@ class Reader:
         except slots.PositionLost as problem:
             if settings.snapshot_mode != "when_needed":
                 raise
-            log.warning("a new snapshot is taken: %s", problem)
+            logger.warning("a new snapshot is taken: %s", problem)
             slots.drop_slot(catalog, settings.slot)
             slot, stored = None, None
         exported = None
@@ -226,14 +226,14 @@ class Reader:
     def _layout_of(self, table: Table) -> Layout:
         layout = Layout(table, self._types, self._settings, self._version, self._former_labels)
         if layout.unmasked:
-            log.warning(
+            logger.warning(
                 "%s: columns that hold no text go out as they are, as in Debezium, whatever column.mask.* says of them: %s; leave them out by"
                 " column.exclude.list",
                 table.id,
                 ", ".join(layout.unmasked),
             )
         if layout.left_out:
-            log.warning("%s: columns left out, as their type is not known: %s", table.id, ", ".join(layout.left_out))
+            logger.warning("%s: columns left out, as their type is not known: %s", table.id, ", ".join(layout.left_out))
         return layout
 
     # The log
@@ -276,7 +276,7 @@ class Reader:
                     self._former_labels.add(stale.label)
                     continue
                 asked.add(stale.label)
-            log.info("an enum has a new label: the types are read again")
+            logger.info("an enum has a new label: the types are read again")
             for relation in self._relations.values():
                 self._describe(stream, relation)
         for record in records:
@@ -300,7 +300,7 @@ class Reader:
         missing = [one for one in layout.key if one not in identity]
         if missing and identity and layout.id not in self._warned:
             self._warned.add(layout.id)
-            log.warning(
+            logger.warning(
                 "%s: the replica identity leaves out %s of the key, so that the records of deletes and of changed keys have null or"
                 " zero there; ALTER TABLE %s REPLICA IDENTITY FULL, or DEFAULT if this is the primary key",
                 layout.id,
@@ -372,4 +372,4 @@ class Reader:
             with psycopg.connect(slots.conninfo(self._settings), autocommit=True) as connection:
                 slots.drop_slot(connection, self._settings.slot)
         except psycopg.Error as problem:
-            log.warning("the slot %s could not be dropped: %s", self._settings.slot, problem)
+            logger.warning("the slot %s could not be dropped: %s", self._settings.slot, problem)

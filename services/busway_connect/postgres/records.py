@@ -28,7 +28,7 @@ from busway_connect.postgres.settings import Settings
 from busway_connect.postgres.values import NotANumber
 from busway_connect.schema import Field, Schema
 
-log = logging.getLogger("busway.connect.postgres")
+logger = logging.getLogger("busway.connect.postgres")
 CONNECTOR: Final = "postgresql"
 _INT64: Final = Schema(type="int64")
 _STRING: Final = Schema(type="string")
@@ -257,7 +257,7 @@ class Layout:
             raise Unreadable(text)
         if one.name not in self._warned:
             self._warned.add(one.name)
-            log.warning("null instead of a value: %s", text)
+            logger.warning("null instead of a value: %s", text)
         return None
 
     def hides(self, columns: Collection[str]) -> bool:

@@ -19,7 +19,7 @@ from busway_connect.postgres.catalog import SESSION, Connection
 from busway_connect.postgres.positions import lsn_number, lsn_text
 from busway_connect.postgres.settings import Settings
 
-log = logging.getLogger("busway.connect.postgres")
+logger = logging.getLogger("busway.connect.postgres")
 PLUGIN: Final = "pgoutput"
 CONNECT_TIMEOUT_S: Final = 10
 SILENT_TIMEOUT_MS: Final = 60_000
@@ -154,7 +154,7 @@ def wait_until_free(
     begun, said_s, look_s = time.monotonic(), 0.0, _FIRST_LOOK_S
     if most_s:
         waiting()
-        log.warning(
+        logger.warning(
             "the replication slot %s is active for PID %d, as after a kill until the server has noticed; waiting up to %g s"
             " (slot.max.retries times slot.retry.delay.ms)",
             settings.slot,
@@ -167,7 +167,7 @@ def wait_until_free(
             raise Retriable(_in_use(connection, slot.active_pid, settings))
         if waited_s - said_s >= every_s:
             said_s = waited_s
-            log.info(
+            logger.info(
                 "the replication slot %s is still active for PID %d after %.1f s",
                 settings.slot,
                 slot.active_pid,
@@ -176,7 +176,7 @@ def wait_until_free(
         pause(min(look_s, most_s - waited_s))
         look_s = min(look_s * 2, _LOOK_S)
         slot = find_slot(connection, settings.slot)
-    log.info("the replication slot %s is free after %.1f s", settings.slot, time.monotonic() - begun)
+    logger.info("the replication slot %s is free after %.1f s", settings.slot, time.monotonic() - begun)
     return slot
 
 

@@ -19,7 +19,7 @@ from busway_connect.runtime.bounds import SETTINGS_MAX
 from busway_connect.runtime.leader import TurnOver
 from busway_connect.runtime.refusals import Refused
 
-log = logging.getLogger("busway.connect")
+logger = logging.getLogger("busway.connect")
 BODY_BYTES_MAX: Final = 1024 * 1024
 """A connector's settings are a few kilobytes."""
 _EMPTY: Final = {"Content-Length": "0"}
@@ -106,7 +106,7 @@ async def no_route(request: Request, problem: Exception) -> Response:
 
 async def bus_failed(request: Request, problem: Exception) -> Response:
     """The brokers do not answer as they should."""
-    log.error("%s %s: %s", request.method, request.url.path, problem)
+    logger.error("%s %s: %s", request.method, request.url.path, problem)
     return answer({"error_code": 500, "message": f"The bus does not answer: {problem}"}, 500)
 
 
@@ -127,7 +127,7 @@ async def gone(request: Request, problem: Exception) -> Response:
 
 async def broken(request: Request, problem: Exception) -> Response:
     """A defect of ours; the client learns that, the log the rest."""
-    log.error("defect on %s %s", request.method, request.url.path, exc_info=problem)
+    logger.error("defect on %s %s", request.method, request.url.path, exc_info=problem)
     return answer({"error_code": 500, "message": "Internal Server Error; see the worker's log"}, 500)
 
 

@@ -19,7 +19,7 @@ from busway_connect.connector import Source, SourceRecord
 from busway_connect.runtime.delivery import Reached
 from busway_connect.runtime.exactly_once import Mark, Marker, Written
 from busway_connect.runtime.overrides import producer_options
-from busway_connect.runtime.parts import TaskParts
+from busway_connect.runtime.task_context import TaskContext
 
 IN_FLIGHT_RECORDS: Final = 10_000
 """Records sent and not yet acknowledged; above, the source is not read."""
@@ -45,7 +45,7 @@ class Acknowledged:
         producer, admin: started.
     """
 
-    def __init__(self, parts: TaskParts, source: Source, producer: Producer, admin: Admin) -> None:
+    def __init__(self, parts: TaskContext, source: Source, producer: Producer, admin: Admin) -> None:
         self.producer = self.dead_letters = producer
         self._parts = parts
         self._source = source
@@ -131,7 +131,7 @@ class Acknowledged:
 
 
 @contextlib.asynccontextmanager
-async def acknowledged(parts: TaskParts, source: Source, admin: Admin) -> AsyncIterator[Acknowledged]:
+async def acknowledged(parts: TaskContext, source: Source, admin: Admin) -> AsyncIterator[Acknowledged]:
     """A run's delivery."""
     # A batch that gave up would leave a hole before those behind it, so none does: the task ends first, as in Kafka Connect.
     async with Producer(

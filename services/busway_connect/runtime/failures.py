@@ -17,7 +17,7 @@ from busway import Admin, BrokerError, MessageTooLarge, NewTopic, Producer
 from busway_connect.connector import Config, Retriable
 from busway_connect.runtime.topics import create_if_missing
 
-log = logging.getLogger("busway.connect")
+logger = logging.getLogger("busway.connect")
 T = TypeVar("T")
 _FIRST_DELAY_S: Final = 0.3
 _PREFIX: Final = "__connect.errors."
@@ -145,7 +145,7 @@ class Failures:
             place = ""
             if self._tolerance.log_places and record.source is not None:
                 place = " (topic {}, partition {}, offset {})".format(*record.source)
-            log.error("connector %s passes a record over at %s%s: %s", self._connector, record.stage, place, problem)
+            logger.error("connector %s passes a record over at %s%s: %s", self._connector, record.stage, place, problem)
         topic = self._tolerance.dead_letter_topic
         if topic:
             await self._bury(topic, record, problem)
@@ -175,7 +175,7 @@ class Failures:
         # It may not stop what is behind it for ever, so its place and reason have to do.
         size = len(record.value or b"")
         text = f"the value of {size} bytes, as the record would be larger than the topic takes"
-        log.error("connector %s: a dead letter leaves out %s %s", self._connector, text, topic)
+        logger.error("connector %s: a dead letter leaves out %s %s", self._connector, text, topic)
         short = tuple((name, value and value[:_HEADER_BYTES_MAX]) for name, value in told if name != _TRACE)
         key = record.key if record.key is not None and len(record.key) <= _KEY_BYTES_MAX else None
         try:

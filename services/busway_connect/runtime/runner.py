@@ -35,15 +35,15 @@ from busway_connect.providers import Providers
 from busway_connect.runtime.bounds import size_of
 from busway_connect.runtime.failures import TaskFailed, Tolerance, said, trace_of
 from busway_connect.runtime.leader import superseded
-from busway_connect.runtime.parts import Counts, Stores, TaskParts
 from busway_connect.runtime.sink_task import SinkTask
 from busway_connect.runtime.source_task import SourceTask
+from busway_connect.runtime.task_context import Counts, Stores, TaskContext
 from busway_connect.transforms.chain import chain, under
 from busway_connect.transforms.interface import Transform
 from busway_connect.unserved import inert_settings
 from busway_connect.validation import check
 
-log = logging.getLogger("busway.connect")
+logger = logging.getLogger("busway.connect")
 _FIRST_DELAY_S: Final = 0.5
 _DELAY_MAX_S: Final = 60.0
 """Until the settings are read that may say another."""
@@ -164,7 +164,7 @@ class Runner:
                     if not self._failed:
                         continue
             except Exception as problem:
-                log.error("connector %s failed: %s", self.name, said(problem), exc_info=problem)
+                logger.error("connector %s failed: %s", self.name, said(problem), exc_info=problem)
                 self._failed = True
                 self.state = State("FAILED", self._trace(problem))
             self._idle.set()
@@ -191,11 +191,11 @@ class Runner:
                 return
             except Exception as problem:
                 if not _passing(problem):
-                    log.error("connector %s failed: %s", self.name, said(problem), exc_info=problem)
+                    logger.error("connector %s failed: %s", self.name, said(problem), exc_info=problem)
                     self._failed = True
                     await self._show_task("FAILED", self._trace(problem))
                     return
-                log.warning("connector %s starts again in %.1f s: %s", self.name, self._delay_s, said(problem))
+                logger.warning("connector %s starts again in %.1f s: %s", self.name, self._delay_s, said(problem))
                 # A fenced worker may have been frozen: its successor writes the status.
                 await self._show_task("RESTARTING", self._trace(problem), keep=not superseded(problem))
             self.counts.restarts += 1
@@ -221,7 +221,7 @@ class Runner:
             if not running.done():
                 await asyncio.wait([running], timeout=self._around.shutdown_timeout_s)
             if not running.done():
-                log.warning("connector %s did not stop in time and is cut off", self.name)
+                logger.warning("connector %s did not stop in time and is cut off", self.name)
         finally:
             told.cancel()
             running.cancel()
@@ -267,7 +267,7 @@ class Runner:
         if not around.stores.configs.tasks(self.name):
             await around.stores.configs.put_tasks(self.name, [self.config])
         for inert, why in inert_settings(around.plugins, kind, config).items():
-            log.warning("connector %s: %s means nothing here: %s", self.name, inert, why)
+            logger.warning("connector %s: %s means nothing here: %s", self.name, inert, why)
         transforms = await asyncio.to_thread(chain, around.plugins, config)
         parts = self._parts(config, tolerance, transforms)
         try:
@@ -288,11 +288,11 @@ class Runner:
         except (Exception, SystemExit, asyncio.CancelledError) as problem:
             if isinstance(problem, asyncio.CancelledError) and _asked_to_end():
                 raise
-            log.warning("connector %s: letting go failed: %s", self.name, said(problem))
+            logger.warning("connector %s: letting go failed: %s", self.name, said(problem))
 
-    def _parts(self, config: Config, tolerance: Tolerance, transforms: Sequence[Transform]) -> TaskParts:
+    def _parts(self, config: Config, tolerance: Tolerance, transforms: Sequence[Transform]) -> TaskContext:
         around = self._around
-        return TaskParts(
+        return TaskContext(
             name=self.name,
             config={**around.overrides, **config},
             bootstrap=around.bootstrap,

@@ -16,9 +16,9 @@ from busway_connect.connector import RecordRefused, Sink, SinkRecord
 from busway_connect.converters.interface import ConversionFailed
 from busway_connect.patterns import Pattern, TooLong
 from busway_connect.runtime.failures import BadRecord, Failures, TaskFailed
+from busway_connect.runtime.loop_yield import Turns
 from busway_connect.runtime.overrides import consumer_options, look_every_s, producer_options
-from busway_connect.runtime.parts import TaskParts
-from busway_connect.runtime.turns import Turns
+from busway_connect.runtime.task_context import TaskContext
 from busway_connect.transforms.interface import TransformFailed
 
 POLL_MS: Final = 500
@@ -37,7 +37,7 @@ class SinkTask:
         parts: what the worker gives every task.
     """
 
-    def __init__(self, sink: Sink, parts: TaskParts) -> None:
+    def __init__(self, sink: Sink, parts: TaskContext) -> None:
         self._sink = sink
         self._parts = parts
         text = parts.config.get("topics.regex", "").strip()

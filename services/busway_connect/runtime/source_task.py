@@ -18,10 +18,10 @@ from busway_connect.runtime.acknowledged import acknowledged
 from busway_connect.runtime.delivery import Delivery
 from busway_connect.runtime.exactly_once import HEADER, Mark
 from busway_connect.runtime.failures import BadRecord, Failures
-from busway_connect.runtime.parts import TaskParts
+from busway_connect.runtime.loop_yield import Turns
+from busway_connect.runtime.task_context import TaskContext
 from busway_connect.runtime.topics import Creation, create_if_missing
 from busway_connect.runtime.transactional import transactional
-from busway_connect.runtime.turns import Turns
 from busway_connect.schema import Schema
 from busway_connect.transforms.interface import TransformFailed
 
@@ -39,7 +39,7 @@ class SourceTask:
         parts: what the worker gives every task.
     """
 
-    def __init__(self, source: Source, parts: TaskParts) -> None:
+    def __init__(self, source: Source, parts: TaskContext) -> None:
         self._source = source
         self._parts = parts
 
@@ -98,7 +98,7 @@ class SourceTask:
 class _Sender:
     """One record through transforms and converters to its partition."""
 
-    def __init__(self, parts: TaskParts, delivery: Delivery, admin: Admin, failures: Failures) -> None:
+    def __init__(self, parts: TaskContext, delivery: Delivery, admin: Admin, failures: Failures) -> None:
         self._parts = parts
         self._delivery = delivery
         self._producer = delivery.producer

@@ -22,7 +22,7 @@ from busway_connect.runtime.exactly_once import Mark, Written
 from busway_connect.runtime.failures import TaskFailed
 from busway_connect.runtime.leader import CLOSE_S, superseded
 from busway_connect.runtime.overrides import producer_options
-from busway_connect.runtime.parts import TaskParts
+from busway_connect.runtime.task_context import TaskContext
 
 BOUNDARY: Final = "transaction.boundary"
 INTERVAL: Final = "transaction.boundary.interval.ms"
@@ -50,7 +50,7 @@ class Transactional:
         dead_letters: of its own.
     """
 
-    def __init__(self, parts: TaskParts, source: Source, producer: Producer, dead_letters: Producer) -> None:
+    def __init__(self, parts: TaskContext, source: Source, producer: Producer, dead_letters: Producer) -> None:
         self.producer = producer
         self.dead_letters = dead_letters
         self.written: Written | None = None
@@ -146,7 +146,7 @@ def _looked_at(waiter: "asyncio.Future[Any]") -> None:
 
 
 @contextlib.asynccontextmanager
-async def transactional(parts: TaskParts, source: Source, transactional_id: str) -> AsyncIterator[Transactional]:
+async def transactional(parts: TaskContext, source: Source, transactional_id: str) -> AsyncIterator[Transactional]:
     """Open a run's delivery. The previous owner of the id is fenced; the offsets are the committed ones.
 
     Raises:

@@ -24,7 +24,6 @@ from busway_connect.runtime.altering import Changes, alter_group, check_offsets,
 from busway_connect.runtime.bounds import require_few_offsets, require_room
 from busway_connect.runtime.leader import NOT_ACTIVE, Leader, Writer, confirm_turn, fence, id_of_task
 from busway_connect.runtime.overrides import inherited, override_problems
-from busway_connect.runtime.parts import Stores
 from busway_connect.runtime.refusals import Refused
 from busway_connect.runtime.runner import Runner, Surroundings
 from busway_connect.runtime.sink_task import group_of
@@ -35,9 +34,10 @@ from busway_connect.runtime.storage import (
     StatusStore,
     ensure_compacted,
 )
+from busway_connect.runtime.task_context import Stores
 from busway_connect.validation import BadConfig, check, check_worker, verdict
 
-log = logging.getLogger("busway.connect")
+logger = logging.getLogger("busway.connect")
 _POLL_MS: Final = 500
 
 
@@ -141,7 +141,7 @@ class Worker(RebalanceListener):
             self._over.clear()
             self._turn.set()
         elif not self._turn.is_set():
-            log.info("worker %s stands by", self.worker_id)
+            logger.info("worker %s stands by", self.worker_id)
             self.placed.set()
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
@@ -150,7 +150,7 @@ class Worker(RebalanceListener):
 
     async def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
         """The turn is over already, as this worker was silent for too long."""
-        log.warning("worker %s lost its turn in group %s", self.worker_id, self.config.group_id)
+        logger.warning("worker %s lost its turn in group %s", self.worker_id, self.config.group_id)
         await self._give_up()
 
     async def _give_up(self) -> None:
@@ -181,7 +181,7 @@ class Worker(RebalanceListener):
                     self._group = group
                     for name, stored in self._stores.configs.connectors().items():
                         self._begin(name, stored.config, stored.target_state)
-                    log.info("worker %s works on %d connectors", self.worker_id, len(self.runners))
+                    logger.info("worker %s works on %d connectors", self.worker_id, len(self.runners))
                     self.active.set()
                     self.placed.set()
                     try:

@@ -27,7 +27,7 @@ from busway.app.extension import CRASH_POINTS, Handling
 from busway.consumer.snapshot import read_to_end
 from busway.testing.bus import Cluster, TestBus, bus_on, running_cluster
 
-log = logging.getLogger("busway.torture")
+logger = logging.getLogger("busway.torture")
 PARTITIONS: Final = 4
 KEYS: Final = 23
 INSTANCES_MAX: Final = 3
@@ -233,7 +233,7 @@ class Torture:
 
     async def _break(self, fault: str) -> None:
         self.faults[fault] += 1
-        log.info("%s, %d instances", fault, len(self._running))
+        logger.info("%s, %d instances", fault, len(self._running))
         if fault == "join" and len(self._running) < INSTANCES_MAX:
             await self._join()
         elif fault == "drain" and len(self._running) > 1:
@@ -364,7 +364,7 @@ def main() -> None:
     given = parser.parse_args()
     logging.basicConfig(level=given.log_level)
     logging.getLogger("busway.app").setLevel("CRITICAL" if given.log_level == "ERROR" else given.log_level)
-    log.setLevel(logging.INFO)
+    logger.setLevel(logging.INFO)
     for seed in range(given.seed, given.seed + given.seeds):
         print("seed", seed, flush=True)
         run = asyncio.run(torture(seed, given.seconds))

@@ -88,7 +88,7 @@ class Sync:
 
 
 @dataclass(frozen=True)
-class Beat:
+class ConsumerHeartbeat:
     """Heartbeat."""
 
     member: Member

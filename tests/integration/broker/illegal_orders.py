@@ -8,7 +8,16 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 from tests.integration.broker.illegal_callers import Member, Producer
-from tests.integration.broker.illegal_group_calls import Beat, Commit, ConsumerBeat, Delete, Forget, Join, Leave, Sync
+from tests.integration.broker.illegal_group_calls import (
+    Commit,
+    ConsumerBeat,
+    ConsumerHeartbeat,
+    Delete,
+    Forget,
+    Join,
+    Leave,
+    Sync,
+)
 from tests.integration.broker.illegal_transaction_calls import (
     AddOffsets,
     AddPartitions,
@@ -73,7 +82,7 @@ GROUPS: Final[Sequence[st.SearchStrategy[Any]]] = (
         st.sampled_from((False, False, True)),
     ),
     st.builds(Sync, CLASSIC, _mostly("consumer", "other"), _mostly("range", "other"), st.sampled_from((2, 4, 5))),
-    st.builds(Beat, CLASSIC, st.sampled_from((2, 4))),
+    st.builds(ConsumerHeartbeat, CLASSIC, st.sampled_from((2, 4))),
     st.builds(
         Leave,
         st.one_of(st.tuples(CLASSIC), st.tuples(CLASSIC, MEMBERS)),

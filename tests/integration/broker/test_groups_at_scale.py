@@ -16,7 +16,7 @@ from busway_bus.groups.classic.members import Roster
 from busway_bus.groups.group import Committer
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.modern.consumer_group import ConsumerGroup
-from busway_bus.groups.modern.requests import Beat
+from busway_bus.groups.modern.requests import ConsumerHeartbeat
 from busway_bus.groups.offsets import NewOffset
 from busway_bus.groups.shard import GroupShard
 from busway_bus.handlers.common.context import Peer
@@ -141,8 +141,8 @@ async def test_very_many_that_leave_together_take_turns_with_others(
     assert group.members.keys() == stays
 
 
-def joining(member_id: str) -> Beat:
-    return Beat(
+def joining(member_id: str) -> ConsumerHeartbeat:
+    return ConsumerHeartbeat(
         member_id=member_id,
         epoch=0,
         instance_id=None,

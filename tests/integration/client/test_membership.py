@@ -10,7 +10,7 @@ from tests.support.busway_process import BuswayProcess
 from tests.support.patience import patient, patient_ms
 
 from busway import Consumer, Producer, TopicPartition
-from busway.consumer.heart_thread import _thread
+from busway.consumer.heartbeat_thread import _thread
 
 pytestmark = pytest.mark.slow
 SESSION_S = 0.5

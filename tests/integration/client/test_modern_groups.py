@@ -14,7 +14,7 @@ from busway import Admin, App, BrokerError, Consumer, NewTopic, Producer, Rebala
 from busway.admin.groups import GroupDescription
 from busway.cluster.client import ClusterClient
 from busway.consumer.coordinator import Coordinator
-from busway.consumer.heart_modern import leave
+from busway.consumer.heartbeat_modern import leave
 from busway.consumer.membership_modern import Identity
 from busway_protocol.apis import ApiKey
 

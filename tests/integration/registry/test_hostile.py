@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.hostile, pytest.mark.slow, pytest.mark.timeout(300)]
 _PATIENT = """
 import sys
 from busway_registry.__main__ import main
-from busway_registry.judging.judge import Judge
+from busway_registry.validation.validator import Judge
 Judge.__init__.__defaults__ = (240.0,)
 sys.exit(main(sys.argv[1:]))
 """

@@ -19,9 +19,9 @@ from busway_registry.domain.compatibility.check import Earlier
 from busway_registry.domain.compatibility.levels import Level
 from busway_registry.domain.errors import RegistryError
 from busway_registry.domain.schemas import Artifact, SchemaRequest
-from busway_registry.judging.judge import HERE_CHARS, HERE_STEPS, Judge
-from busway_registry.judging.pool import WORKERS, Pool
 from busway_registry.server import RegistryServer
+from busway_registry.validation.pool import WORKERS, Pool
+from busway_registry.validation.validator import HERE_CHARS, HERE_STEPS, SchemaValidator
 
 SMALL = '{"type":"record","name":"R","fields":[]}'
 
@@ -107,14 +107,14 @@ async def test_nobody_waits_for_a_large_one(client: Client, server: RegistryServ
 async def test_too_slow(pool: Pool) -> None:
     """50002 for whom it befalls, with the wait for a process; the process is killed, and the next request has another."""
     request = SchemaRequest(text=wide())
-    await Judge(pool).request().build(request, [], normalize=False)
+    await SchemaValidator(pool).request().build(request, [], normalize=False)
     (pid,) = pool.pids
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(RegistryError, match="takes too long") as late:
-        await Judge(pool, deadline_s=0.01).request().build(request, [], normalize=False)
+        await SchemaValidator(pool, deadline_s=0.01).request().build(request, [], normalize=False)
     assert late.value.code == 50002
     assert not runs(pid)
-    artifact = await Judge(pool).request().build(request, [], normalize=False)
+    artifact = await SchemaValidator(pool).request().build(request, [], normalize=False)
     assert artifact.text == wide()
     assert pool.pids != [pid]
 
@@ -122,7 +122,7 @@ async def test_too_slow(pool: Pool) -> None:
 @pytest.mark.slow
 async def test_a_request_that_goes_away(pool: Pool) -> None:
     """Whoever is cancelled takes the process that worked for it along."""
-    judge = Judge(pool)
+    judge = SchemaValidator(pool)
     await judge.request().build(SchemaRequest(text=wide()), [], normalize=False)
     (pid,) = pool.pids
     os.kill(pid, signal.SIGSTOP)
@@ -138,7 +138,7 @@ async def test_a_request_that_goes_away(pool: Pool) -> None:
 @pytest.mark.slow
 async def test_a_process_that_dies(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
     """50002 and a line in the log; the next request has another."""
-    judge = Judge(pool)
+    judge = SchemaValidator(pool)
     await judge.request().build(SchemaRequest(text=wide()), [], normalize=False)
     (pid,) = pool.pids
     os.kill(pid, signal.SIGSTOP)
@@ -156,7 +156,7 @@ async def test_a_process_that_dies(pool: Pool, caplog: pytest.LogCaptureFixture)
 @pytest.mark.skipif(sys.platform != "linux", reason="the bound of another process is set by prlimit")
 async def test_too_much_memory(pool: Pool) -> None:
     """42201; the process ends, and the next request has another."""
-    judge = Judge(pool)
+    judge = SchemaValidator(pool)
     await judge.request().build(SchemaRequest(text=wide()), [], normalize=False)
     (pid,) = pool.pids
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
@@ -171,7 +171,7 @@ async def test_too_much_memory(pool: Pool) -> None:
 @pytest.mark.slow
 async def test_too_many_wait(pool: Pool) -> None:
     """503 at once; those who wait are served."""
-    judge = Judge(pool)
+    judge = SchemaValidator(pool)
     asked = [judge.request().build(SchemaRequest(text=wide()), [], normalize=False) for _ in range(80)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
     refused = [one for one in answers if isinstance(one, RegistryError)]
@@ -192,7 +192,7 @@ async def test_one_budget_for_a_request(pool: Pool) -> None:
     assert HERE_STEPS < 40 * 40
     assert len(union("A").text) < HERE_CHARS / 2
     earlier = [Earlier(version=1, artifact=union("B"))]
-    judging = Judge(pool).request()
+    judging = SchemaValidator(pool).request()
     found = await judging.explain(union("A"), [], earlier, Level.BACKWARD)
     assert len(found) == 40 + 3
     assert len(pool.pids) == 1

@@ -22,7 +22,7 @@ FIRST, SECOND = 4000, 2000
 FED = 3000
 
 
-def complaints(tellers: Iterable[Teller]) -> str:
+def peer_warnings(tellers: Iterable[Teller]) -> str:
     """Of all, and what they ended with."""
     return "\n".join(f"{one.name}, {one.code}: {one.errors}" for one in tellers)
 
@@ -49,7 +49,7 @@ def test_what_verifiable_producers_were_acknowledged_is_there(
     ]
 
     def said() -> str:
-        return complaints(tellers)
+        return peer_warnings(tellers)
 
     try:
         history.until(lambda: first.count > FIRST // 4, said)
@@ -86,7 +86,7 @@ def test_verifiable_consumers_read_all(protocol: str, judged_broker: Broker, tmp
         tellers.append(Teller(f"member-{number}", command, history, translate=lines))
 
     def all_read(count: int) -> None:
-        history.until(lambda: len(values) >= count, lambda: complaints(tellers))
+        history.until(lambda: len(values) >= count, lambda: peer_warnings(tellers))
 
     try:
         for number in range(3):

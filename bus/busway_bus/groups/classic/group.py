@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from busway_bus.groups.classic.join_checks import refusal
 from busway_bus.groups.classic.member import Member, listing
-from busway_bus.groups.classic.requests import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.classic.requests import GroupLimits, Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.classic.state import ClassicView
 from busway_bus.groups.classic.states import TRANSITIONS, Event, State
 from busway_bus.groups.record_serde import Key
@@ -45,7 +45,7 @@ class ClassicGroup(ClassicView):
         self._delay_until_ms: int | None = None
         self._sync_deadline_ms: int | None = None
         self._unsynced: set[str] = set()
-        self._due: list[tuple[Waiter, Joined | Synced]] = []
+        self._due: list[tuple[Waiter, JoinResult | SyncResult]] = []
         self._record: GroupMetadataValue | None = None
         self._successor: tuple[str, Member] | None = None
 
@@ -64,17 +64,17 @@ class ClassicGroup(ClassicView):
             request, state=self.state, roster=self.roster, protocol_type=self.protocol_type, limits=self._limits
         )
 
-    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[Joined | Unanswered]:
+    def join(self, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
         """Join or join again; no reply yet where the rebalance has to end first."""
         return self._decided(self._join(request, waiter, now))
 
-    def _join(self, request: Join, waiter: Waiter, now: int) -> Joined | Unanswered:
+    def _join(self, request: Join, waiter: Waiter, now: int) -> JoinResult | Unanswered:
         error = self.refusal(request)
         if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
             self.roster.pending.discard(request.member_id)
-            return Joined(error=error)
+            return JoinResult(error=error)
         if error is not None:
-            return Joined(error=error, member_id=request.member_id)
+            return JoinResult(error=error, member_id=request.member_id)
         if request.member_id == "":
             return self._join_unknown(request, waiter, now)
         if request.member_id in self.roster.pending:
@@ -82,7 +82,7 @@ class ClassicGroup(ClassicView):
             return PARKED
         return self._rejoin(self.members[request.member_id], request, waiter, now)
 
-    def _join_unknown(self, request: Join, waiter: Waiter, now: int) -> Joined | Unanswered:
+    def _join_unknown(self, request: Join, waiter: Waiter, now: int) -> JoinResult | Unanswered:
         member_id = self._new_id(request.called)
         if request.instance_id is not None:
             owner = self.roster.owner(request.instance_id)
@@ -90,9 +90,9 @@ class ClassicGroup(ClassicView):
                 return self._replace_static(owner, member_id, request, waiter, now)
         elif request.needs_known_id:
             if len(self.roster.pending) >= PENDING_GROUP_MEMBERS_MAX:
-                return Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+                return JoinResult(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
             self.roster.hand_out(member_id, now + request.session_timeout_ms, request.client_host)
-            return Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+            return JoinResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         self._add(member_id, request, waiter, now)
         return PARKED
 
@@ -107,7 +107,7 @@ class ClassicGroup(ClassicView):
             self._delay_until_ms = min(max(self._delay_until_ms, later), self._join_deadline_ms)
         self._rebalance(now)
 
-    def _rejoin(self, member: Member, request: Join, waiter: Waiter, now: int) -> Joined | Unanswered:
+    def _rejoin(self, member: Member, request: Join, waiter: Waiter, now: int) -> JoinResult | Unanswered:
         changed = member.protocols != request.protocols
         leads = member.member_id == self.roster.leader
         settled = self.state is State.COMPLETING or (self.state is State.STABLE and not leads)
@@ -118,7 +118,7 @@ class ClassicGroup(ClassicView):
         before = self.roster.park_join(member, waiter)
         if before is not None:
             # The client asks again; whoever still listens to the first request has to as well.
-            self._due.append((before, Joined(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)))
+            self._due.append((before, JoinResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)))
         self._rebalance(now)
         return PARKED
 
@@ -131,7 +131,7 @@ class ClassicGroup(ClassicView):
 
     def _replace_static(
         self, old_id: str, member_id: str, request: Join, waiter: Waiter, now: int
-    ) -> Joined | Unanswered:
+    ) -> JoinResult | Unanswered:
         """A static member came back under a new id: the old one is fenced, and nobody else has to move (KIP-345)."""
         member = self.members[old_id]
         if self.state is State.STABLE and self.roster.vote_with(member, request.protocols) == self.protocol:
@@ -145,7 +145,7 @@ class ClassicGroup(ClassicView):
         self._rebalance(now)
         return PARKED
 
-    def _pass_on(self, member: Member, member_id: str, request: Join, now: int) -> Joined:
+    def _pass_on(self, member: Member, member_id: str, request: Join, now: int) -> JoinResult:
         """Write down that a member's place has a new owner, who has it when that is applied."""
         owner = member.succeeded(Member.joining(member_id, request, now))
         leads = member.member_id == self.roster.leader
@@ -154,7 +154,7 @@ class ClassicGroup(ClassicView):
         self._record = self.record()
         self._record.leader = member_id if leads else self.roster.leader
         self._record.members = [other.record(self.protocol, other.assignment) for other in members]
-        answer = Joined(
+        answer = JoinResult(
             member_id=member_id,
             generation=self.generation,
             protocol=self.protocol,
@@ -170,35 +170,35 @@ class ClassicGroup(ClassicView):
 
     # Syncing
 
-    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[Synced | Unanswered]:
+    def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
         """Hand in or ask for assignments; no reply yet where the leader's are awaited."""
         return self._decided(self._sync(request, waiter, now))
 
-    def _sync(self, request: Sync, waiter: Waiter, now: int) -> Synced | Unanswered:
+    def _sync(self, request: Sync, waiter: Waiter, now: int) -> SyncResult | Unanswered:
         error = self.check_member(request.member_id, request.instance_id, request.generation)
         if error is not ErrorCode.NONE:
-            return Synced(error=error)
+            return SyncResult(error=error)
         names = ((request.protocol_type, self.protocol_type), (request.protocol, self.protocol))
         if any(of_member is not None and of_member != of_group for of_member, of_group in names):
-            return Synced(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            return SyncResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member = self.members[request.member_id]
         self.roster.touch(member, now)
         if self.state is State.PREPARING:
-            return Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)
+            return SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS)
         if self.state is State.STABLE:
             self._unsynced.discard(member.member_id)
             return self._synced(member.assignment)
         if not self.roster.has_room_for(request.assignments, member.host):
-            return Synced(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+            return SyncResult(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
         if request.member_id == self.roster.leader:
             return self._assign(member, dict(request.assignments), now)
         self._unsynced.discard(member.member_id)
         if member.sync is not None:
-            self._due.append((member.sync, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)))
+            self._due.append((member.sync, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS)))
         member.sync = waiter
         return PARKED
 
-    def _assign(self, leader: Member, assignments: Mapping[str, bytes], now: int) -> Synced:
+    def _assign(self, leader: Member, assignments: Mapping[str, bytes], now: int) -> SyncResult:
         """Write the generation down; it is in force when it is applied, and told when it is durable."""
         self._record = self._generation(self.generation, assignments, now)
         for member in self.roster:
@@ -239,7 +239,7 @@ class ClassicGroup(ClassicView):
             self._rebalance(now)
         return error
 
-    def dismiss(self, now: int) -> tuple[tuple[Waiter, Joined | Synced], ...]:
+    def dismiss(self, now: int) -> tuple[tuple[Waiter, JoinResult | SyncResult], ...]:
         """What those are to be told that wait, where the group is to be of another kind: they have to join again."""
         for member in self.roster:
             if member.parked:
@@ -302,9 +302,9 @@ class ClassicGroup(ClassicView):
         """Answer what is parked for a member with an error."""
         join = self.roster.take_join(member)
         if join is not None:
-            self._due.append((join, Joined(error=error, member_id=member_id)))
+            self._due.append((join, JoinResult(error=error, member_id=member_id)))
         if member.sync is not None:
-            self._due.append((member.sync, Synced(error=error)))
+            self._due.append((member.sync, SyncResult(error=error)))
             member.sync = None
 
     def _rebalance(self, now: int) -> None:
@@ -331,7 +331,7 @@ class ClassicGroup(ClassicView):
             member.assignment = b""
             self.roster.measure(member)
             if member.sync is not None:
-                self._due.append((member.sync, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)))
+                self._due.append((member.sync, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS)))
                 member.sync = None
                 self.roster.touch(member, now)
 
@@ -365,9 +365,9 @@ class ClassicGroup(ClassicView):
             if waiter is not None:
                 self._due.append((waiter, self._joined(member)))
 
-    def _joined(self, member: Member) -> Joined:
+    def _joined(self, member: Member) -> JoinResult:
         leads = member.member_id == self.roster.leader
-        return Joined(
+        return JoinResult(
             member_id=member.member_id,
             generation=self.generation,
             protocol=self.protocol,
@@ -375,8 +375,8 @@ class ClassicGroup(ClassicView):
             members=listing(self.roster, self.protocol) if leads else (),
         )
 
-    def _synced(self, assignment: bytes) -> Synced:
-        return Synced(protocol_type=self.protocol_type, protocol=self.protocol, assignment=assignment)
+    def _synced(self, assignment: bytes) -> SyncResult:
+        return SyncResult(protocol_type=self.protocol_type, protocol=self.protocol, assignment=assignment)
 
     # What is written down
 

@@ -35,7 +35,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class JoinResult:
     """The answer to a join; `unassigned` tells whether a group that the coordinator balances is to be balanced a step at a time."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -61,7 +61,7 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Synced:
+class SyncResult:
     """The answer to a sync."""
 
     error: ErrorCode = ErrorCode.NONE

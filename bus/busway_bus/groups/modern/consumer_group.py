@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from busway_bus.groups.memory_quota import GroupMemory
-from busway_bus.groups.modern.consumer_member import LEFT_FOR_A_WHILE, ConsumerMember
+from busway_bus.groups.modern.consumer_member import STATIC_LEAVE_EPOCH, ConsumerMember
 from busway_bus.groups.modern.consumer_state import target_record
 from busway_bus.groups.modern.consumer_target import ConsumerTarget, is_within
 from busway_bus.groups.modern.group import NO_PARTITIONS, Assignment
@@ -25,7 +25,7 @@ from busway_bus.groups.modern.records import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
 )
-from busway_bus.groups.modern.requests import Beat, Beaten, ConsumerLimits, Said
+from busway_bus.groups.modern.requests import ConsumerHeartbeat, ConsumerLimits, HeartbeatResult, Said
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.names import NO_NAMES
 from busway_bus.groups.record_serde import Change
@@ -57,7 +57,7 @@ class ConsumerGroup(ConsumerTarget):
 
     # Heartbeats
 
-    def beat(self, beat: Beat, now: int) -> Decision[Beaten]:
+    def beat(self, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
         """Join or stay.
 
         Raises:
@@ -73,7 +73,7 @@ class ConsumerGroup(ConsumerTarget):
         if beat.member_id in self.members:
             self.touch(beat.member_id, now + settings.session_timeout_ms)
         told = beat.whole or stepped.assigned != member.assigned
-        reply = Beaten(
+        reply = HeartbeatResult(
             member_id=stepped.member_id,
             epoch=stepped.epoch,
             interval_ms=settings.heartbeat_interval_ms,
@@ -112,7 +112,7 @@ class ConsumerGroup(ConsumerTarget):
             records.append(stepped.assignment_record(self.group_id))
         return stepped, unassigned
 
-    def _seat(self, beat: Beat, records: list[Change]) -> ConsumerMember:
+    def _seat(self, beat: ConsumerHeartbeat, records: list[Change]) -> ConsumerMember:
         """The member as it is, a new one where it joins; one that takes a static member's place has that member's partitions."""
         joins = beat.epoch == 0
         if beat.instance_id is None:
@@ -132,7 +132,7 @@ class ConsumerGroup(ConsumerTarget):
             return held
         if held is None:
             return self.members.get(beat.member_id) or ConsumerMember(member_id=beat.member_id)
-        if held.epoch != LEFT_FOR_A_WHILE and held.classic is None:
+        if held.epoch != STATIC_LEAVE_EPOCH and held.classic is None:
             text = (
                 f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the "
                 f"instance id is owned by {held.member_id} member."
@@ -234,7 +234,7 @@ class ConsumerGroup(ConsumerTarget):
 
     # Leaving
 
-    def depart(self, beat: Beat, now: int) -> Decision[Beaten]:
+    def depart(self, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
         """Go, or go for a while, as static members may.
 
         Raises:
@@ -244,8 +244,8 @@ class ConsumerGroup(ConsumerTarget):
             member = self._same_static(self.static_member(beat.instance_id), beat.member_id, beat.instance_id)
         else:
             member = self._member(beat.member_id)
-        reply = Beaten(member_id=member.member_id, epoch=beat.epoch)
-        if beat.instance_id is not None and beat.epoch == LEFT_FOR_A_WHILE:
+        reply = HeartbeatResult(member_id=member.member_id, epoch=beat.epoch)
+        if beat.instance_id is not None and beat.epoch == STATIC_LEAVE_EPOCH:
             return Decision(records=(member.gone_for_a_while().assignment_record(self.group_id),), reply=reply)
         return self._put_out([member.member_id], now, reply)
 
@@ -382,7 +382,7 @@ class ConsumerGroup(ConsumerTarget):
         return Decision(records=tuple(records), reply=True)
 
 
-def _with(member: ConsumerMember, beat: Beat) -> ConsumerMember:
+def _with(member: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
     """The member with what the heartbeat says anew."""
     changes: dict[str, Any] = {
         "instance_id": beat.instance_id,
@@ -396,7 +396,7 @@ def _with(member: ConsumerMember, beat: Beat) -> ConsumerMember:
     return replace(member, client_id=beat.client_id, client_host=beat.client_host, classic=None, **said)
 
 
-def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
+def _check_epoch(member: ConsumerMember, beat: ConsumerHeartbeat) -> None:
     if beat.epoch in {0, member.epoch}:
         return
     repeated = beat.epoch < member.epoch and beat.epoch == member.previous_epoch and _has_all(member, beat)
@@ -409,7 +409,7 @@ def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
         raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
 
 
-def _has_all(member: ConsumerMember, beat: Beat) -> bool:
+def _has_all(member: ConsumerMember, beat: ConsumerHeartbeat) -> bool:
     """Whether a member has what it says that it has: the answer with its new epoch may have been lost."""
     if beat.said is None:
         return False

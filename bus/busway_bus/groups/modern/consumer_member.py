@@ -23,7 +23,7 @@ from busway_bus.groups.record_serde import Change
 Owned = Mapping[UUID, Mapping[int, int]]
 """Partitions by topic, each with the epoch since which the member has it."""
 NOTHING: Final[Owned] = {}
-LEFT_FOR_A_WHILE: Final = -2
+STATIC_LEAVE_EPOCH: Final = -2
 """The epoch of a static member that has gone and may come back under another id."""
 
 
@@ -87,7 +87,7 @@ class ConsumerMember(ModernMember):
     def gone_for_a_while(self) -> "ConsumerMember":
         """The static member that has left and may come back: it keeps its partitions, as if it had them from the beginning."""
         kept = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()}
-        return replace(self, epoch=LEFT_FOR_A_WHILE, assigned=kept, revoking={})
+        return replace(self, epoch=STATIC_LEAVE_EPOCH, assigned=kept, revoking={})
 
     def owns_since(self, topic_id: UUID, partition: int) -> int | None:
         """The epoch since which it has a partition, which it may have to give up; None where it has not."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from busway_bus.groups.ends import Ends
 from busway_bus.groups.group import Committer, GroupKind, PlaceCheck
 from busway_bus.groups.memory_quota import GroupMemory
-from busway_bus.groups.modern.consumer_member import LEFT_FOR_A_WHILE, ConsumerMember, MemberState
+from busway_bus.groups.modern.consumer_member import STATIC_LEAVE_EPOCH, ConsumerMember, MemberState
 from busway_bus.groups.modern.group import Assignment, ModernGroup
 from busway_bus.groups.modern.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -185,7 +185,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     def _watch_revocation(self, before: ConsumerMember | None, member: ConsumerMember, now: int) -> None:
         """A member that has to give partitions up has so long for it, from the moment on in which it was told; members of
         the classic protocol are waited for otherwise, and one that has left for a while has its session for coming back."""
-        left = member.epoch == LEFT_FOR_A_WHILE
+        left = member.epoch == STATIC_LEAVE_EPOCH
         if member.state is not MemberState.UNREVOKED or member.classic is not None or left:
             self._revocations.discard(member.member_id)
             return

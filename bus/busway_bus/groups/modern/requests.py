@@ -15,7 +15,7 @@ Said = Mapping[UUID, Collection[int]] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class ConsumerHeartbeat:
     """A member's heartbeat; what is None has not changed.
 
     Attributes:
@@ -43,7 +43,7 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beaten:
+class HeartbeatResult:
     """The answer to a heartbeat.
 
     Attributes:

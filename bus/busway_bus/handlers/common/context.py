@@ -18,7 +18,7 @@ from busway_bus.coordinator.share_state_coordinator import ShareCoordinator
 from busway_bus.coordinator.transaction_coordinator import TransactionCoordinator
 from busway_bus.handlers.common.metadata_responses import MetadataAnswers
 from busway_bus.handlers.common.response_room import LargeAnswers
-from busway_bus.handlers.common.topic_auto_creation import Creations
+from busway_bus.handlers.common.topic_auto_creation import TopicAutoCreator
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.principal import ANONYMOUS, Principal
 from busway_bus.kernel.transactions import MarkerWriter
@@ -63,7 +63,7 @@ class NodeServices:
     markers: MarkerWriter
     producer_ids: ProducerIds
     shares: SharePartitions
-    creations: Creations
+    creations: TopicAutoCreator
     turns: Turns
     metadata_answers: MetadataAnswers
     large_answers: LargeAnswers = field(default_factory=LargeAnswers)

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from busway_bus.kernel.limits import TOPICS_UNDER_WAY_MAX
 from busway_protocol.errors import ErrorCode, KafkaError
 
-log = logging.getLogger("busway.topics")
+logger = logging.getLogger("busway.topics")
 
 
-class Creations:
+class TopicAutoCreator:
     """The topics that are being made, one after the other."""
 
     def __init__(self) -> None:
@@ -38,9 +38,9 @@ class Creations:
                     await create(name)
                 except KafkaError as problem:
                     if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                        log.info("a client asked for topic %s, which cannot be made: %s", name, problem.message)
+                        logger.info("a client asked for topic %s, which cannot be made: %s", name, problem.message)
                 except Exception:
-                    log.exception("making topic %s failed on a mistake of this broker", name)
+                    logger.exception("making topic %s failed on a mistake of this broker", name)
                 finally:
                     del self._waiting[name]
         finally:

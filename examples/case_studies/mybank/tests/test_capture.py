@@ -21,7 +21,7 @@ from tests.support.postgres import Postgres
 from busway import RegistryClient
 from busway.testing import TestBus
 from busway.web import serving
-from busway_connect.door import ConnectServer, WorkerConfig
+from busway_connect.cli_entry import ConnectServer, WorkerConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 WAIT_S = patient(30.0)

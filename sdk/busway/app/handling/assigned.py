@@ -15,7 +15,7 @@ from busway.app.handling.lane import Lane
 from busway.app.offset_set import OffsetSet
 from busway.types import OffsetAndMetadata, Record, TopicPartition
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 OPEN_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of the keys and values of a partition's records that not all handlers have finished; above, it is paused."""
@@ -75,7 +75,7 @@ class Assigned:
         chosen: dict[Item, Sequence[Lane]] = {}
         for record in records:
             if not self.done.follows(record.offset):
-                log.warning("%s-%d goes on at offset %d, behind what came before", *record[:3])
+                logger.warning("%s-%d goes on at offset %d, behind what came before", *record[:3])
                 self.done = CompletedOffsets()  # the topic was made anew; what is under way counts for the old one
             if not self.done.begin(record.offset):
                 continue

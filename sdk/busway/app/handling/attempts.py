@@ -34,7 +34,7 @@ from busway.serde.plain import SchemaMissing
 from busway.types import Record, TopicPartition
 from busway_protocol.machine import Machine
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 Rest = Callable[[float], Awaitable[None]]
 SendRaw = Callable[[str, bytes | None, bytes | None, Headers], Awaitable[Any]]
@@ -168,7 +168,7 @@ class Attempts:
             raise HandlerFailed(f"{item.where} cannot be read: {problem}") from problem
         item.unreadable = True
         self.tell([item], "dead_lettered", self.clock(), 1, problem)
-        log.error("%s cannot be read; to the dead letters: %s", item.where, problem)
+        logger.error("%s cannot be read; to the dead letters: %s", item.where, problem)
         await self._bury(item, problem, attempts=1, handler="")
 
     # Calling
@@ -298,7 +298,7 @@ class Attempts:
 
     def warn(self, item: Item, problem: Exception, attempt: int, wait_s: float) -> None:
         """A record, or a batch that begins with it, is tried again."""
-        log.warning(
+        logger.warning(
             "%s failed on %s, attempt %d; again in %.2f s: %r", self.route.name, item.where, attempt, wait_s, problem
         )
 
@@ -312,7 +312,7 @@ class Attempts:
         if not self.route.dead_letter:
             raise HandlerFailed(f"{where} after {attempts} attempts: {problem!r}") from problem
         place = place_of(problem)
-        log.error("%s after %d attempts; to the dead letters: %r%s", where, attempts, problem, place)
+        logger.error("%s after %d attempts; to the dead letters: %r%s", where, attempts, problem, place)
         await self._bury(item, problem, attempts=attempts, handler=self.route.name)
 
     async def _bury(self, item: Item, problem: Exception, *, attempts: int, handler: str) -> None:
@@ -331,7 +331,7 @@ class Attempts:
                 if is_too_large(unreachable) and (fewer := without_long_ones(reasons)) != reasons:
                     reasons = fewer
                     continue
-                log.error("%s-%d stops at offset %d: %s: %s", *record[:3], topic, unreachable)
+                logger.error("%s-%d stops at offset %d: %s: %s", *record[:3], topic, unreachable)
             else:
                 item.buried = True
                 self._parts.counts.dead_lettered += 1

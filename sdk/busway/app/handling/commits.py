@@ -16,7 +16,7 @@ from busway.net.clock import APP_TIME
 from busway.types import OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 
 class Commits:
@@ -73,10 +73,10 @@ class Commits:
         try:
             await self._send({assigned.partition: at for assigned, at in offsets.items()})
         except CommitFailed as problem:
-            log.warning("the group has moved on; what was handled will be handled again: %s", problem)
+            logger.warning("the group has moved on; what was handled will be handled again: %s", problem)
             return
         except BuswayError as problem:
-            log.warning("offsets were not committed, the next commit brings them: %s", problem)
+            logger.warning("offsets were not committed, the next commit brings them: %s", problem)
             return
         moved = {
             assigned.partition: at.offset

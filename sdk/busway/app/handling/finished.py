@@ -14,7 +14,7 @@ from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
 from busway.types import TopicPartition
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 
 async def finished(consumer: Consumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
@@ -24,7 +24,7 @@ async def finished(consumer: Consumer, partitions: Sequence[TopicPartition]) -> 
         try:
             found = await consumer.committed_of(partitions)
         except BuswayError as problem:
-            log.warning("what the group has committed is not known yet, and is asked for again: %s", problem)
+            logger.warning("what the group has committed is not known yet, and is asked for again: %s", problem)
             await REAL_TIME.sleep(pause.next())
         else:
             return {partition: OffsetSet.parse(at.offset, at.metadata) for partition, at in found.items()}
@@ -43,7 +43,7 @@ async def finished_ahead(consumer: Consumer, partitions: Sequence[TopicPartition
         found = {partition: ahead for partition, ahead in found.items() if ahead.end > ahead.below}
         ends = await consumer.end_offsets(found) if found else {}
     except BuswayError as problem:
-        log.warning("what was finished ahead of the committed offsets is not known and handled again: %s", problem)
+        logger.warning("what was finished ahead of the committed offsets is not known and handled again: %s", problem)
         return {}
     # A log that ends below has lost its tail: those offsets are, or will be, other records'.
     return {partition: ahead for partition, ahead in found.items() if ahead.end <= ends.get(partition, 0)}

@@ -1,7 +1,7 @@
 """An event loop that stands still, and the handler that keeps it.
 
 What lives here: `LoopWatch`, a thread that asks the loop for a sign of life and looks where it is when none comes. What does not: partitions
-that get no further (`busway.app.monitoring.health`), staying a member of the group meanwhile (`busway.consumer.heart_thread`).
+that get no further (`busway.app.monitoring.health`), staying a member of the group meanwhile (`busway.consumer.heartbeat_thread`).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Final
 from busway.app.declaring.routes import Route
 from busway.net.machine import OS
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 LAG_S: Final = 1.0
 """A loop that does not answer for so long is worth a line: pages and all other handlers have waited as long."""
@@ -64,7 +64,7 @@ class LoopWatch:
                 continue
             handler, where = self._look(sys._current_frames().get(thread))
             if handler is not None:
-                log.warning(
+                logger.warning(
                     "handler %s has kept the event loop for %g s, at %s: no other handler and no page goes on meanwhile; let a plain "
                     "function (def), which runs in a thread, do what computes or waits without await",
                     handler,
@@ -72,11 +72,11 @@ class LoopWatch:
                     where,
                 )
             else:
-                log.info("the event loop has stood still for %g s, at %s", LAG_S, where)
+                logger.info("the event loop has stood still for %g s, at %s", LAG_S, where)
             while not answered.wait(_LOOK_EVERY_S):
                 if self._ended.is_set() or loop.is_closed():
                     return
-            log.log(
+            logger.log(
                 logging.INFO if handler is None else logging.WARNING,
                 "the event loop goes on after %.1f s",
                 OS.monotonic_s() - asked_s,

@@ -18,7 +18,7 @@ from busway.app.handling.failures import HandlerFailed
 from busway.app.handling.schedule import Schedule
 from busway.types import TopicPartition
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 OPEN_MAX: Final = BATCH_MAX
 """Records of a partition that a handler has not finished: those that wait, are parked or run; above, the partition is paused."""

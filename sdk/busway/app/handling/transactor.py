@@ -47,7 +47,7 @@ from busway_protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from busway.app.handling.assigned import Assigned
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 INTERVAL_S: Final = 0.1
 """Work waits no longer than this for more before it is committed."""
@@ -206,7 +206,7 @@ class Transactor:
                     self._moved.clear()
                     await self._moved.wait()
         except TimeoutError:
-            log.warning("what was handled was not committed within %g s, and is handled again", timeout_s)
+            logger.warning("what was handled was not committed within %g s, and is handled again", timeout_s)
         finally:
             self._hurried -= 1
             self.drop(those)
@@ -370,7 +370,7 @@ class Transactor:
                 await producer.commit_transaction()
             except TransactionInDoubt as problem:
                 self.outcomes.failed(problem)
-                log.warning("%s", problem)
+                logger.warning("%s", problem)
             else:
                 return
 
@@ -397,7 +397,7 @@ class Transactor:
         try:
             await self.producer.abort_transaction()
         except (BrokerError, ConnectionFailed, RequestTimedOut) as unanswered:
-            log.warning("an abort was not answered, the next transaction begins with it: %s", unanswered)
+            logger.warning("an abort was not answered, the next transaction begins with it: %s", unanswered)
         except BuswayError as worse:
             return await self._begin_anew(worse)
         self.outcomes.aborted += 1
@@ -410,7 +410,7 @@ class Transactor:
             return await self._begin_anew(refusal)
         if refusal is not None:
             self._most = max(1, len(works) // 2)
-        log.log(
+        logger.log(
             logging.INFO if isinstance(problem, OutOfGroup) else logging.WARNING,
             "a transaction of %d records was aborted, and is made again: %s",
             sum(len(work.items) for work in works),
@@ -431,7 +431,7 @@ class Transactor:
 
     async def _begin_anew(self, problem: BuswayError) -> None:
         """Go on from what is committed, with a new producer."""
-        log.warning("all partitions are begun anew from what is committed, with a new producer: %s", problem)
+        logger.warning("all partitions are begun anew from what is committed, with a new producer: %s", problem)
         self.outcomes.renewed += 1
         self.outcomes.failed(problem)
         self._drop_all()
@@ -444,10 +444,10 @@ class Transactor:
                 await self.producer.start()
                 break
             except (ConnectionFailed, RequestTimedOut, ProducerFenced) as unreachable:
-                log.warning("no new producer for transactions yet: %s", unreachable)
+                logger.warning("no new producer for transactions yet: %s", unreachable)
             except BrokerError as refused:
                 if not refused.retriable:
                     raise
-                log.warning("no new producer for transactions yet: %s", refused)
+                logger.warning("no new producer for transactions yet: %s", refused)
             await REAL_TIME.sleep(self._pause.next())
         await self._host.begin_anew(firsts)

@@ -39,7 +39,7 @@ from busway.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartitio
 
 __all__ = ["HandlerFailed", "Worker", "WorkerParts"]
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 _POLL_MS: Final = 500
 
@@ -419,7 +419,7 @@ class Worker(RebalanceListener):
         if tasks:
             _, deaf = await REAL_TIME.wait(tasks, timeout=self._parts.drain_timeout_s)
             if deaf:
-                log.error("%d handlers go on although they were cancelled", len(deaf))
+                logger.error("%d handlers go on although they were cancelled", len(deaf))
 
     async def _close(self, partitions: Collection[TopicPartition]) -> None:
         """Who comes while partitions are being closed waits until they are."""
@@ -440,7 +440,7 @@ class Worker(RebalanceListener):
         if tasks := {task for lane in lanes for task in lane.close()}:
             _, late = await REAL_TIME.wait(tasks, timeout=self._parts.drain_timeout_s)
             if late:
-                log.warning(
+                logger.warning(
                     "%d handlers did not end within %g s; their records come again",
                     len(late),
                     self._parts.drain_timeout_s,

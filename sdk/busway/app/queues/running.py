@@ -22,7 +22,7 @@ from busway.share.consumer import ShareConsumer
 if TYPE_CHECKING:
     from busway.app.bus import App
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 _NEVER_MS = 2**31 - 1
 """A queue whose handlers are all busy asks for nothing, for as long as that takes."""
@@ -90,7 +90,7 @@ async def _begin_at(app: "App", groups: Sequence[str], reset: str) -> None:
             try:
                 await admin.alter_group_configs(group, {"share.auto.offset.reset": reset})
             except (BrokerError, UnsupportedByBroker) as problem:
-                log.warning(
+                logger.warning(
                     "share group %s begins where the brokers say, share.auto.offset.reset=%s was refused: %s",
                     group,
                     reset,

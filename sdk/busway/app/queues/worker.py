@@ -25,7 +25,7 @@ from busway.net.clock import REAL_TIME
 from busway.share.consumer import Acknowledge, ShareConsumer
 from busway.types import Record
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 PARKED_MAX: Final = 1000
 """Records that failed and wait until they are released for their next attempt; above, no new ones are taken."""
@@ -135,7 +135,7 @@ class QueueWorker:
             return
         _, late = await REAL_TIME.wait(self._hands, timeout=self._parts.drain_timeout_s)
         if late:
-            log.warning(
+            logger.warning(
                 "%d handlers did not end within %g s; their records go to others",
                 len(late),
                 self._parts.drain_timeout_s,
@@ -145,7 +145,7 @@ class QueueWorker:
                 task.cancel()
             _, deaf = await REAL_TIME.wait(late, timeout=self._parts.drain_timeout_s)
             if deaf:
-                log.error("%d handlers go on although they were cancelled", len(deaf))
+                logger.error("%d handlers go on although they were cancelled", len(deaf))
 
     def _fail(self, problem: Exception) -> None:
         if not self._failed.done():
@@ -170,7 +170,7 @@ class QueueWorker:
             try:
                 found = await self.consumer.getmany(timeout_ms=_POLL_MS, max_records=free)
             except DamagedData as problem:
-                log.error("share group %s: %s", self.group, problem)
+                logger.error("share group %s: %s", self.group, problem)
                 continue
             for records in found.values():
                 for record in records:
@@ -245,12 +245,12 @@ class QueueWorker:
         try:
             told = self.consumer.acknowledge(record, kind)
         except AcknowledgementFailed as problem:
-            log.warning("it is delivered again: %s", problem)
+            logger.warning("it is delivered again: %s", problem)
             return
 
         def seen(future: "asyncio.Future[None]") -> None:
             if not future.cancelled() and (problem := future.exception()) is not None:
-                log.warning("%s was not %sed, it is delivered again: %s", where, kind, problem)
+                logger.warning("%s was not %sed, it is delivered again: %s", where, kind, problem)
             self.progress.set()
 
         told.add_done_callback(seen)
@@ -310,6 +310,6 @@ class QueueWorker:
 
         def seen(future: "asyncio.Future[None]") -> None:
             if not future.cancelled() and (problem := future.exception()) is not None:
-                log.warning("a lock was not renewed, its record may be handled by others too: %s", problem)
+                logger.warning("a lock was not renewed, its record may be handled by others too: %s", problem)
 
         told.add_done_callback(seen)

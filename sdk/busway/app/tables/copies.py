@@ -19,7 +19,7 @@ from busway.net.clock import REAL_TIME
 from busway.serde.errors import Undecodable
 from busway.types import Record, RecordMetadata
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 _KEPT_S: Final = 600.0
 """Rows that were given up are read on from where they are for so long: a rebalance lasts seconds. Much later, what was deleted meanwhile
@@ -139,7 +139,7 @@ class Copies:
             try:
                 return await self._read_back(numbers)
             except (ConnectionFailed, RequestTimedOut) as problem:
-                log.warning("table %s waits %.1f s to be read back: %s", self._topic.name, wait_s, problem)
+                logger.warning("table %s waits %.1f s to be read back: %s", self._topic.name, wait_s, problem)
             await REAL_TIME.sleep(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 

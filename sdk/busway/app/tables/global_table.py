@@ -28,7 +28,7 @@ from busway.types import Record, RecordMetadata, TopicPartition
 if TYPE_CHECKING:
     from busway.app.bus import App
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -177,12 +177,12 @@ class GlobalTable(Rows[K, V], Extension):
                         await self._read(app, consumer)
                         wait_s = _FIRST_WAIT_S
                         if not loaded.done() and self._has(ends):
-                            log.info("table %s: %d rows", self.topic.name, len(self))
+                            logger.info("table %s: %d rows", self.topic.name, len(self))
                             loaded.set_result(None)
             except BuswayError as problem:
                 if not loaded.done():
                     raise
-                log.warning("table %s is not followed for %.1f s: %s", self.topic.name, wait_s, problem)
+                logger.warning("table %s is not followed for %.1f s: %s", self.topic.name, wait_s, problem)
             await REAL_TIME.sleep(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
@@ -224,7 +224,7 @@ class GlobalTable(Rows[K, V], Extension):
         except Undecodable as problem:
             self.passed_over += 1
             where = f"{record.topic}-{record.partition} offset {record.offset}"
-            log.error("%s is no row of the table and is passed over: %s", where, problem)
+            logger.error("%s is no row of the table and is passed over: %s", where, problem)
             return
         self._set_row(
             typed.key, typed.value, Home(partition=record.partition, included=_NOTHING, written_ms=record.timestamp_ms)

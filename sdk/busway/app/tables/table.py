@@ -52,7 +52,7 @@ from busway_protocol.partitioning import partition_for_key
 if TYPE_CHECKING:
     from busway.app.bus import App
 
-log = logging.getLogger("busway.app")
+logger = logging.getLogger("busway.app")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -360,7 +360,7 @@ class Table(Rows[K, V], Extension):
         read = await self._copies.read_back(new)
         self._held |= new
         held = sorted(self._held)
-        log.info("table %s: %d rows, %d records read, partitions %s", self.topic.name, len(self), read, held)
+        logger.info("table %s: %d rows, %d records read, partitions %s", self.topic.name, len(self), read, held)
         return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:

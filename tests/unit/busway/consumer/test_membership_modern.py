@@ -6,7 +6,15 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busway.consumer.membership_modern import Dialogue, Given, Identity, Share, Wish, farewell, resolved
+from busway.consumer.membership_modern import (
+    TargetAssignment,
+    HeartbeatState,
+    Identity,
+    Share,
+    DesiredSubscription,
+    farewell,
+    resolved,
+)
 from busway_protocol.messages.groups_modern import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -15,7 +23,7 @@ from busway_protocol.messages.groups_modern import (
 )
 
 ME = Identity(group="g", member_id="m", instance_id=None)
-WISH = Wish(topics=("t",), rebalance_timeout_ms=1000)
+WISH = DesiredSubscription(topics=("t",), rebalance_timeout_ms=1000)
 THINGS, OTHERS = UUID(int=1), UUID(int=2)
 
 
@@ -38,9 +46,9 @@ def said(request: ConsumerGroupHeartbeatRequest) -> Share | None:
     return frozenset((topic.topic_id, number) for topic in request.topic_partitions for number in topic.partitions)
 
 
-def joined() -> Dialogue:
+def joined() -> HeartbeatState:
     """A dialogue whose join was answered with one partition, at epoch 3."""
-    dialogue = Dialogue(ME, WISH)
+    dialogue = HeartbeatState(ME, WISH)
     dialogue.request()
     dialogue.answered(answer(3, frozenset({(THINGS, 0)})))
     return dialogue
@@ -48,7 +56,7 @@ def joined() -> Dialogue:
 
 def test_a_join_says_everything_and_owns_nothing() -> None:
     """As the coordinator asks of epoch 0."""
-    request = Dialogue(ME, replace(WISH, assignor="range")).request()
+    request = HeartbeatState(ME, replace(WISH, assignor="range")).request()
     assert (request.member_epoch, request.member_id, request.rebalance_timeout_ms) == (0, "m", 1000)
     assert (request.subscribed_topic_names, request.subscribed_topic_regex) == (["t"], None)
     assert (request.server_assignor, request.topic_partitions) == ("range", [])
@@ -76,9 +84,9 @@ def test_an_assignment_that_is_not_named_is_the_one_before() -> None:
     """Null means unchanged, an empty one means none."""
     dialogue = joined()
     dialogue.request()
-    assert dialogue.answered(answer(4)) == Given(4, frozenset({(THINGS, 0)}))
+    assert dialogue.answered(answer(4)) == TargetAssignment(4, frozenset({(THINGS, 0)}))
     dialogue.request()
-    assert dialogue.answered(answer(4, frozenset())) == Given(4, frozenset())
+    assert dialogue.answered(answer(4, frozenset())) == TargetAssignment(4, frozenset())
 
 
 def test_every_step_is_acknowledged_even_if_it_ends_where_it_began() -> None:
@@ -124,7 +132,7 @@ def test_topics_without_a_name_wait() -> None:
 
 _SHARES = st.frozensets(st.tuples(st.sampled_from([THINGS, OTHERS]), st.integers(0, 2)))
 _WISHES = st.builds(
-    Wish,
+    DesiredSubscription,
     topics=st.sampled_from([("a",), ("a", "b")]),
     pattern=st.sampled_from([None, "x.*"]),
     rebalance_timeout_ms=st.just(1000),
@@ -137,9 +145,11 @@ _STEPS = st.one_of(
 
 
 @given(_WISHES, st.lists(_STEPS, max_size=30))
-def test_the_coordinator_knows_what_the_member_wants_and_has(wish: Wish, steps: list[tuple[str, object]]) -> None:
+def test_the_coordinator_knows_what_the_member_wants_and_has(
+    wish: DesiredSubscription, steps: list[tuple[str, object]]
+) -> None:
     """Whatever is lost on the way: after an answered beat it knows everything."""
-    dialogue = Dialogue(ME, wish)
+    dialogue = HeartbeatState(ME, wish)
     has: Share = frozenset()
     topics: list[str] | None = None
     pattern: str | None = None
@@ -147,7 +157,7 @@ def test_the_coordinator_knows_what_the_member_wants_and_has(wish: Wish, steps: 
     epoch = 0
     for step, what in [*steps, ("beat", "answered")]:
         if step == "wants":
-            assert isinstance(what, Wish)
+            assert isinstance(what, DesiredSubscription)
             wish = what
             dialogue.wants(wish)
         elif step == "has" and epoch:

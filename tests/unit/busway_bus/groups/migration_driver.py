@@ -12,7 +12,7 @@ from tests.unit.busway_bus.groups.live import live_shard
 from busway_bus.coordinator.replay import apply_records, latest_records
 from busway_bus.groups.classic.requests import GroupLimits, Join, Sync
 from busway_bus.groups.memory_quota import GroupMemory
-from busway_bus.groups.modern.requests import Beat, ConsumerLimits, GroupSettings, MigrationPolicy
+from busway_bus.groups.modern.requests import ConsumerHeartbeat, ConsumerLimits, GroupSettings, MigrationPolicy
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.shard import GroupShard
 from busway_bus.handlers.common.context import finished
@@ -140,7 +140,7 @@ class Driver:
             "said": {},
             **changes,
         }
-        return self.carry_out(self.shard.beat("g", Beat(**values), self.now))
+        return self.carry_out(self.shard.beat("g", ConsumerHeartbeat(**values), self.now))
 
     def time_passes(self, ms: int) -> None:
         """Every deadline on its time."""

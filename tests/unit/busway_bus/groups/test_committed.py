@@ -5,7 +5,7 @@ import pytest
 from busway_bus.groups.classic.requests import GroupLimits, Join
 from busway_bus.groups.committed import OffsetMemory, offset_bytes
 from busway_bus.groups.group import Committer
-from busway_bus.groups.modern.requests import Beat
+from busway_bus.groups.modern.requests import ConsumerHeartbeat
 from busway_bus.groups.offsets import NewOffset, Place
 from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.decision import Decision
@@ -86,7 +86,7 @@ def test_nobody_begins_a_group_where_there_is_no_room() -> None:
         can_skip_assignment=False,
     )
     assert not bench.shard.create("a", join, 0).records
-    beat = Beat(
+    beat = ConsumerHeartbeat(
         member_id="m",
         epoch=0,
         instance_id=None,

@@ -18,7 +18,7 @@ from tests.unit.busway_bus.groups.live import live_shard
 
 from busway_bus.coordinator.replay import apply_records, latest_records
 from busway_bus.groups.classic.group import ClassicGroup
-from busway_bus.groups.classic.requests import GroupLimits, Join, Joined, Sync, Synced
+from busway_bus.groups.classic.requests import GroupLimits, Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.classic.states import State
 from busway_bus.groups.group import Committer
 from busway_bus.groups.offsets import CommittedOffset, NewOffset
@@ -221,12 +221,12 @@ class Groups(RuleBasedStateMachine):
         self.open.remove(ticket)  # a request is answered once
         client = ticket.client
         client.waiting = False
-        if isinstance(answer, Joined):
+        if isinstance(answer, JoinResult):
             self.joined(client, ticket, answer)
         else:
             self.synced(client, ticket, answer)
 
-    def joined(self, client: Client, ticket: Ticket, answer: Joined) -> None:
+    def joined(self, client: Client, ticket: Ticket, answer: JoinResult) -> None:
         if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
             client.member_id = answer.member_id
         elif answer.error is ErrorCode.NONE:
@@ -242,7 +242,7 @@ class Groups(RuleBasedStateMachine):
         elif answer.error in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}:
             client.forget()
 
-    def synced(self, client: Client, ticket: Ticket, answer: Synced) -> None:
+    def synced(self, client: Client, ticket: Ticket, answer: SyncResult) -> None:
         if answer.error is ErrorCode.NONE:
             client.unsynced_since = None
             group_id, generation, owner = answer.assignment.decode().split(" ")

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.busway_bus.groups.migration_driver import Driver, T
 
 from busway_bus.groups.classic.group import ClassicGroup
-from busway_bus.groups.classic.requests import Joined
+from busway_bus.groups.classic.requests import JoinResult
 from busway_bus.groups.classic.states import State
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.mixed import MixedGroup
@@ -198,7 +198,7 @@ def test_an_id_of_a_classic_member_that_has_gone_is_none_in_an_empty_consumer_gr
     driver.beat("m", -1)
     assert isinstance(driver.group, MixedGroup)
     again = driver.join("a", joined.member_id)
-    assert again == Joined(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joined.member_id)
+    assert again == JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joined.member_id)
     assert driver.group.empty
     assert driver.join("a").generation == 1
     assert isinstance(driver.group, ClassicGroup)

@@ -14,7 +14,7 @@ from tests.unit.busway_bus.groups.migration_driver import Driver, T
 from tests.unit.busway_bus.groups.modern.test_consumer_machine import state_of
 
 from busway_bus.groups.classic.group import ClassicGroup
-from busway_bus.groups.classic.requests import Joined
+from busway_bus.groups.classic.requests import JoinResult
 from busway_bus.groups.classic.states import State
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.mixed import MixedGroup
@@ -35,7 +35,7 @@ class Client:
     classic: bool = False
     epoch: int = 0
     owned: frozenset[int] = frozenset()
-    joined: Joined | None = None
+    joined: JoinResult | None = None
     waits: bool = field(default=False)
 
     @property
@@ -56,7 +56,7 @@ class Disk(Driver):
         if decision.records and self.full:
             self.full -= 1
             for parked, _ in decision.due:
-                self.answers[parked] = Joined(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                self.answers[parked] = JoinResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
             raise FullDisk
         return super().carry_out(decision, waiter)
 
@@ -116,7 +116,7 @@ class MixedGroups(RuleBasedStateMachine):
 
     def take(self, client: Client, answer: Any) -> None:
         client.waits = False
-        if not isinstance(answer, Joined):
+        if not isinstance(answer, JoinResult):
             return
         if answer.error is ErrorCode.REBALANCE_IN_PROGRESS:
             client.member_id = answer.member_id

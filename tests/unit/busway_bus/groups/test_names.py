@@ -9,7 +9,7 @@ import pytest
 
 from busway_bus.groups.classic.requests import GroupLimits
 from busway_bus.groups.memory_quota import GroupMemory
-from busway_bus.groups.modern.requests import Beat
+from busway_bus.groups.modern.requests import ConsumerHeartbeat
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.shard import GroupShard
 from busway_bus.groups.share.heartbeat import ShareGroupLimits, ShareHeartbeat, beat
@@ -35,7 +35,7 @@ def applied(shard: GroupShard, decision: Any) -> None:
 
 
 def consume(shard: GroupShard, member_id: str, names: Iterable[str]) -> None:
-    said = Beat(
+    said = ConsumerHeartbeat(
         member_id=member_id,
         epoch=0,
         instance_id=None,

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.busway_bus.groups.migration_driver import Driver, T
 from tests.unit.busway_bus.groups.modern.test_balance import Driver as OfPatterns
 
-from busway_bus.groups.classic.requests import Joined
+from busway_bus.groups.classic.requests import JoinResult
 from busway_bus.groups.modern.requests import ConsumerLimits
 from busway_protocol.errors import ErrorCode
 
@@ -102,7 +102,7 @@ def test_regular_expressions_are_resolved_again_when_that_is_long_ago() -> None:
 def test_a_session_timeout_out_of_bounds_is_what_is_wrong_first(member_id: str) -> None:
     """Whatever kind of group there is."""
     driver = Driver()
-    refused = Joined(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
+    refused = JoinResult(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
     assert driver.join("x", member_id, session_timeout_ms=1) == refused
     driver.beat("a")
     assert driver.join("x", member_id, session_timeout_ms=1, protocol_type="other") == refused

@@ -22,7 +22,7 @@ from busway_bus.kernel.limits import (
 )
 from busway_bus.scheduling.fair_share import Turns
 from busway_bus.server.connection import Connection
-from busway_bus.server.intake import scratch_buffer
+from busway_bus.server.frame_reader import scratch_buffer
 from busway_bus.server.request_memory import RequestMemory
 from busway_bus.server.socket_stream import SocketStream
 from busway_bus.server.stream import Shared, Stream
@@ -90,7 +90,7 @@ def connection(stream: Stream, memory: RequestMemory, turns: Turns) -> Connectio
         scratch=scratch_buffer(),
         memory=memory,
         on_close=lambda _: None,
-        complain=lambda _, reason: None,
+        warn_about_peer=lambda _, reason: None,
     )
 
 

@@ -14,7 +14,7 @@ from busway_bus.kernel.limits import REQUEST_BYTES_WORKED_MAX
 from busway_bus.scheduling.fair_share import Turns
 from busway_bus.server.connection import Connection
 from busway_bus.server.dispatch import Reply
-from busway_bus.server.intake import scratch_buffer
+from busway_bus.server.frame_reader import scratch_buffer
 from busway_bus.server.request_memory import RequestMemory
 from busway_bus.server.stream import Piece, Shared, Stream
 
@@ -71,7 +71,7 @@ class Bench:
             scratch=scratch_buffer(),
             memory=self.memory,
             on_close=lambda _: None,
-            complain=lambda _, reason: None,
+            warn_about_peer=lambda _, reason: None,
         )
         self.answers: list[Reply | list[Piece]] = []
         self.connection._dispatch = cast("Any", lambda frame: self.answers.pop(0))

@@ -12,7 +12,7 @@ from busway_bus.groups.modern.balance import Plan
 from busway_bus.groups.modern.consumer_group import ConsumerGroup
 from busway_bus.groups.modern.consumer_target import plan_of, write_part
 from busway_bus.groups.modern.group import Assignment
-from busway_bus.groups.modern.requests import Beat, Beaten, ConsumerLimits
+from busway_bus.groups.modern.requests import ConsumerHeartbeat, ConsumerLimits, HeartbeatResult
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.shard import GroupShard
 from busway_bus.groups.share.heartbeat import ShareGroupLimits, ShareHeartbeat, beat
@@ -54,7 +54,7 @@ class Driver:
             self.shard.apply(change, self.now)
         return decision.reply
 
-    def beat(self, name: str, epoch: int = 0, topics: Iterable[str] = ("t", "u"), **changes: Any) -> Beaten:
+    def beat(self, name: str, epoch: int = 0, topics: Iterable[str] = ("t", "u"), **changes: Any) -> HeartbeatResult:
         values: dict[str, Any] = {
             "instance_id": None,
             "rack_id": None,
@@ -67,8 +67,10 @@ class Driver:
             "said": {},
             **changes,
         }
-        beaten = self.carry_out(self.shard.beat("g", Beat(member_id=name, epoch=epoch, **values), self.now))
-        assert isinstance(beaten, Beaten)
+        beaten = self.carry_out(
+            self.shard.beat("g", ConsumerHeartbeat(member_id=name, epoch=epoch, **values), self.now)
+        )
+        assert isinstance(beaten, HeartbeatResult)
         return beaten
 
     def plan(self) -> Plan:

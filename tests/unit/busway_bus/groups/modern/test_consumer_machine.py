@@ -21,7 +21,7 @@ from busway_bus.groups.modern.balance import Plan
 from busway_bus.groups.modern.consumer_group import ConsumerGroup
 from busway_bus.groups.modern.consumer_target import plan_of, write_part
 from busway_bus.groups.modern.group import Assignment
-from busway_bus.groups.modern.requests import Beat, Beaten, ConsumerLimits, GroupSettings
+from busway_bus.groups.modern.requests import ConsumerHeartbeat, ConsumerLimits, GroupSettings, HeartbeatResult
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.shard import GroupShard
 from busway_bus.handlers.common.context import finished
@@ -174,7 +174,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.send(client, lost=lost, whole=whole or obeys)
 
     def send(self, client: Client, *, lost: bool, whole: bool, assignor: str | None = None) -> None:
-        beat = Beat(
+        beat = ConsumerHeartbeat(
             member_id=client.member_id,
             epoch=client.epoch,
             instance_id=STATIC.get(client.name),
@@ -193,7 +193,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             if problem.code is not ErrorCode.UNRELEASED_INSTANCE_ID or not lost:
                 self.forget(client)
             return
-        answer: Beaten = decision.reply
+        answer: HeartbeatResult = decision.reply
         if not self.carry_out(decision):
             return
         self.unresolved = answer.unresolved or self.unresolved
@@ -218,7 +218,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         instance_id = STATIC.get(name)
         if not client.member_id or (epoch == -2 and instance_id is None):
             return
-        beat = Beat(
+        beat = ConsumerHeartbeat(
             member_id=client.member_id,
             epoch=epoch,
             instance_id=instance_id,

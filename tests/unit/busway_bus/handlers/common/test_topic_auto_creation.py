@@ -2,7 +2,7 @@
 
 import asyncio
 
-from busway_bus.handlers.common.topic_auto_creation import Creations
+from busway_bus.handlers.common.topic_auto_creation import TopicAutoCreator
 from busway_protocol.errors import ErrorCode, KafkaError
 
 
@@ -21,7 +21,7 @@ class Making:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "no such name")
 
 
-async def settled(creations: Creations) -> None:
+async def settled(creations: TopicAutoCreator) -> None:
     """Until nothing is being made."""
     while creations._worker is not None:
         await asyncio.sleep(0)
@@ -29,7 +29,7 @@ async def settled(creations: Creations) -> None:
 
 async def test_one_after_the_other_each_once() -> None:
     """Who asks again meanwhile changes nothing; one that is refused holds up nobody; later it may be asked for again."""
-    creations, making = Creations(), Making()
+    creations, making = TopicAutoCreator(), Making()
     for name in ("refused", "a", "a", "refused"):
         creations.start(name, making.create)
     await asyncio.sleep(0)
@@ -44,7 +44,7 @@ async def test_one_after_the_other_each_once() -> None:
 
 async def test_a_node_that_stops_makes_what_it_has_begun_and_no_more() -> None:
     """Neither what waited nor what a client asks for while it stops, or afterwards."""
-    creations, making = Creations(), Making()
+    creations, making = TopicAutoCreator(), Making()
     creations.start("a", making.create)
     creations.start("b", making.create)
     await asyncio.sleep(0)
@@ -61,7 +61,7 @@ async def test_a_node_that_stops_makes_what_it_has_begun_and_no_more() -> None:
 
 async def test_an_end_in_the_middle_leaves_nothing_behind() -> None:
     """The task that makes topics is cancelled with its event loop; a stop afterwards has nothing to wait for."""
-    creations, making = Creations(), Making()
+    creations, making = TopicAutoCreator(), Making()
     creations.start("a", making.create)
     await asyncio.sleep(0)
     assert creations._worker is not None

@@ -13,7 +13,7 @@ from busway_bus.log.recovery import write_snapshot
 from busway_bus.log.segment import Segment
 
 
-class KeptFiles:
+class SideFiles:
     """Of one log.
 
     Attributes:

@@ -26,7 +26,7 @@ LATEST: Final = -1
 Found = dict[TopicPartition, OffsetAndTimestamp | None]
 
 
-class LookUps:
+class OffsetLookup:
     """Asks leaders for offsets."""
 
     def __init__(self, cluster: ClusterClient, options: ConsumerOptions) -> None:

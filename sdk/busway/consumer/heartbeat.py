@@ -22,13 +22,13 @@ from busway.options import ConsumerOptions
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import HeartbeatRequest
 
-log = logging.getLogger("busway.consumer")
+logger = logging.getLogger("busway.consumer")
 
 _TRIES_IN_SESSION: Final = 3
 """An answer is waited for no longer than this share of a session, so that another connection can be tried before it ends."""
 
 
-class Reader:
+class PollTracker:
     """When records were last asked for; any thread may tell it, and look."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class HeartbeatTimings:
     """How often a member shows itself, how long it waits for an answer, how long its reader may be away; seconds."""
 
     interval_s: float
@@ -57,9 +57,9 @@ class Pace:
     reader_s: float
 
     @staticmethod
-    def of(options: ConsumerOptions) -> "Pace":
+    def of(options: ConsumerOptions) -> "HeartbeatTimings":
         """As the options say."""
-        return Pace(
+        return HeartbeatTimings(
             interval_s=options.heartbeat_interval_ms / 1000,
             answer_s=min(options.request_timeout_ms, options.session_timeout_ms / _TRIES_IN_SESSION) / 1000,
             reader_s=options.max_poll_interval_ms / 1000,
@@ -70,7 +70,7 @@ Tell = Callable[..., None]
 """Tells the member what its group answered; None: its reader was away for too long, and it has left."""
 
 
-class Hearing:
+class CoordinatorContact:
     """Whether the coordinator hears a member, and when it is asked again while it does not."""
 
     def __init__(self, coordinator: Coordinator) -> None:
@@ -99,7 +99,7 @@ class Hearing:
         """It was not heard: how long to wait before it asks again, of whoever coordinates the group then."""
         self._coordinator.forget()
         if not self._failing:
-            log.warning(
+            logger.warning(
                 "group %s: the coordinator does not hear this member, which keeps its partitions and asks again: %s",
                 self._coordinator.group,
                 why,
@@ -110,17 +110,17 @@ class Hearing:
     def heard(self) -> None:
         """It was heard."""
         if self._failing:
-            log.info("group %s: the coordinator hears this member again", self._coordinator.group)
+            logger.info("group %s: the coordinator hears this member again", self._coordinator.group)
             self._backoff.reset()
         self._failing = False
 
 
-def is_overdue(group: str, reader: Reader, pace: Pace) -> bool:
+def is_overdue(group: str, reader: PollTracker, pace: HeartbeatTimings) -> bool:
     """Whether the reader is away for too long, so that its member has to leave; says so."""
     away_s = reader.away_s()
     if away_s <= pace.reader_s:
         return False
-    log.warning(
+    logger.warning(
         "group %s: the reader has asked for nothing for %.1f s, more than max_poll_interval_ms=%d allows; leaving the group "
         "until it does: give it less to do between two polls, or a longer interval",
         group,
@@ -130,9 +130,11 @@ def is_overdue(group: str, reader: Reader, pace: Pace) -> bool:
     return True
 
 
-async def beat(coordinator: Coordinator, member: Member, reader: Reader, pace: Pace, tell: Tell) -> None:
+async def beat(
+    coordinator: Coordinator, member: Member, reader: PollTracker, pace: HeartbeatTimings, tell: Tell
+) -> None:
     """Show that a member lives until its group does not know it any more, or its reader is away for too long."""
-    hearing = Hearing(coordinator)
+    hearing = CoordinatorContact(coordinator)
     wait_s = pace.interval_s
     while True:
         await REAL_TIME.sleep(wait_s)

@@ -24,7 +24,7 @@ def scratch_buffer() -> memoryview:
     return memoryview(bytearray(_SCRATCH_BYTES))
 
 
-class Intake:
+class FrameReader:
     """The frames of one connection.
 
     Args:

@@ -22,7 +22,7 @@ from busway_protocol.messages.groups_classic import DescribeGroupsRequest, Descr
 _STABLE: Final = "Stable"
 
 
-def unshared(counts: Mapping[str, int], assignments: Iterable[bytes]) -> list[TopicPartition]:
+def unassigned(counts: Mapping[str, int], assignments: Iterable[bytes]) -> list[TopicPartition]:
     """The partitions of these topics, each with so many, that are in none of the assignments.
 
     Raises:
@@ -46,4 +46,4 @@ async def unshared_now(coordinator: Coordinator, counts: Mapping[str, int]) -> l
         raise BrokerError(code, f"group {coordinator.group}")
     if group.group_state != _STABLE:
         return []
-    return unshared(counts, (member.member_assignment for member in group.members))
+    return unassigned(counts, (member.member_assignment for member in group.members))

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from busway_registry.domain.compatibility.breaches import TooMuchWork
 from busway_registry.domain.errors import RegistryError, invalid_schema, overloaded, timed_out
-from busway_registry.judging.worker import LENGTH, MEMORY_BYTES, Answer
+from busway_registry.validation.worker import LENGTH, MEMORY_BYTES, Answer
 
-log = logging.getLogger("busway.registry")
+logger = logging.getLogger("busway.registry")
 
 WORKERS: Final = 2
 """Processes; each takes a processor while it judges, and the machine has other things to do."""
@@ -73,7 +73,7 @@ class Pool:
             answer = await _exchange(worker, question)
         except (EOFError, ConnectionError) as problem:
             await self._end(worker)
-            log.error("a process that judged a schema ended with %s: %r", worker.returncode, problem)
+            logger.error("a process that judged a schema ended with %s: %r", worker.returncode, problem)
             raise timed_out("The schema could not be judged to the end; make it smaller, or try again later") from None
         except BaseException:
             await self._end(worker)
@@ -92,7 +92,7 @@ class Pool:
 
     async def _start(self) -> Process:
         # A session of its own: Ctrl-C is for the registry. -P: no module of the folder that it was started in.
-        command = (sys.executable, "-P", "-m", "busway_registry.judging")
+        command = (sys.executable, "-P", "-m", "busway_registry.validation")
         worker = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
         )

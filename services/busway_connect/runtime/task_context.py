@@ -47,7 +47,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskParts:
+class TaskContext:
     """All that a run of a task needs beside its connector.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Which partition a record goes to.
 
-What lives here: `Placing`: the partition of a key, of the caller's own choice, or of records without either. What does not: the hash of keys
+What lives here: `Partitioner`: the partition of a key, of the caller's own choice, or of records without either. What does not: the hash of keys
 (`busway_protocol.partitioning`).
 """
 
@@ -10,7 +10,7 @@ from busway.options import ProducerOptions
 from busway_protocol.partitioning import partition_for_key
 
 
-class Placing:
+class Partitioner:
     """Chooses partitions of topics that are known.
 
     Records without a key stay in one partition for a batch, then go on to another one by chance, as in Kafka (KIP-480).

@@ -4,15 +4,15 @@ import logging
 
 import pytest
 
-from busway.cluster.seldom import EVERY_S, Seldom
+from busway.cluster.rate_limited_log import EVERY_S, RateLimitedLog
 
 
 def test_the_same_thing_is_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     """The first line at once, then one each interval with the number of those left out; other things are told on their own."""
     now = 0.0
-    seldom = Seldom(logging.getLogger("busway.test"), lambda: now)
+    rate_limited_log = RateLimitedLog(logging.getLogger("busway.test"), lambda: now)
     with caplog.at_level(logging.INFO, "busway.test"):
         for now in (0.0, 1.0, 2.0, EVERY_S):
-            seldom.tell(logging.INFO, "one", "at %g", now)
-        seldom.tell(logging.INFO, "other", "at %g", now)
+            rate_limited_log.tell(logging.INFO, "one", "at %g", now)
+        rate_limited_log.tell(logging.INFO, "other", "at %g", now)
     assert caplog.messages == ["at 0", "at 10 (2 more like this since the last line)", "at 10"]

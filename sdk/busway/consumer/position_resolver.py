@@ -8,19 +8,19 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from busway.consumer.lookups import EARLIEST, LATEST, LookUps
+from busway.consumer.offset_lookup import EARLIEST, LATEST, OffsetLookup
 from busway.consumer.subscription import Assigned
 from busway.errors import BrokerError, BuswayError, OffsetReset
 from busway.options import ConsumerOptions
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode
 
-log = logging.getLogger("busway.consumer")
+logger = logging.getLogger("busway.consumer")
 
 RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
-class Placing:
+class PositionResolver:
     """Finds positions.
 
     Args:
@@ -29,7 +29,7 @@ class Placing:
 
     def __init__(
         self,
-        look_ups: LookUps,
+        look_ups: OffsetLookup,
         options: ConsumerOptions,
         committed: Callable[[Iterable[TopicPartition]], Awaitable[dict[TopicPartition, int]]],
     ) -> None:
@@ -98,11 +98,11 @@ class Placing:
     def _tell(self, found: Assigned, offset: int, other: int | None) -> None:
         if found.gone is None:
             if self._options.group_id is not None:
-                log.info("%s has no committed offset and is begun at %d (%s)", found.name, offset, found.reset)
+                logger.info("%s has no committed offset and is begun at %d (%s)", found.name, offset, found.reset)
             return
         begin, end = (min(offset, other), max(offset, other)) if other is not None else (offset, offset)
         skipped = max(0, offset - max(found.gone, begin))
-        log.warning(
+        logger.warning(
             "offset %d of %s is not in its log, which has %d to %d: retention deleted it, or the log is another one; going on at %d "
             "(auto_offset_reset=%s)%s",
             found.gone,

@@ -8,14 +8,14 @@ import math
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from busway.cluster.seldom import Seldom
+from busway.cluster.rate_limited_log import RateLimitedLog
 from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
 
 RETRY_S: Final = 0.1
 
 
-class Errands:
+class SingleFlight:
     """Errands by what they are for.
 
     Args:
@@ -25,11 +25,14 @@ class Errands:
     """
 
     def __init__(
-        self, spawn: Callable[[Coroutine[Any, Any, None]], None], done: Callable[[], None], seldom: Seldom
+        self,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        done: Callable[[], None],
+        rate_limited_log: RateLimitedLog,
     ) -> None:
         self._spawn = spawn
         self._done = done
-        self._seldom = seldom
+        self._seldom = rate_limited_log
         self._not_before: dict[str, float] = {}
 
     def begin(self, what: str, errand: Callable[[], Awaitable[None]], now: float, *, rest_s: float = RETRY_S) -> None:

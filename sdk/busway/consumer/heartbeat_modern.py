@@ -14,13 +14,20 @@ from typing import Final
 
 from busway.cluster.coordinator import PASSING
 from busway.consumer.coordinator import LEAVE_S, Coordinator
-from busway.consumer.heart import Hearing, Pace, Reader, Tell, is_overdue
-from busway.consumer.membership_modern import Dialogue, Given, Identity, Share, Wish, farewell
+from busway.consumer.heartbeat import CoordinatorContact, HeartbeatTimings, PollTracker, Tell, is_overdue
+from busway.consumer.membership_modern import (
+    DesiredSubscription,
+    HeartbeatState,
+    Identity,
+    Share,
+    TargetAssignment,
+    farewell,
+)
 from busway.errors import BuswayError, NotRunning
 from busway.net.clock import REAL_TIME
 from busway_protocol.errors import ErrorCode
 
-log = logging.getLogger("busway.consumer")
+logger = logging.getLogger("busway.consumer")
 
 _UNRELEASED_S: Final = 1.0
 """A static member that was killed is expected back under its old id; a new one is let in when that one's session has ended."""
@@ -35,15 +42,15 @@ class Refused:
     text: str
 
 
-class Voice:
-    """A dialogue in the thread of the hearts, with what wakes it; other threads reach it by `ThreadHeart.call`."""
+class HeartbeatSession:
+    """A dialogue in the thread of the hearts, with what wakes it; other threads reach it by `HeartbeatThread.call`."""
 
-    def __init__(self, dialogue: Dialogue, number: int) -> None:
+    def __init__(self, dialogue: HeartbeatState, number: int) -> None:
         self.dialogue = dialogue
         self.number = number
         self._woken = asyncio.Event()
 
-    def wants(self, wish: Wish) -> None:
+    def wants(self, wish: DesiredSubscription) -> None:
         """As the dialogue's; the coordinator hears it at once."""
         self.dialogue.wants(wish)
         self._woken.set()
@@ -72,16 +79,18 @@ async def leave(coordinator: Coordinator, identity: Identity) -> None:
         async with REAL_TIME.timeout(LEAVE_S):
             await coordinator.ask(farewell(identity))
     except (BuswayError, TimeoutError) as problem:
-        log.warning(
+        logger.warning(
             "group %s was not left, its session has to end: %s", identity.group, str(problem) or "no answer in time"
         )
 
 
-async def converse(coordinator: Coordinator, voice: Voice, reader: Reader, pace: Pace, tell: Tell) -> None:
+async def converse(
+    coordinator: Coordinator, voice: HeartbeatSession, reader: PollTracker, pace: HeartbeatTimings, tell: Tell
+) -> None:
     """Keep a session up until the coordinator ends it, or the reader is away for too long; what it gives is told with the session's number."""
-    dialogue, hearing = voice.dialogue, Hearing(coordinator)
+    dialogue, hearing = voice.dialogue, CoordinatorContact(coordinator)
     identity = dialogue.identity
-    last: Given | None = None
+    last: TargetAssignment | None = None
     unreleased = False
     while True:
         if is_overdue(identity.group, reader, pace):
@@ -106,7 +115,7 @@ async def converse(coordinator: Coordinator, voice: Voice, reader: Reader, pace:
             await REAL_TIME.sleep(hearing.unheard(text))
         elif code is ErrorCode.UNRELEASED_INSTANCE_ID:
             if not unreleased:
-                log.warning(
+                logger.warning(
                     "group %s: another member is %s; if it was killed, this one joins when its session has ended, otherwise give each its "
                     "own group_instance_id",
                     identity.group,

@@ -1,4 +1,4 @@
-"""`python -m busway_registry.judging`: the process that `pool` starts.
+"""`python -m busway_registry.validation`: the process that `pool` starts.
 
 Separate from `worker`, so that pickled classes have the same module name at both ends.
 """
@@ -6,7 +6,7 @@ Separate from `worker`, so that pickled classes have the same module name at bot
 import sys
 from contextlib import suppress
 
-from busway_registry.judging.worker import serve, set_bounds
+from busway_registry.validation.worker import serve, set_bounds
 
 if __name__ == "__main__":
     set_bounds()

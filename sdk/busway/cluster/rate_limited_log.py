@@ -15,7 +15,7 @@ _THINGS_MAX: Final = 1_000
 """Things that are remembered; whoever has more of them is told more often."""
 
 
-class Seldom:
+class RateLimitedLog:
     """A logger that repeats itself at most every `EVERY_S`."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] | None = None) -> None:

@@ -1,10 +1,10 @@
 """Showing a group that its member lives, whatever the reader's event loop is doing.
 
-What lives here: `ThreadHeart`, and the one thread of a process in which the hearts of all its consumers beat. What does not: what a beat
-is (`heart`, `heart_modern`).
+What lives here: `HeartbeatThread`, and the one thread of a process in which the hearts of all its consumers beat. What does not: what a beat
+is (`heartbeat`, `heart_modern`).
 
 The thread has an event loop, connections and look-ups of its own. The two loops share nothing: what one tells the other is a call with
-values that nobody changes, put on the other's queue; when the reader last polled is behind a lock (`heart.Reader`). A simulated loop is
+values that nobody changes, put on the other's queue; when the reader last polled is behind a lock (`heartbeat.PollTracker`). A simulated loop is
 alone, and stands for the thread's as well.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from busway.cluster.client import ClusterClient
 from busway.consumer.coordinator import Coordinator
-from busway.consumer.heart import Reader, Tell
+from busway.consumer.heartbeat import PollTracker, Tell
 from busway.errors import BuswayError
 from busway.net.machine import has_threads
 
@@ -70,14 +70,14 @@ Beating = Callable[[Coordinator, Tell], Coroutine[Any, Any, None]]
 """Shows a coordinator that the member lives, and tells what it says."""
 
 
-class ThreadHeart:
+class HeartbeatThread:
     """Beats in a thread beside the reader's event loop: a handler that computes for longer than a session costs no membership.
 
     The bound is max_poll_interval_ms: a reader that asks for nothing for so long leaves its group, and is told when it comes back.
     """
 
     def __init__(self, coordinator: Coordinator, connect: Callable[[], ClusterClient]) -> None:
-        self.reader = Reader()
+        self.reader = PollTracker()
         self._group = coordinator.group
         self._connect = connect
         self._loop: asyncio.AbstractEventLoop | None = None

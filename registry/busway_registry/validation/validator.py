@@ -14,7 +14,7 @@ from busway_registry.domain.compatibility.check import Earlier, explain
 from busway_registry.domain.compatibility.levels import Level
 from busway_registry.domain.errors import invalid_schema
 from busway_registry.domain.schemas import Artifact, SchemaRequest, build
-from busway_registry.judging.pool import Pool
+from busway_registry.validation.pool import Pool
 
 HERE_CHARS: Final = 8_192
 """Text that is read on the event loop: 15 ms of CPU for the dearest that was found (numbers in a default, normalised)."""
@@ -26,7 +26,7 @@ _CACHED_CHARS: Final = 500_000
 """About 25 MiB of trees; larger schemas are remembered by the processes."""
 
 
-class Judge:
+class SchemaValidator:
     """Judges schemas for one registry.
 
     Args:
@@ -39,12 +39,12 @@ class Judge:
         self._deadline_s = deadline_s
         self._parse = RecentlyParsed(_CACHED_CHARS)
 
-    def request(self) -> "Judging":
+    def request(self) -> "ValidationRequest":
         """For one request, from now on."""
-        return Judging(self._pool, self._parse, self._deadline_s)
+        return ValidationRequest(self._pool, self._parse, self._deadline_s)
 
 
-class Judging:
+class ValidationRequest:
     """What one request has judged; its time runs from the beginning, its budget holds for everything."""
 
     def __init__(self, pool: Pool, parse: RecentlyParsed, deadline_s: float) -> None:
