@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busway.consumer.membership_modern import (
-    TargetAssignment,
+    DesiredSubscription,
     HeartbeatState,
     Identity,
     Share,
-    DesiredSubscription,
+    TargetAssignment,
     farewell,
     resolved,
 )
