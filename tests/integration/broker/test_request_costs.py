@@ -197,8 +197,8 @@ async def dispatcher(cluster: LocalCluster) -> Dispatcher:
 
 CASES: Final[dict[str, tuple[list[memoryview], Costs]]] = {
     "produce, durability=os": ([produce("os", batch(128))] * REQUESTS, Costs(87, 58, 1.2)),
-    "produce, pipelined, flushed": ([produce("flush", batch(128))] * REQUESTS, Costs(96, 70, 1.2)),
-    "produce, alone, flushed": ([produce("flush", batch(128))], Costs(126, 95, 2)),
+    "produce, pipelined, flushed": ([produce("flush", batch(128))] * REQUESTS, Costs(98, 66, 1.2)),
+    "produce, alone, flushed": ([produce("flush", batch(128))], Costs(128, 92, 2)),
     "produce, 10 partitions, durability=os": ([produce("os", batch(128), PARTITIONS)], Costs(740, 342, 12)),
     "produce, 10 partitions, flushed": ([produce("flush", batch(128), PARTITIONS)], Costs(1000, 625, 12)),
     "fetch": ([fetch("os", 0, 10**6)] * REQUESTS, Costs(52, 63, 0)),
