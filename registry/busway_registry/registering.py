@@ -2,7 +2,7 @@
 
 What lives here: what is read before, what is judged of it, and what is written if nothing of that has changed meanwhile. Judging takes
 as long as a schema's author likes, so it happens between transactions, never inside one. What does not: the rules (`domain`), where they
-are applied (`judging`), what only reads or deletes (`service`).
+are applied (`validation`), what only reads or deletes (`service`).
 """
 
 import asyncio

@@ -45,7 +45,7 @@ class Connection:
     Args:
         routes: what its listener serves; what a broker does where it is not said.
         advertised: where it finds this node, as its listener tells.
-        scratch: the read buffer of this event loop's connections (see `intake`).
+        scratch: the read buffer of this event loop's connections (see `frame_reader`).
         memory: what all of them may hold of requests.
         on_close: called with this connection when it is gone and everything that it asked for is done.
         complain: logs one line about a bad peer; rate-limited by the server.

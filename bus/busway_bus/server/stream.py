@@ -2,7 +2,7 @@
 
 What lives here: what a connection knows of its socket (`Stream`), what a socket asks of its connection (`Owner`), and what both kinds of
 sockets share: the queue of answers, in which the parts of files stay files, and the wait for pages that are not in memory. What does not:
-the sockets (`socket_stream`, `transport_stream`), frames (`intake`), requests (`connection`).
+the sockets (`socket_stream`, `transport_stream`), frames (`frame_reader`), requests (`connection`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The processes that judge schemas: started when the first is needed, bounded, killed when one takes too long.
 
 What lives here: who of the waiting is served by which process, deadlines, what a process that ends means for its client. What does
-not: what is judged (`worker`), what is judged right here instead (`judge`). The standard library's pools cannot end one process and
+not: what is judged (`worker`), what is judged right here instead (`validator`). The standard library's pools cannot end one process and
 keep the others.
 """
 

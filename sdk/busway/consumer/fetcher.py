@@ -1,7 +1,7 @@
 """The loop that fetches what is assigned, ahead of the reader.
 
 What lives here: one fetch under way for each broker, buffers, what is tried again and when. What does not: who assigns (`group`), where
-a partition is begun (`placing`), what the bytes mean (`isolation`).
+a partition is begun (`position_resolver`), what the bytes mean (`isolation`).
 """
 
 import asyncio

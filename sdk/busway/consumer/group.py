@@ -2,7 +2,7 @@
 
 What lives here: `GroupMember`, which is what a consumer needs of its group, and what both group protocols share: giving up, losing,
 refusals. What does not: the protocols (`group_classic`, `group_modern`), which of them is spoken (`protocols`), where the coordinator is
-(`coordinator`), showing that the member lives (`heartbeat`, `heart_modern`), commits (`offsets`) and reading (`fetcher`).
+(`coordinator`), showing that the member lives (`heartbeat`, `heartbeat_modern`), commits (`offsets`) and reading (`fetcher`).
 
 Partitions are given up when the group says so: a rebalance that takes them, or the end of the session. A coordinator that is away for a
 while is neither.

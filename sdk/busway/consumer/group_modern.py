@@ -1,7 +1,7 @@
 """A member at work in a group that its coordinator balances (KIP-848): takes what it is given, gives up what is taken.
 
 What lives here: the loop around the answers, one step at a time: give up, take over, say so. What does not: what is said and heard
-(`membership_modern`), heartbeats (`heart_modern`), what it has in common with the classic protocol (`group`).
+(`membership_modern`), heartbeats (`heartbeat_modern`), what it has in common with the classic protocol (`group`).
 
 The heartbeats go on in a thread of their own, and with them the epoch: what this member does about an answer, it does about the latest one.
 """

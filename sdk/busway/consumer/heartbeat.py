@@ -1,8 +1,8 @@
 """Showing a group that its member lives.
 
 What lives here: `beat`, which does it in a classic group until that says something else or the reader has been away for too long, and
-what both group protocols need for it. What does not: the other protocol's beat (`heart_modern`), where it runs, so that a blocked event
-loop does not stop it (`heart_thread`), what the member does about the group's answer (`group_classic`).
+what both group protocols need for it. What does not: the other protocol's beat (`heartbeat_modern`), where it runs, so that a blocked event
+loop does not stop it (`heartbeat_thread`), what the member does about the group's answer (`group_classic`).
 
 A coordinator that cannot be reached, that has moved or is loading says nothing about the member: it is looked up and asked again, in
 the name of the same member and generation, however long that takes. Only its own word ends a session.

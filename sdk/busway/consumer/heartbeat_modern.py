@@ -1,7 +1,7 @@
 """Showing a group that its coordinator balances that its member lives, and hearing what it gives.
 
 What lives here: `converse`, the one place that sends a member's heartbeats: each epoch follows from the answer before. What does not: what
-is said (`membership_modern`), where it runs (`heart_thread`), what the member does about the answers (`group_modern`).
+is said (`membership_modern`), where it runs (`heartbeat_thread`), what the member does about the answers (`group_modern`).
 
 A coordinator that cannot be reached, that has moved or is loading says nothing about the member, as in a classic group. It is then told
 everything anew, since it may not have heard the last.

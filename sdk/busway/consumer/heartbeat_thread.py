@@ -1,7 +1,7 @@
 """Showing a group that its member lives, whatever the reader's event loop is doing.
 
 What lives here: `HeartbeatThread`, and the one thread of a process in which the hearts of all its consumers beat. What does not: what a beat
-is (`heartbeat`, `heart_modern`).
+is (`heartbeat`, `heartbeat_modern`).
 
 The thread has an event loop, connections and look-ups of its own. The two loops share nothing: what one tells the other is a call with
 values that nobody changes, put on the other's queue; when the reader last polled is behind a lock (`heartbeat.PollTracker`). A simulated loop is

@@ -1,7 +1,7 @@
 """One member's side of a group that its coordinator balances (KIP-848): what it sends, and what it makes of the answers.
 
 What lives here: `HeartbeatState`, from joining to the end of the session: the member's epoch, what the coordinator has heard of already, and
-what it gives. What does not: requests and waiting (`heart_modern`), what the member does with what it is given (`group_modern`).
+what it gives. What does not: requests and waiting (`heartbeat_modern`), what the member does with what it is given (`group_modern`).
 """
 
 from collections.abc import Mapping
