@@ -60,7 +60,7 @@ def test_a_few_seeds_about_groups() -> None:
         assert verdict.anomalies == [], f"python -m tests.simulation --about groups --seed {seed}"
         happened += verdict.counts
     floors = {
-        "beat ok": 120,
+        "consumerheartbeat ok": 120,
         "ownership ok": 25,
         "revoked ok": 10,
         "commit ok": 60,

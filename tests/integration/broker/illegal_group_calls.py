@@ -88,7 +88,7 @@ class Sync:
 
 
 @dataclass(frozen=True)
-class ConsumerHeartbeat:
+class Heartbeat:
     """Heartbeat."""
 
     member: Member

@@ -11,9 +11,9 @@ from tests.integration.broker.illegal_callers import Member, Producer
 from tests.integration.broker.illegal_group_calls import (
     Commit,
     ConsumerBeat,
-    ConsumerHeartbeat,
     Delete,
     Forget,
+    Heartbeat,
     Join,
     Leave,
     Sync,
@@ -82,7 +82,7 @@ GROUPS: Final[Sequence[st.SearchStrategy[Any]]] = (
         st.sampled_from((False, False, True)),
     ),
     st.builds(Sync, CLASSIC, _mostly("consumer", "other"), _mostly("range", "other"), st.sampled_from((2, 4, 5))),
-    st.builds(ConsumerHeartbeat, CLASSIC, st.sampled_from((2, 4))),
+    st.builds(Heartbeat, CLASSIC, st.sampled_from((2, 4))),
     st.builds(
         Leave,
         st.one_of(st.tuples(CLASSIC), st.tuples(CLASSIC, MEMBERS)),

@@ -4,6 +4,7 @@ What lives here: both brokers, one order on both, many orders of a seed with the
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ SETTINGS: Final = {
 }
 AGAIN: Final = 4
 """So many times an order has to fail again to count: who is assigned what may go by ids that a broker draws."""
+SHRINK_S: Final = 60.0
+"""No further call is left out of a failing order after this time: an order may wait 20 s for a rebalance each time it is played."""
 About = Literal["transactions", "groups"]
 ORDERS: Final = {"transactions": TRANSACTION_ORDERS, "groups": GROUP_ORDERS}
 
@@ -191,7 +194,10 @@ def _smallest(brokers: Brokers, calls: list[Any]) -> str:
     if None in failures:
         return ""
     again = failures[-1]
+    until = time.monotonic() + SHRINK_S
     for place in reversed(range(len(calls))):
+        if time.monotonic() > until:
+            break
         fewer = calls[:place] + calls[place + 1 :]
         if all(smaller := [_failure(brokers, fewer) for _ in range(2)]):
             calls, again = fewer, smaller[-1]
