@@ -187,7 +187,7 @@ class PartitionState:
         return self._local_end_moved()
 
     def transactions_restored(self, first_open_offset: int | None) -> None:
-        """A log was opened, or cut: the oldest transaction in it that has no end begins here, or all have."""
+        """A log was opened or truncated: its oldest open transaction starts at this offset, or None is open."""
         self.first_open_offset = first_open_offset
         self._find_unstable()
 
