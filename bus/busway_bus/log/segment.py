@@ -380,8 +380,8 @@ class Segment:
         """Read all batches from `position`, whose offset is `next_offset`, and rebuild the indexes.
 
         Returns the end position of the intact part and the reason for a damaged rest. Nothing is cut here: whether a damaged end is a
-        torn tail or lost data depends on the flushed offset. Offsets may be missing below `gaps_below`, the end of compaction. The
-        checksum does not cover the base offset.
+        torn tail or lost data depends on the flushed offset. Offsets may be missing in a compacted log, and below `gaps_below`, the
+        end of an earlier compaction. The checksum does not cover the base offset.
         """
         if not position:
             self._positions.clear()
