@@ -1,6 +1,6 @@
-"""The data directory: every partition's log, and the checkpoint files.
+"""The data directory: every partition's log, and the files that say how far each is known to be good.
 
-What lives here: opening, creating, deleting and closing logs; checkpoints. What does not: leaders and high watermarks of partitions
+What lives here: opening, creating, deleting and closing logs; checkpoints. What does not: partitions' leaders and watermarks
 (`replication`), and the clock. The layout is Kafka's: a directory `topic-partition` for each log.
 """
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("busway.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Identity of a data directory, from `meta.properties`."""
+    """Whose data this is, from `meta.properties`."""
 
     cluster_id: str
     node_id: int
@@ -42,7 +42,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Contents of the checkpoint files at one time, for `LogStore.write` in any thread."""
+    """What the checkpoint files should say of one moment, to be written by `LogStore.write` in any thread."""
 
     offsets: Mapping[str, Mapping[Key, int]]
     deletions: int
@@ -50,7 +50,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """A partition to open. `new`: it was just created and has no directory yet."""
+    """A partition whose log is wanted; `new` when it was created just now, so that there is no directory yet."""
 
     key: Key
     topic_id: UUID
@@ -60,7 +60,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doomed:
-    """A deleted partition, with its log if that was open."""
+    """A partition that is deleted, with its log where that was open."""
 
     key: Key
     topic_id: UUID
@@ -68,7 +68,7 @@ class Doomed:
 
 
 class WrongDirectory(RuntimeError):
-    """A directory of another node or topic, or a missing one with records; the text has the remedy."""
+    """A directory belongs to somebody else, or is gone although it held records; the text says which, and what to do."""
 
 
 class LogStore:
@@ -76,10 +76,10 @@ class LogStore:
 
     Args:
         files: the tree.
-        new_ids: source of random ids, for an unformatted directory.
+        new_ids: makes random identifiers, for a directory that is not formatted yet.
 
     Attributes:
-        clean: whether the last process closed every log cleanly; otherwise unflushed records may be lost.
+        clean: whether the last process closed every log in order; otherwise any may have lost what was not flushed.
     """
 
     def __init__(self, files: Files, *, node_id: int, new_ids: Callable[[], UUID]) -> None:
@@ -87,12 +87,12 @@ class LogStore:
         self._new_ids = new_ids
         self.logs: dict[Key, PartitionLog] = {}
         self.formatted = False
-        """Whether the directory was empty and was formatted now."""
+        """Whether the directory was empty and got its identity now."""
         self.identity = self._format(node_id, new_ids)
         self.clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
         if self.clean:
             files.remove(cp.CLEAN_SHUTDOWN)
-        # Else a power cut may bring the mark back, and torn files would be trusted. An earlier start may have failed here.
+        # Or the mark may be back after a power cut, and what that tore would be trusted; a start before may have failed here.
         files.sync_directory(".")
         self._recovery = self._offsets(cp.RECOVERY_POINTS)
         self._starts = self._offsets(cp.LOG_STARTS)
@@ -145,7 +145,7 @@ class LogStore:
                 f"the data directory belongs to node {identity.node_id}, this is node {node_id}; set node.id or log.dirs"
             )
         if not properties["directory.id"]:
-            # Formatting a cluster writes only the properties that its nodes share; the directory id is generated here.
+            # Whoever formats the nodes of a cluster writes what they share; the directory's id is its own.
             properties["directory.id"] = directory_id
             self._files.replace(cp.META_PROPERTIES, cp.properties_text(properties).encode())
             self.formatted = not list(partitions_in(self._files))
@@ -166,14 +166,14 @@ class LogStore:
         new: bool = True,
         flushed: int = 0,
     ) -> PartitionLog:
-        """Open or create the log of one partition; waits for the disk.
+        """The log of one partition, made when it is not there; waits for the disk.
 
         Args:
-            flushed: offset known to be on disk, if higher than the checkpoint's.
+            flushed: how far it is known to be on disk, where more is known than the checkpoints say.
 
         Raises:
             CorruptLog: flushed data is damaged.
-            WrongDirectory: the directory belongs to another topic, or is missing although it had records.
+            WrongDirectory: the directory belongs to another topic, or is gone with its records.
         """
         opening = Opening(key=(topic, partition), topic_id=topic_id, config=config, new=new)
         self.expect([opening])
@@ -184,14 +184,14 @@ class LogStore:
             raise outcome
         return self.adopt(opening, outcome)
 
-    # Opening many: call `expect` and `adopt` in the event loop's thread, `prepare` and `load` in others: they wait for the disk
+    # Opening many: `expect` and `adopt` belong to the loop's thread, `prepare` and `load` wait for the disk in any other
 
     def expect(self, openings: Iterable[Opening]) -> None:
-        """Rule out a clean shutdown until these partitions are open or deleted."""
+        """There is no clean stop until these are open, or deleted."""
         self._offline.update(opening.key for opening in openings)
 
     def prepare(self, openings: Sequence[Opening]) -> dict[Key, Exception]:
-        """Create missing directories with one sync; return partitions that cannot be opened."""
+        """Make the directories that are missing, all with one sync; answers which partitions cannot be opened."""
         problems: dict[Key, Exception] = {}
         missing: list[Opening] = []
         for opening in openings:
@@ -216,7 +216,7 @@ class LogStore:
         return problems
 
     def load(self, opening: Opening, now_ms: int) -> "PartitionLog | CorruptLog | OSError":
-        """Open one log in a prepared directory."""
+        """Open one log below a directory that is prepared."""
         key, directory = opening.key, directory_of(opening.key)
         path = f"{directory}/{cp.PARTITION_METADATA}"
         try:
@@ -240,20 +240,15 @@ class LogStore:
         return opened
 
     def adopt(self, opening: Opening, opened: PartitionLog) -> PartitionLog:
-        """Register an open log."""
+        """Take an open log in."""
         self._offline.discard(opening.key)
         self.logs[opening.key] = opened
         opened.producers.join(self._producer_memory)
         return opened
 
     def _check_loss(self, opening: Opening, directory: str) -> None:
-        """Check whether a known partition without `partition.metadata` may start empty.
-
-        An empty directory is the operator's consent. A missing one is accepted if no checkpoint shows records.
-
-        Raises:
-            WrongDirectory: it may not.
-        """
+        """A partition that is known and has no `partition.metadata`: an empty directory is the operator's word that it may begin
+        anew; without any, it may where nothing says that it had records."""
         names = self._files.list(directory)
         if any(name.endswith(".log") for name in names):
             raise _not_its_own(directory, opening.topic_id, None)
@@ -267,25 +262,23 @@ class LogStore:
             logger.warning("%s has no files: the partition begins anew at offset 0", directory)
 
     def truncate(self, key: Key, offset: int, now_ms: int) -> None:
-        """Cut everything from `offset`, after lowering the recovery point on disk.
-
-        Waits for the disk.
+        """Cut everything at and behind `offset`; no checkpoint says by then that more is on disk. Waits for the disk.
 
         Raises:
-            OSError: the disk failed or is full; retry is safe.
+            OSError: the disk failed, or is full; ask again.
         """
         with self._writing:
-            self._deletions += 1  # invalidates checkpoints taken before
+            self._deletions += 1  # checkpoints that were taken before are void
             self._recovery[key] = min(self._recovery.get(key, 0), offset)
             written = self._offsets(cp.RECOVERY_POINTS)
             if written.get(key, 0) > offset:
                 self._put(cp.RECOVERY_POINTS, cp.offsets_text({**written, key: offset}).encode())
         self.logs[key].truncate(offset, now_ms)
 
-    # Deleting: call `doom` in the event loop's thread, `delete` and `remove` in others
+    # Deleting: `doom` belongs to the loop's thread, `delete` and `remove` to any other
 
     def doom(self, key: Key, topic_id: UUID) -> Doomed:
-        """Unregister a partition, for `delete`."""
+        """Have no more to do with a partition."""
         self._offline.discard(key)
         doomed = self.logs.pop(key, None)
         if doomed is not None:
@@ -293,12 +286,12 @@ class LogStore:
         return Doomed(key=key, topic_id=topic_id, log=doomed)
 
     def delete(self, doomed: Sequence[Doomed]) -> list[str]:
-        """Close logs and rename their directories to `-delete`; return the names for `remove`.
+        """Close logs and give their directories the names of deleted ones, all with one sync; answers the names, for `remove`.
 
-        One sync for all. A directory without proof that it is the partition's own becomes `-stray` instead.
+        A directory that is not proved to be the partition's own is set aside instead.
 
         Raises:
-            OSError: the disk failed; the next start finishes the deletion.
+            OSError: the disk failed; the next start finishes what is not done.
         """
         pairs, directories = [], []
         for partition in doomed:
@@ -307,7 +300,7 @@ class LogStore:
             directory = directory_of(partition.key)
             names = self._files.list(directory)
             if not names:
-                self._files.remove_tree(directory)  # an empty or missing directory
+                self._files.remove_tree(directory)  # one that could not be made holds nothing
                 continue
             own = topic_id_in(self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")) == partition.topic_id
             pairs.append((directory, aside(partition.key, partition.topic_id, DELETED if own else STRAY)))
@@ -320,7 +313,7 @@ class LogStore:
         return directories
 
     def undeleted(self, doomed: Sequence[Doomed]) -> list[Doomed]:
-        """Filter partitions after a failed `delete` by whose directories are still theirs.
+        """Of partitions that `delete` failed at, those whose directories are still theirs.
 
         Raises:
             OSError: the disk failed.
@@ -333,23 +326,20 @@ class LogStore:
         ]
 
     def remove(self, directory: str) -> None:
-        """Remove a directory returned by `delete`, with its contents."""
+        """Remove a directory that `delete` named, with all that is in it."""
         self._files.remove_tree(directory)
 
     def cleaned_offset(self, key: Key) -> int:
-        """Return the end offset of a log's compacted part."""
+        """Up to where a log was compacted."""
         return self._cleaned.get(key, 0)
 
     def note_cleaned(self, key: Key, offset: int) -> None:
-        """Set the end of a log's compacted part for the next checkpoint."""
+        """Remember that a log was compacted up to `offset`; the next checkpoint writes it down."""
         if key in self.logs:
             self._cleaned[key] = offset
 
     def _forget(self, keys: Collection[Key]) -> None:
-        """Remove partitions from the checkpoints, in any thread.
-
-        Later partitions with the same names must not inherit their offsets.
-        """
+        """Take partitions out of the checkpoints, in any thread: what is made anew under their names must not be measured by them."""
         if not keys:
             return
         with self._writing:
@@ -367,20 +357,17 @@ class LogStore:
                     self._put(name, cp.offsets_text(remaining).encode())
 
     def settle(self, topic_ids: Mapping[Key, UUID], removed: Collection[UUID]) -> Leftovers:
-        """Finish interrupted deletions and set stray directories aside; see `directories.settle`."""
+        """Finish what deletions a crash cut off and set aside what is nobody's (see `directories.settle`)."""
         leftovers = settle(self._files, topic_ids, removed, self._new_ids())
         self._forget(leftovers.gone)
         return leftovers
 
     def partitions(self) -> Collection[Key]:
-        """List the partitions with a directory."""
+        """Those that there are directories of."""
         return partitions_in(self._files).values()
 
     def checkpoint(self, high_watermarks: Mapping[Key, int]) -> Checkpoint:
-        """Collect recovery points, high watermarks, start offsets and cleaner offsets.
-
-        Offline logs keep their last known offsets, except for the high watermark.
-        """
+        """How far each log is on disk, readable and compacted, and where it begins; logs that are offline keep what is known."""
         recovery = {**self._recovery, **{key: log.flushed_offset for key, log in self.logs.items()}}
         starts = {**self._starts, **{key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}}
         offsets = {
@@ -392,7 +379,7 @@ class LogStore:
         return Checkpoint(offsets=offsets, deletions=self._deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
-        """Write a checkpoint, in any thread; False if a deletion or truncation has made it invalid."""
+        """Put a checkpoint on disk, in any thread; False when a log was deleted since it was taken, so that it is void."""
         with self._writing:
             if checkpoint.deletions != self._deletions:
                 return False
@@ -407,20 +394,21 @@ class LogStore:
             self._written[name] = content
 
     def expire_producers(self, now_ms: int, after_ms: int) -> Generator[None, None, None]:
-        """Remove producers idle for `after_ms` from every log; yield after each log."""
+        """Forget the producers of every log that have been idle for `after_ms`, with a stop after each log."""
         for log in tuple(self.logs.values()):
             log.producers.expire(now_ms, self._producer_memory.kept_ms(after_ms))
             yield
 
     def maintain(self, now_ms: int) -> Generator[None, None, list[str]]:
-        """Roll and delete due segments of every log; yield after each log.
+        """Roll and delete what is due in every log, with a stop after each; the files of what was deleted follow with
+        `remove_deleted`.
 
-        `remove_deleted` removes the files. Returns the errors: a failing log must not keep the others from freeing space.
+        Returns what went wrong where: one log that fails must not keep the others from making room.
         """
         problems = []
         for key in tuple(self.logs):
             log = self.logs.get(key)
-            if log is None:  # deleted since the last yield
+            if log is None:  # deleted since the last stop
                 continue
             try:
                 log.maintain(now_ms)
@@ -430,10 +418,10 @@ class LogStore:
         return problems
 
     def close(self, *, clean: bool = True) -> None:
-        """Close every log, then write the clean-shutdown mark, by which the next start trusts the files.
+        """Close every log in order, then leave the mark that makes the next start trust the files.
 
-        The mark is omitted if a log is offline or fails to close cleanly. If not `clean`, files are closed as they are, as after the
-        end of a killed process.
+        There is no mark where a log is offline, or cannot be closed so: its files are to be looked at again. Not clean: files are
+        closed as they are, which is what the end of a killed process leaves.
         """
         if not clean:
             for partition_log in self.logs.values():
