@@ -62,7 +62,9 @@ def entries(read: Read, first: int, behind: int) -> list[AbortedTransaction]:
 
 
 def first_ending_at(read: Read, count: int, offset: int) -> int:
-    """Find the number of the first entry with a marker at or after `offset`, or `count`.
+    """Find the first entry with a marker at or after `offset`.
+
+    Returns its number, or `count`.
 
     Raises:
         CorruptBatch: as of `entries`.

@@ -48,7 +48,7 @@ def stamped(
 
 
 def marker_batch(marker: EndTransaction, now_ms: int) -> tuple[bytes, TransactionMarker]:
-    """Build the control batch of a transaction marker; return it and its content."""
+    """Build the control batch of a transaction marker. Return it and its content."""
     batch = end_transaction_marker(
         marker.producer_id,
         marker.producer_epoch,

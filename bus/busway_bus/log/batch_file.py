@@ -20,7 +20,7 @@ from busway_protocol.records.batch import (
 )
 
 _LOOK_BYTES: Final = 8 * 1024
-"""Bytes of one read between two index entries, which are 4 KiB apart by default."""
+"""Bytes of one read between index entries. Those are 4 KiB apart by default."""
 _SCAN_BYTES: Final = 64 * 1024
 """Bytes of one read for headers only."""
 _BATCHES_BYTES: Final = 1024 * 1024
@@ -37,7 +37,9 @@ class BatchFile:
         self._path = path
 
     def headers(self, position: int = 0, *, wait: bool = True) -> Iterator[tuple[BatchHeader, int]]:
-        """Iterate over (header, position) of batches from `position`, until less than a header remains.
+        """Iterate over (header, position) of batches from `position`.
+
+        Ends when less than a header remains.
 
         Raises:
             CorruptBatch: a header is damaged, or its batch extends beyond the file.
@@ -66,9 +68,9 @@ class BatchFile:
             yield header, window[at - start : end - start], at
 
     def find(self, offset: int, start: int, *, after: int | None, wait: bool) -> int | None:
-        """Find the position of the first batch from `start` that ends at or after `offset`.
+        """Find the first batch from `start` ending at or after `offset`.
 
-        Returns the end of the file if there is none.
+        Returns its position, or the end of the file if there is none.
 
         Args:
             after: expected last offset of the batch at `start`, from an index; None is returned if it differs.

@@ -24,7 +24,7 @@ class CleanedTransactions:
     def __init__(self) -> None:
         self._pending: list[tuple[int, AbortedTransaction]] = []
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
-        """Current aborted transaction by producer id, and whether a record of it was seen."""
+        """Producer id → current aborted transaction, and whether a record was seen."""
         self._committed: set[int] = set()
 
     def add(self, aborted: Iterable[AbortedTransaction]) -> None:

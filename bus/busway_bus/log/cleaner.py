@@ -72,11 +72,11 @@ class Cleaner:
 
     @property
     def unsettled(self) -> bool:
-        """Whether a swapped-in segment still has its `.swap` names; a start would finish that."""
+        """Whether a swapped-in segment still has its `.swap` names. A start would finish that."""
         return self._placed is not None
 
     def map_keys(self) -> Iterator[None]:
-        """Map each key of the dirty part to its last offset; one step for each batch.
+        """Map each key of the dirty part to its last offset. One step for each batch.
 
         Also collects the last batch of each producer, which must be kept.
 
@@ -102,12 +102,12 @@ class Cleaner:
                 yield
 
     def groups(self) -> list[Sequence[Segment]]:
-        """Group the segments to rewrite together, up to the end of the mapped keys."""
+        """Group the segments to rewrite together, up to `end`."""
         chosen = [segment for segment in self._segments if segment.base_offset < self._offsets.end]
         return [chosen[first:behind] for first, behind in groups(chosen, self._config)]
 
     def write(self, group: Sequence[Segment]) -> Iterator[None]:
-        """Write the retained records of a group into a new segment; one step for each batch.
+        """Write the retained records of a group into a new segment. One step for each batch.
 
         Raises:
             ProtocolError: a batch is damaged.
@@ -145,7 +145,7 @@ class Cleaner:
             self.abandon()
 
     def prepare(self) -> bool:
-        """Sync the new segment and rename it to `.swap`; False if there is nothing to swap."""
+        """Sync the new segment and rename it to `.swap`. False if there is nothing to swap."""
         if self._new is None:
             return False
         self._new.finish()
@@ -154,7 +154,7 @@ class Cleaner:
         return self._log.kept.rename(self._new, SWAP)
 
     def put_in_place(self, group: Sequence[Segment], now_ms: int) -> bool:
-        """Swap the new segment in, in the thread that appends; False if the old ones were deleted."""
+        """Swap the new segment in, in the thread that appends. False if the old ones were deleted."""
         assert self._new is not None
         if not self._log.swap_in(group, self._new, now_ms):
             return False
@@ -162,7 +162,7 @@ class Cleaner:
         return True
 
     def settle(self, now_ms: int) -> None:
-        """Rename the old files to `.deleted` and the new ones to their final names."""
+        """Rename old files to `.deleted`, new ones to their final names."""
         assert self._placed is not None
         self._log.remove_deleted(now_ms)
         self._log.kept.rename(self._placed, "")
@@ -177,7 +177,9 @@ class Cleaner:
             self._new = None
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether a batch holds its producer's last sequence, or without one in its epoch, that epoch."""
+        """Whether a batch holds its producer's last sequence.
+
+        If the producer has none in its epoch: whether the batch holds that epoch."""
         last = self._producers.get(header.producer_id)
         if last is None:
             return False
@@ -195,5 +197,5 @@ class Cleaner:
 def _passed(
     transactions: CleanedTransactions, header: BatchHeader, records: Sequence[Record]
 ) -> tuple[bool, AbortedTransaction | None]:
-    """Pass a batch to `transactions`; return whether it may be dropped, and the index entry needed."""
+    """Pass a batch to `transactions`. Return whether it may be dropped, and the index entry needed."""
     return transactions.control(header, records) if header.is_control else (transactions.records(header), None)

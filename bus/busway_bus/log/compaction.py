@@ -75,7 +75,10 @@ def plan(segments: Sequence[SegmentView], *, cleaned: int, config: LogConfig, no
 
 
 def due(chosen: Plan, config: LogConfig, *, oldest_ms: int, now_ms: int) -> bool:
-    """Whether a cleaning is due by dirty ratio, or by the age of the first dirty record (`oldest_ms`)."""
+    """Whether a cleaning is due.
+
+    Either by dirty ratio, or by the timestamp `oldest_ms` of the first dirty record.
+    """
     overdue = 0 <= oldest_ms < now_ms - config.max_compaction_lag_ms
     return overdue or chosen.ratio > config.min_cleanable_dirty_ratio
 
@@ -96,7 +99,7 @@ def groups(segments: Sequence[SegmentView], config: LogConfig) -> list[tuple[int
 
 
 class KeyOffsets:
-    """The last offset of each key in the dirty part of a log.
+    """Last offset of each key in a log's dirty part.
 
     Attributes:
         end: end of the mapped part.
@@ -113,7 +116,7 @@ class KeyOffsets:
         return len(self._offsets)
 
     def add(self, header: BatchHeader, records: Sequence[Record], *, rolled_back: bool = False) -> bool:
-        """Map the keys of a batch; False if the map is full, with `end` at the first unmapped record.
+        """Map the keys of a batch. False if the map is full, with `end` at the first unmapped record.
 
         Aborted records supersede nothing.
         """
@@ -130,19 +133,19 @@ class KeyOffsets:
         return True
 
     def superseded(self, record: Record) -> bool:
-        """Whether a later record has the same key, or the record has no key."""
+        """Whether a later record has the key, or there is no key."""
         if record.key is None:
             return True
         return self._offsets.get(_digest(record.key), -1) > record.offset
 
 
 def _digest(key: bytes) -> bytes:
-    """Hash keys of 16 bytes or more to 16 bytes; shorter keys stay, so they cannot collide with hashes."""
+    """Hash keys of 16 bytes or more to 16 bytes. Shorter keys stay, so they cannot collide with hashes."""
     return key if len(key) < _DIGEST_BYTES else blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 def horizon(header: BatchHeader) -> int | None:
-    """Return the delete horizon of a batch in ms; None before its first cleaning (KIP-534)."""
+    """Return the delete horizon of a batch in ms. None before its first cleaning (KIP-534)."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
 

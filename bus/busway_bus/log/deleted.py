@@ -1,4 +1,4 @@
-"""Deleted segments of a log, and the age of those next to be deleted.
+"""Deleted segments of a log, and the age of the next ones.
 
 What lives here: renaming their files, so that they do not return after a crash, and removing them when due; look-up of a segment's age.
 The new log start offset is written to disk before (`start_note`), so that a start can distinguish deleted from lost segments. What does
@@ -34,7 +34,7 @@ class Deleted:
     start: int | None = None
 
     def remove(self, files: Files, directory: str, now_ms: int) -> bool:
-        """Rename its files, and remove them when due; return whether they are removed.
+        """Rename its files, and remove them when due. Return whether they are removed.
 
         Waits for the disk.
 
@@ -75,7 +75,7 @@ class DeletedSegments:
         self._entries.append(entry)
 
     def remove(self, now_ms: int | None) -> None:
-        """Rename all files, and remove due ones, or all if `now_ms` is None.
+        """Rename all files; remove due ones, all if `now_ms` is None.
 
         Waits for the disk.
 

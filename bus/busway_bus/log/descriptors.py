@@ -25,7 +25,7 @@ _OUT: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open files to the hard one; return it."""
+    """Raise the soft limit of open files to the hard one. Return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (hard, UNLIMITED, 10_240):  # macOS reports no hard limit and accepts at most OPEN_MAX
         if soft == resource.RLIM_INFINITY or 0 <= limit <= soft:
@@ -132,7 +132,9 @@ class Descriptors:
                     self._shut(file)
 
     def open(self, path: Path, flags: int) -> int:
-        """Open a descriptor owned by the caller, closing an unused pooled one at the limit.
+        """Open a descriptor owned by the caller.
+
+        At the limit an unused pooled one is closed.
 
         Raises:
             OSError: the file cannot be opened, or the limit is reached and all are in use.

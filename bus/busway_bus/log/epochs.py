@@ -32,7 +32,7 @@ class LeaderEpochs:
         return self.entries[-1][0] if self.entries else -1
 
     def assign(self, epoch: int, start: int) -> bool:
-        """Add an epoch starting at `start`; False if it is not newer than the latest."""
+        """Add an epoch starting at `start`. False if it is not newer than the latest."""
         if epoch <= self.latest:
             return False
         while self.entries and self.entries[-1][1] >= start:
@@ -41,7 +41,7 @@ class LeaderEpochs:
         return True
 
     def end_offset(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """Return the largest epoch up to `epoch` and its end offset; (-1, -1) if unknown."""
+        """Return the largest epoch up to `epoch` and its end offset. (-1, -1) if unknown."""
         if epoch < 0 or not self.entries or epoch > self.latest:
             return -1, -1
         if epoch == self.latest:

@@ -8,7 +8,7 @@ from typing import Final
 
 LOG: Final = ".log"
 TRANSACTIONS: Final = ".txnindex"
-"""Index of aborted transactions with markers in the segment; absent if there are none."""
+"""Index of aborted transactions with markers in the segment. Absent if there are none."""
 SEGMENT_FILES: Final = (".index", ".timeindex", TRANSACTIONS, LOG)
 """Suffixes of a segment's files. The log is last: the segment exists as long as it does."""
 SNAPSHOT: Final = ".snapshot"
@@ -18,7 +18,7 @@ EPOCHS: Final = "leader-epoch-checkpoint"
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
-"""Suffixes of files: deleted (`.deleted`), being written (`.cleaned`), ready to be swapped in (`.swap`)."""
+"""Suffixes of files: deleted, being written, ready to be swapped in."""
 START: Final = f".start{DELETED}"
 """Suffix of the note of a log start offset (see `start_note`)."""
 CUT: Final = ".cut"

@@ -1,4 +1,4 @@
-"""A range of a log file for a client, read only when the socket has room.
+"""Range of a log file, read when the client's socket has room.
 
 What lives here: the range, and two ways to send it: bytes by `take`, or `os.sendfile` with `descriptor` and `position`, then `skip`. What
 does not: the choice of the range (`partition_log`) and the time of reading (`server.stream`). A slice stays readable after the deletion
@@ -44,7 +44,7 @@ class FileSlice:
 
     @property
     def descriptor(self) -> int:
-        """Descriptor of the file, open as long as the slice exists; -1 if only `take` is supported."""
+        """Descriptor of the file, open as long as the slice exists. -1 if only `take` is supported."""
         return self._loan.descriptor
 
     def take(self, count: int) -> bytes:
@@ -87,7 +87,7 @@ class FileSlice:
         return self._loan.in_memory(self.position, min(count, self._left))
 
     def warm(self, count: int) -> None:
-        """Read the next `count` bytes into memory; not in the event loop's thread.
+        """Read the next `count` bytes into memory. Not in the event loop's thread.
 
         Raises:
             OSError: the disk failed.

@@ -31,7 +31,7 @@ class FlushPoint(NamedTuple):
     outdated: tuple[int, ...] = ()
 
     def sync(self) -> None:
-        """Wait for the disk, in any thread; errors of a log closed meanwhile (deleted topic) are ignored.
+        """Wait for the disk, in any thread. Errors of a log closed meanwhile (deleted topic) are ignored.
 
         A snapshot is written only when everything before it is on disk, epochs and indexes included, so it proves that (see
         `recovery`).

@@ -18,7 +18,7 @@ from busway_bus.log.partition_log import PartitionLog
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Flushed: TypeAlias = Callable[[KafkaError | None], None]
-"""Called with None after a sync, or with the error; must not raise."""
+"""Called with None after a sync, or with the error. Must not raise."""
 _Waiting: TypeAlias = dict[Flushed, None]
 _Synced: TypeAlias = tuple[PartitionLog, FlushPoint, BaseException | None]
 """Log, synced flush point, and the error if it failed."""
@@ -40,7 +40,7 @@ class Flusher:
         self._executor = ThreadPoolExecutor(SYNCS_AT_ONCE_MAX, thread_name_prefix="busway-flush")
         self._threads: set[asyncio.Future[_Synced]] = set()
         self._next: deque[tuple[PartitionLog, FlushPoint]] = deque()
-        """Queue from which a thread takes its next sync, without a round trip to the event loop."""
+        """Queued syncs. A thread takes its next one without a round trip to the event loop."""
         self._failed: OSError | None = None
         self._on_failure = on_failure
 
@@ -90,7 +90,7 @@ class Flusher:
             return None
 
     def _sync(self, log: PartitionLog, point: FlushPoint, loop: asyncio.AbstractEventLoop) -> "_Synced":
-        """Run syncs in a thread until the queue is empty; return the result of the last one."""
+        """Run syncs in a thread until the queue is empty. Return the result of the last one."""
         while True:
             problem: BaseException | None = None
             try:

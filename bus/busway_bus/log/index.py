@@ -17,7 +17,7 @@ TIME_ENTRY: Final = struct.Struct(">qi")
 """Largest timestamp so far, relative offset of a record with it."""
 PAGE_BYTES: Final = 4096
 OFFSETS_MAX: Final = 2**31 - 1
-"""Largest relative offset of a segment: its indexes have four bytes for it."""
+"""Largest relative offset of a segment. Indexes have four bytes for it."""
 
 _GUESSES: Final = 2
 
@@ -55,7 +55,9 @@ class SparseIndex:
         return self._at(self._load(page, read), at)
 
     def find(self, column: int, key: int, read: Read) -> int:
-        """Find the number of the last entry with at most `key` in a column, or -1.
+        """Find the last entry with at most `key` in a column.
+
+        Returns its number, or -1.
 
         Tries the last used page, or else the last page of the file, where most reads are. Then up to `_GUESSES` interpolated pages, then
         a binary search.

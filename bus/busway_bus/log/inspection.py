@@ -1,4 +1,4 @@
-"""Inspection of the records in a client's batch, and the batch to be stored.
+"""Inspection of a client's records, and the batch to be stored.
 
 What lives here: the checks of each record by Kafka's `LogValidator` (KIP-467, KIP-937). A malformed record would stop every consumer of
 the partition for good. What does not: the header (`validate`), sequence numbers (`producer_state`), and the thread: a small batch is
@@ -21,14 +21,14 @@ from busway_protocol.types import Buffer
 _STEP_RECORDS: Final = RECORDS_A_MS // 3
 """Records of one step, a few hundred microseconds."""
 RECORDS_ON_LOOP_MAX: Final = RECORDS_A_MS * 2 // 3
-"""Records of one request inspected on the event loop, under a millisecond; more are inspected in a thread, in slices."""
+"""Records of one request inspected on the event loop, under a millisecond. More are inspected in a thread, in slices."""
 _TIMES_STEP: Final = 500
 """Records of one step of the timestamp check, which is pure Python."""
 NO_KEY: Final = "Compacted topic cannot accept message without key"
 
 
 class Inspected(NamedTuple):
-    """A valid batch with its header, recompressed if the topic requires another codec."""
+    """A valid batch with its header, recompressed if the topic requires it."""
 
     records: Buffer
     header: BatchHeader
@@ -47,7 +47,7 @@ class RecordsRefused(KafkaError):
 
 
 def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Inspected | None:
-    """Inspect a batch on the event loop; None if it is too large for that.
+    """Inspect a batch on the event loop. None if it is too large for that.
 
     Raises:
         KafkaError: as `inspect` does.
@@ -64,7 +64,9 @@ def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, n
 
 
 def inspect(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Generator[None, None, Inspected]:
-    """Inspect a batch of any size, in steps under a millisecond, except for decompression.
+    """Inspect a batch of any size, in steps.
+
+    A step takes under a millisecond, except for decompression.
 
     Raises:
         RecordsRefused: INVALID_RECORD or INVALID_TIMESTAMP, some records are invalid.
@@ -135,7 +137,10 @@ def _look(
 def _name_offenders(
     header: BatchHeader, data: bytes | bytearray, config: LogConfig, now_ms: int
 ) -> Generator[None, None, None]:
-    """Refuse a batch with timestamps out of range, after a slower pass that finds the records."""
+    """Refuse a batch with timestamps out of range.
+
+    A second, slower pass finds the records.
+    """
     offenders, count = [], 0
     for number, moment in record_times(header, data):
         problem = None if moment == NO_TIMESTAMP else check_times(moment, config, now_ms)

@@ -1,4 +1,6 @@
-"""`Files` on the operating system: the broker's only module that opens, writes and syncs.
+"""`Files` on the operating system.
+
+This is the broker's only module that opens, writes and syncs files.
 
 What lives here: system calls. What does not: the limit of open files (`descriptors`), the meaning of the bytes. The guarantee that
 acknowledged records are on disk rests on this module's `sync`.
@@ -16,7 +18,7 @@ from weakref import WeakValueDictionary
 from busway_bus.log.descriptors import FILES_SHARE, Descriptors, Pooled, raise_limit
 
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
-"""Flag of Linux for reads: EAGAIN instead of a wait for the disk. Elsewhere a read waits."""
+"""Linux read flag: EAGAIN instead of a wait for the disk. Elsewhere a read waits."""
 _PROBED_BYTES: Final = 256 * 1024
 """Bytes for each probed page. Pages are cached and evicted in large groups. A probe costs as much as sending 10 KiB."""
 _WARMED_BYTES: Final = 256 * 1024
@@ -28,7 +30,7 @@ class DirectoryInUse(RuntimeError):
 
 
 class OsLoan:
-    """Holder of a file's descriptor, which stays open for the lifetime of this object."""
+    """Loan of a file's descriptor, which stays open as long."""
 
     __slots__ = ("_file", "_pool", "descriptor")
 
@@ -59,7 +61,7 @@ class OsLoan:
         return data
 
     def in_memory(self, position: int, size: int) -> bool:
-        """Whether one byte of each `_PROBED_BYTES`, and the last one, is in memory."""
+        """Whether one byte of each `_PROBED_BYTES` and the last are in memory."""
         if not size:
             return True
         probe = [bytearray(1)]
@@ -86,7 +88,7 @@ class OsLoan:
 
 
 class OsFile(Pooled):
-    """A file with its size in memory; its pooled descriptor may be closed while unused."""
+    """A file with its size in memory. Its pooled descriptor may be closed while unused."""
 
     __slots__ = ("__weakref__", "_failed", "_guard", "_pool", "_unnamed", "disposable", "size")
 
@@ -127,7 +129,10 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def _take(self) -> int:
-        """As `Descriptors.take`, with a fast path for open files: called for each append and read."""
+        """As `Descriptors.take`, with a fast path for open files.
+
+        It is called for each append and read.
+        """
         with self._guard:
             if self.descriptor >= 0 and not self.closed:
                 self.users += 1
@@ -197,7 +202,7 @@ class OsFile(Pooled):
             os.close(descriptor)
 
     def sync(self) -> None:
-        """Wait until the content is on disk; does nothing for a file closed meanwhile (deleted topic).
+        """Wait until the content is on disk. Does nothing for a file closed meanwhile (deleted topic).
 
         A failure is final for this file: the system may have dropped the pages and report success for the next sync.
 
@@ -277,7 +282,7 @@ class OsFiles:
         return self._opened(path, None)
 
     def open_later(self, path: str, size: int) -> OsFile:
-        """Return the existing file of `size` bytes at `path`, opened at first use."""
+        """Return the file of `size` bytes at `path`, opened at first use."""
         return self._opened(path, size)
 
     def _opened(self, path: str, size: int | None) -> OsFile:
@@ -339,14 +344,14 @@ class OsFiles:
             sync_directory(parent, self.descriptors)
 
     def list(self, path: str) -> Sequence[str]:
-        """List the names in a directory, sorted; empty if it does not exist."""
+        """List the names in a directory, sorted. Empty if it does not exist."""
         try:
             return sorted(os.listdir(self.root / path))
         except FileNotFoundError:
             return []
 
     def sizes(self, path: str) -> Mapping[str, int]:
-        """Map the files in a directory to their sizes; empty if it does not exist."""
+        """Map the files in a directory to their sizes. Empty if it does not exist."""
         try:
             with os.scandir(self.root / path) as entries:
                 return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}

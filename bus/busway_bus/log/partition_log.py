@@ -1,4 +1,4 @@
-"""The log of one partition: ordered segments, start and end offset, producers and leader epochs.
+"""Log of one partition: segments, start and end, producers, leader epochs.
 
 What lives here: append, read, roll, truncation, deletion. What does not: the start-up scan (`recovery`), look-ups by time (`times`),
 waiting for the disk (`flusher`), clocks (times are arguments), and leadership (`replication`). Batches are inspected on append
@@ -151,7 +151,7 @@ class PartitionLog:
         return self._write(batch.records, header, leader_epoch, now_ms)
 
     def append_own(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write a batch built by this broker, without checks of limits and sequence numbers.
+        """Write a batch of this broker, without checks of limits and sequences.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, its producer was fenced.
@@ -268,7 +268,7 @@ class PartitionLog:
     # Reading
 
     def extent(self, offset: int, *, up_to: int, wait: bool = True) -> Extent | None:
-        """Locate the batches from the one with `offset`, below `up_to`; None if there are none.
+        """Locate the batches from the one with `offset`, below `up_to`. None if there are none.
 
         Only positions are looked up. Batch headers are read only to find the first batch.
 
@@ -287,7 +287,9 @@ class PartitionLog:
     def slice(
         self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True, wait: bool = True
     ) -> FileSlice | None:
-        """Return at most `max_bytes` of `extent` to be read later, or None; see `reading.cut`.
+        """Return at most `max_bytes` of `extent` to be read later, or None.
+
+        See `reading.cut`.
 
         Raises:
             KafkaError, CorruptBatch, ColdPages: as of `extent`.
@@ -312,7 +314,9 @@ class PartitionLog:
         return reading.committed(self._segments, extent, batches, offset, up_to, wait=wait)
 
     def aborted(self, first: Segment, upper: int) -> Iterable[AbortedTransaction]:
-        """Iterate over aborted transactions that start before `upper`, with markers at or after segment `first`.
+        """Iterate over aborted transactions that start before `upper`.
+
+        Only those with markers in segment `first` or later.
 
         Raises:
             CorruptBatch: an index is damaged.
@@ -335,7 +339,10 @@ class PartitionLog:
     # Looking up
 
     def search_time(self, timestamp_ms: int, *, up_to: int) -> times.Search:
-        """Search (offset, timestamp, leader epoch) of the first record at or after `timestamp_ms`; see `times`."""
+        """Search the first record at or after `timestamp_ms`.
+
+        The result is (offset, timestamp, leader epoch); see `times`.
+        """
         return times.first_at(
             tuple(self._segments), timestamp_ms, start_offset=self.start_offset, up_to=up_to, config=self.config
         )
@@ -373,7 +380,10 @@ class PartitionLog:
 
     @property
     def has_deleted(self) -> bool:
-        """Whether `remove_deleted` is due: for files of deleted segments, or a `date` needed by retention."""
+        """Whether `remove_deleted` is due.
+
+        Either for files of deleted segments, or for a `date` needed by retention.
+        """
         return bool(self._deleted) or self._undated
 
     def remove_deleted(self, now_ms: int) -> None:
@@ -419,7 +429,7 @@ class PartitionLog:
         return closed if unstable is None else tuple(segment for segment in closed if segment.next_offset <= unstable)
 
     def swap_in(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
-        """Replace the consecutive segments `old` by `new`; False if they were deleted meanwhile."""
+        """Replace the consecutive segments `old` by `new`. False if they were deleted meanwhile."""
         if self.closed or old[0] not in self._segments:
             return False
         at = self._segments.index(old[0])
@@ -449,7 +459,7 @@ class PartitionLog:
         self.producers = replayed(self._files, self.directory, self._segments, now_ms).in_place_of(self.producers)
 
     def close(self, *, clean: bool) -> None:
-        """Close the files; a clean close syncs them and writes a producer snapshot."""
+        """Close the files. A clean close syncs them and writes a producer snapshot."""
         if clean:
             self._segments[-1].finish()
             self._snapshots.requested = True

@@ -81,13 +81,13 @@ class ProducerEntry:
 
     @property
     def last_timestamp(self) -> int:
-        """Largest timestamp of its last batch and marker, in ms; -1 if unknown."""
+        """Largest timestamp of its last batch and marker, in ms. -1 if unknown."""
         last = self.last_batch
         return max(-1 if last is None else last.timestamp, self.marker_timestamp)
 
 
 class ProducersAt:
-    """All producers of a partition at one time, to be encoded in any thread."""
+    """Producers of a partition at one time, encodable in any thread."""
 
     __slots__ = ("_entries",)
 
@@ -95,7 +95,9 @@ class ProducersAt:
         self._entries = entries
 
     def encode(self) -> bytes:
-        """Encode in Kafka's format, one entry for each kept batch, a producer's newest last.
+        """Encode in Kafka's format, one entry for each kept batch.
+
+        A producer's newest batch is last.
 
         Kafka writes only the newest batch: after a restart it cannot recognise the retry of an earlier one as a duplicate. It can read
         this snapshot, and uses the last entry of each producer.
@@ -127,7 +129,7 @@ class ProducersAt:
 
 
 def from_snapshot(content: bytes, now_ms: int) -> dict[int, ProducerEntry] | None:
-    """Decode a snapshot, with `now_ms` as last use of each producer; None if it is damaged."""
+    """Decode a snapshot, with `now_ms` as last use of each producer. None if it is damaged."""
     entries: dict[int, ProducerEntry] = {}
     try:
         version, crc = _HEADER.unpack_from(content)

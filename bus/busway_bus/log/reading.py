@@ -15,7 +15,7 @@ from busway_protocol.records.batch import CorruptBatch
 
 
 class Extent(NamedTuple):
-    """Consecutive whole batches of a segment's file, from byte `position` to below `end`."""
+    """Consecutive whole batches of a segment: bytes `position` to below `end`."""
 
     segment: Segment
     position: int
@@ -35,7 +35,9 @@ def segment_at(segments: Sequence[Segment], offset: int) -> int:
 
 
 def extent(segments: Sequence[Segment], offset: int, up_to: int, *, wait: bool) -> Extent | None:
-    """Locate the batches from the one with `offset`, below `up_to`, in one segment; None if there are none.
+    """Locate the batches from `offset` to below `up_to` in one segment.
+
+    None if there are none.
 
     Raises:
         CorruptBatch: a header is damaged on disk.
@@ -99,9 +101,9 @@ def committed(
 
 
 def aborted(segments: Sequence[Segment], first: Segment, upper: int) -> Iterator[AbortedTransaction]:
-    """Iterate over aborted transactions that start before `upper`, with markers at or after segment `first`.
+    """Iterate over aborted transactions that start before `upper`.
 
-    None if `first` was removed from `segments`.
+    Only those with markers in segment `first` or later; empty if `first` was removed from `segments`.
 
     Raises:
         CorruptBatch: an index is damaged on disk.

@@ -65,7 +65,7 @@ class SegmentIndexes:
     def note(
         self, last_offset: int, position: int, size_bytes: int, *, interval: int, newest: int, holder: int
     ) -> None:
-        """Note an appended batch, and add entries when due; call `undo` after a failure.
+        """Note an appended batch, and add entries when due. Call `undo` after a failure.
 
         Args:
             interval: bytes between entries.
@@ -120,7 +120,7 @@ class SegmentIndexes:
             number, step = number - step, step * 2
 
     def at_or_behind(self, position: int, *, wait: bool) -> Entry | None:
-        """Return (last offset, position) of the first indexed batch at or after `position`, or None.
+        """Return (last offset, position) of the first indexed batch from `position`.
 
         Raises:
             ColdPages: without `wait`, the disk would have to be waited for.
@@ -143,14 +143,14 @@ class SegmentIndexes:
             number, step = number - step, step * 2
 
     def last_batch(self, *, wait: bool = True) -> Entry | None:
-        """Return the last entry of the offset index: last offset and position of a batch."""
+        """Return the offset index's last entry: last offset, position of a batch."""
         if not self._offsets.count:
             return None
         relative, position = self._offsets.entry(self._offsets.count - 1, _reader(self._offset_file, wait=wait))
         return self._base_offset + relative, position
 
     def last_time(self) -> Entry | None:
-        """Return the last entry of the time index: largest timestamp, and offset of a record with it."""
+        """Return the time index's last entry: largest timestamp, a record's offset."""
         if not self._times.count:
             return None
         timestamp, relative = self._times.entry(self._times.count - 1, self._time_file.read)
@@ -176,7 +176,7 @@ class SegmentIndexes:
         self.restart(0)
 
     def sync(self) -> None:
-        """Wait until the indexes are on disk; a start then trusts them without reading the batches."""
+        """Wait until the indexes are on disk. A start then trusts them without reading the batches."""
         self._offset_file.sync()
         self._time_file.sync()
 

@@ -67,7 +67,7 @@ class SideFiles:
             return Segment(self._files, self._directory, base_offset, created_ms, suffix=CLEANED)
 
     def rename(self, segment: Segment, suffix: str) -> bool:
-        """Change the suffix of a segment's files; False if the log is closed."""
+        """Change the suffix of a segment's files. False if the log is closed."""
         with self.guard:
             if self.closed:
                 return False

@@ -28,7 +28,7 @@ class SnapshotSchedule:
         self.requested = False
 
     def due(self, active_bytes: int) -> bool:
-        """Whether a flush at this size of the last segment writes a snapshot."""
+        """Whether a flush at this segment size writes a snapshot."""
         return self.requested or active_bytes - self._covered_bytes >= RECOVERY_BYTES_MAX
 
     def settle(self, active_bytes: int) -> None:
@@ -36,7 +36,7 @@ class SnapshotSchedule:
         self.requested = active_bytes - self._covered_bytes >= RECOVERY_BYTES_SETTLED
 
     def taken(self, offset: int, active_bytes: int, bases: Collection[int]) -> tuple[int, ...]:
-        """Note a snapshot at `offset`; return offsets of superfluous ones, without those at segment `bases`."""
+        """Note a snapshot at `offset`. Return offsets of superfluous ones, without those at segment `bases`."""
         outdated = tuple(at for at in self._between if at not in bases and at != offset)
         self._between = (offset,)
         self._covered_bytes = active_bytes

@@ -1,4 +1,4 @@
-"""The log start offset in the name of a file: earlier records were deleted, not lost.
+"""Log start offset in a file name: earlier records were deleted.
 
 What lives here: that file. What does not: the choice of segments to delete (`deleted`), and its use at start (`recovery`).
 
@@ -14,7 +14,7 @@ from busway_bus.log.file_names import START, file_name
 
 
 def noted(names: Iterable[str]) -> list[int]:
-    """Parse the start offsets from file names, in ascending order; the last one is valid."""
+    """Parse the start offsets from file names, in ascending order. The last one is valid."""
     offsets = (name.removesuffix(START) for name in names if name.endswith(START))
     return sorted(int(offset) for offset in offsets if offset.isdecimal())
 

@@ -42,7 +42,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Contents of the checkpoint files at one time, for `LogStore.write` in any thread."""
+    """Contents of the checkpoint files, for `LogStore.write` in any thread."""
 
     offsets: Mapping[str, Mapping[Key, int]]
     deletions: int
@@ -68,7 +68,10 @@ class Doomed:
 
 
 class WrongDirectory(RuntimeError):
-    """A directory of another node or topic, or a missing one with records; the text has the remedy."""
+    """A foreign directory, or a missing one that had records.
+
+    The text has the remedy.
+    """
 
 
 class LogStore:
@@ -293,7 +296,7 @@ class LogStore:
         return Doomed(key=key, topic_id=topic_id, log=doomed)
 
     def delete(self, doomed: Sequence[Doomed]) -> list[str]:
-        """Close logs and rename their directories to `-delete`; return the names for `remove`.
+        """Close logs and rename their directories to `-delete`. Return the names for `remove`.
 
         One sync for all. A directory without proof that it is the partition's own becomes `-stray` instead.
 
@@ -320,7 +323,7 @@ class LogStore:
         return directories
 
     def undeleted(self, doomed: Sequence[Doomed]) -> list[Doomed]:
-        """Filter partitions after a failed `delete` by whose directories are still theirs.
+        """Return the partitions of a failed `delete` that still own their directory.
 
         Raises:
             OSError: the disk failed.
@@ -392,7 +395,7 @@ class LogStore:
         return Checkpoint(offsets=offsets, deletions=self._deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
-        """Write a checkpoint, in any thread; False if a deletion or truncation has made it invalid."""
+        """Write a checkpoint, in any thread. False if a deletion or truncation has made it invalid."""
         with self._writing:
             if checkpoint.deletions != self._deletions:
                 return False
@@ -430,9 +433,9 @@ class LogStore:
         return problems
 
     def close(self, *, clean: bool = True) -> None:
-        """Close every log, then write the clean-shutdown mark, by which the next start trusts the files.
+        """Close every log, then write the clean-shutdown mark.
 
-        The mark is omitted if a log is offline or fails to close cleanly. If not `clean`, files are closed as they are, as after the
+        By the mark the next start trusts the files. The mark is omitted if a log is offline or fails to close cleanly. If not `clean`, files are closed as they are, as after the
         end of a killed process.
         """
         if not clean:

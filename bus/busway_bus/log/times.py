@@ -24,7 +24,7 @@ _STEP: Final = 500
 def first_at(
     segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, up_to: int, config: LogConfig
 ) -> Search:
-    """Find the first record at or after `timestamp_ms` within the offsets, or None.
+    """Find the first record from `timestamp_ms` within the offsets, or None.
 
     Raises:
         ProtocolError: a batch is damaged on disk.
@@ -50,7 +50,7 @@ def first_at(
 
 
 def first_of_largest(segments: Sequence[Segment], *, start_offset: int, up_to: int, config: LogConfig) -> Search:
-    """Find the first record with the largest timestamp within the offsets, or None (KIP-734).
+    """Find the first record with the largest timestamp, or None (KIP-734).
 
     Raises:
         ProtocolError: a batch is damaged on disk.

@@ -1,4 +1,4 @@
-"""The `.txnindex` of one segment: the aborted transactions whose markers are in it.
+"""The `.txnindex` of a segment: aborted transactions by their markers.
 
 What lives here: its file, created with the first entry. What does not: the search (`aborted`), and the rebuild (`recovery`).
 """
@@ -43,7 +43,7 @@ class TransactionIndex:
         return self._file is not None
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add the entry of the next marker; call `take_back` if writing the marker fails.
+        """Add the entry of the next marker. Call `take_back` if writing the marker fails.
 
         Raises:
             OSError: the disk failed; nothing was added.

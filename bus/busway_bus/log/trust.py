@@ -1,4 +1,4 @@
-"""Trust in segment files of an earlier process, without reading all of them.
+"""Trust in segment files of an earlier process.
 
 What lives here: the check of a closed segment's end, which a clean start defers until the segment is first read; and the position from
 which a start reads the active segment of a killed process. What does not: the choice of segments, and handling of damage (`recovery`).
@@ -79,7 +79,7 @@ def plausible(segment: Segment, config: LogConfig) -> bool:
 
 
 def has_sound_end(segment: Segment, interval: int, *, wait: bool = True) -> bool:
-    """Whether the end of a closed segment is sound; if so, set its end offset.
+    """Whether the end of a closed segment is sound. If so, set its end offset.
 
     The last index entry must match a batch from which batches follow to the end of the file, none of them due for its own entry.
 
@@ -110,7 +110,7 @@ def has_sound_end(segment: Segment, interval: int, *, wait: bool = True) -> bool
 
 
 def resume(segment: Segment, offset: int) -> int:
-    """Trust a segment below `offset`, the offset of a snapshot, and remove later index entries.
+    """Trust a segment below `offset`, a snapshot's, and remove later index entries.
 
     Returns the position of the batch at `offset`, or 0 if nothing can be trusted.
     """
