@@ -217,10 +217,7 @@ class PartitionLog:
         )
 
     def roll(self, now_ms: int) -> None:
-        """Start a new segment, unless the active one is empty.
-
-        The next flush syncs the old one; recovery handles a crash before that.
-        """
+        """Start a new segment. The next flush syncs the old one, recovery handles a crash before that."""
         old = self._segments[-1]
         if old.size == 0:
             return
@@ -287,9 +284,7 @@ class PartitionLog:
     def slice(
         self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True, wait: bool = True
     ) -> FileSlice | None:
-        """Return at most `max_bytes` of `extent` to be read later, or None.
-
-        See `reading.cut`.
+        """Return at most `max_bytes` of `extent` to be read later, or None. See `reading.cut`.
 
         Raises:
             KafkaError, CorruptBatch, ColdPages: as of `extent`.
@@ -314,9 +309,7 @@ class PartitionLog:
         return reading.committed(self._segments, extent, batches, offset, up_to, wait=wait)
 
     def aborted(self, first: Segment, upper: int) -> Iterable[AbortedTransaction]:
-        """Iterate over aborted transactions that start before `upper`.
-
-        Only those with markers in segment `first` or later.
+        """Iterate over aborted transactions that start before `upper`, with markers in segment `first` or later.
 
         Raises:
             CorruptBatch: an index is damaged.
@@ -339,10 +332,7 @@ class PartitionLog:
     # Looking up
 
     def search_time(self, timestamp_ms: int, *, up_to: int) -> times.Search:
-        """Search the first record at or after `timestamp_ms`.
-
-        The result is (offset, timestamp, leader epoch); see `times`.
-        """
+        """Search (offset, timestamp, leader epoch) of the first record from `timestamp_ms`; see `times`."""
         return times.first_at(
             tuple(self._segments), timestamp_ms, start_offset=self.start_offset, up_to=up_to, config=self.config
         )
@@ -380,10 +370,7 @@ class PartitionLog:
 
     @property
     def has_deleted(self) -> bool:
-        """Whether `remove_deleted` is due.
-
-        Either for files of deleted segments, or for a `date` needed by retention.
-        """
+        """Whether `remove_deleted` is due. Files of deleted segments remain, or retention needs `date`."""
         return bool(self._deleted) or self._undated
 
     def remove_deleted(self, now_ms: int) -> None:

@@ -360,10 +360,7 @@ class _Recovery:
 
     @staticmethod
     def _date(active: Segment) -> None:
-        """Date the active segment by its first batch.
-
-        Otherwise a restart would delay its roll.
-        """
+        """Date the active segment by its first batch. Otherwise a restart would delay its roll."""
         if active.size >= HEADER_BYTES:
             first = read_header(active.read(0, HEADER_BYTES))
             if first.max_timestamp >= 0:
@@ -444,10 +441,7 @@ def _snapshot(files: Files, directory: str, offsets: list[int], now_ms: int) -> 
 
 
 def replayed(files: Files, directory: str, segments: Sequence[Segment], now_ms: int) -> ProducerState:
-    """Restore the producers of a truncated log.
-
-    From its newest intact snapshot and the batch headers after it.
-    """
+    """Restore the producers of a truncated log, by snapshot and later headers."""
     names = [name.removesuffix(SNAPSHOT) for name in files.list(directory) if name.endswith(SNAPSHOT)]
     producers, start = _snapshot(files, directory, sorted(int(name) for name in names if name.isdigit()), now_ms)
     for segment in segments:

@@ -224,10 +224,7 @@ class Segment:
         return self.next_offset
 
     def remember_end(self) -> None:
-        """Cache the position of the current end.
-
-        The flushed offset and high watermark will be there soon.
-        """
+        """Cache the position of the current end. The flushed offset and high watermark will be there soon."""
         self._positions.end(self.next_offset, self.size)
 
     def position_before(self, timestamp_ms: int) -> int:
@@ -351,10 +348,7 @@ class Segment:
         return end
 
     def cut_indexes(self, offset: int) -> None:
-        """Remove index entries of batches ending at or after `offset`.
-
-        Updates the largest timestamp.
-        """
+        """Remove index entries of batches ending at or after `offset`. Updates the largest timestamp."""
         self._positions.clear()
         self.indexes.cut(offset)
         self.take_times()
@@ -417,10 +411,7 @@ class Segment:
     # The files
 
     def rewrite(self, position: int) -> None:
-        """Write the batches from `position` again.
-
-        The next sync then includes failed writes of an earlier process.
-        """
+        """Write the batches from `position` again. The next sync then includes failed writes of an earlier process."""
         self._log.rewrite(position)
 
     def sync(self) -> None:

@@ -68,10 +68,7 @@ class Doomed:
 
 
 class WrongDirectory(RuntimeError):
-    """A foreign directory, or a missing one that had records.
-
-    The text has the remedy.
-    """
+    """A foreign directory, or a missing one that had records. The text has the remedy."""
 
 
 class LogStore:
@@ -253,9 +250,6 @@ class LogStore:
         """Check whether a known partition without `partition.metadata` may start empty.
 
         An empty directory is the operator's consent. A missing one is accepted if no checkpoint shows records.
-
-        Raises:
-            WrongDirectory: it may not.
         """
         names = self._files.list(directory)
         if any(name.endswith(".log") for name in names):
@@ -270,9 +264,7 @@ class LogStore:
             logger.warning("%s has no files: the partition begins anew at offset 0", directory)
 
     def truncate(self, key: Key, offset: int, now_ms: int) -> None:
-        """Cut everything from `offset`, after lowering the recovery point on disk.
-
-        Waits for the disk.
+        """Cut everything from `offset`, after lowering the recovery point on disk. Waits for the disk.
 
         Raises:
             OSError: the disk failed or is full; retry is safe.
@@ -349,10 +341,7 @@ class LogStore:
             self._cleaned[key] = offset
 
     def _forget(self, keys: Collection[Key]) -> None:
-        """Remove partitions from the checkpoints, in any thread.
-
-        Later partitions with the same names must not inherit their offsets.
-        """
+        """Remove partitions from the checkpoints, so that later namesakes do not inherit offsets; in any thread."""
         if not keys:
             return
         with self._writing:
@@ -380,10 +369,7 @@ class LogStore:
         return partitions_in(self._files).values()
 
     def checkpoint(self, high_watermarks: Mapping[Key, int]) -> Checkpoint:
-        """Collect recovery points, high watermarks, start offsets and cleaner offsets.
-
-        Offline logs keep their last known offsets, except for the high watermark.
-        """
+        """Collect the offsets to checkpoint. Offline logs keep their last known ones, but for the high watermark."""
         recovery = {**self._recovery, **{key: log.flushed_offset for key, log in self.logs.items()}}
         starts = {**self._starts, **{key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}}
         offsets = {
