@@ -1,4 +1,4 @@
-"""The log of one partition: ordered segments, start and end, and what the batches in it say of producers and epochs.
+"""Log of one partition: segments, start and end, producers, leader epochs.
 
 What lives here: append, read, roll, truncation, deletion. What does not: the start-up scan (`recovery`), look-ups by time
 (`times`), waiting for the disk (`flusher`), clocks (times come in), and who may write (`replication`). What a client sends is looked
@@ -151,7 +151,7 @@ class PartitionLog:
         return self._write(batch.records, header, leader_epoch, now_ms)
 
     def append_own(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write a batch that this broker built itself: no limits, no sequence numbers.
+        """Write a batch of this broker, without checks of limits and sequences.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, it is for a producer that another has taken over from.
@@ -216,7 +216,7 @@ class PartitionLog:
         )
 
     def roll(self, now_ms: int) -> None:
-        """Start a new segment. The old one is synced by the next flush, and recovery copes when there was none."""
+        """Start a new segment. The next flush syncs the old one, recovery handles a crash before that."""
         old = self._segments[-1]
         if old.size == 0:
             return
@@ -264,7 +264,7 @@ class PartitionLog:
     # Reading
 
     def extent(self, offset: int, *, up_to: int, wait: bool = True) -> Extent | None:
-        """Where the batches lie from the one that holds `offset` on, below offset `up_to`; None where there are none.
+        """Locate the batches from the one with `offset`, below `up_to`. None if there are none.
 
         Only positions are looked up; no batch is read but for finding the first one.
 
@@ -283,7 +283,7 @@ class PartitionLog:
     def slice(
         self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True, wait: bool = True
     ) -> FileSlice | None:
-        """The bytes of `extent`, at most `max_bytes`, to be read later; None where there are none. See `reading.cut`.
+        """Return at most `max_bytes` of `extent` to be read later, or None. See `reading.cut`.
 
         Raises:
             KafkaError, CorruptBatch, ColdPages: as of `extent`.
@@ -307,7 +307,7 @@ class PartitionLog:
         return reading.committed(self._segments, extent, batches, offset, up_to, wait=wait)
 
     def aborted(self, first: Segment, upper: int) -> Iterable[AbortedTransaction]:
-        """The aborted transactions with their markers in a segment or behind it, of those that begin before `upper`.
+        """Iterate over aborted transactions that start before `upper`, with markers in segment `first` or later.
 
         Raises:
             CorruptBatch: an index is damaged.
@@ -330,7 +330,7 @@ class PartitionLog:
     # Looking up
 
     def search_time(self, timestamp_ms: int, *, up_to: int) -> times.Search:
-        """The search for (offset, timestamp, leader epoch) of the first record at or after `timestamp_ms`; see `times`."""
+        """Search (offset, timestamp, leader epoch) of the first record from `timestamp_ms`; see `times`."""
         return times.first_at(
             tuple(self._segments), timestamp_ms, start_offset=self.start_offset, up_to=up_to, config=self.config
         )
@@ -368,7 +368,7 @@ class PartitionLog:
 
     @property
     def has_deleted(self) -> bool:
-        """Whether files of deleted segments are still there, or retention waits for `date`: both are for `remove_deleted`."""
+        """Whether `remove_deleted` is due. Files of deleted segments remain, or retention needs `date`."""
         return bool(self._deleted) or self._undated
 
     def remove_deleted(self, now_ms: int) -> None:
@@ -415,7 +415,7 @@ class PartitionLog:
         return closed if unstable is None else tuple(segment for segment in closed if segment.next_offset <= unstable)
 
     def swap_in(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
-        """Read from `new` instead of the consecutive `old` ones from now on; False when they are not there any more."""
+        """Replace the consecutive segments `old` by `new`. False if they were deleted meanwhile."""
         if self.closed or old[0] not in self._segments:
             return False
         at = self._segments.index(old[0])
@@ -445,7 +445,7 @@ class PartitionLog:
         self.producers = replayed(self._files, self.directory, self._segments, now_ms).in_place_of(self.producers)
 
     def close(self, *, clean: bool) -> None:
-        """Close the files; a clean close syncs them and leaves the producers' snapshot for the next start."""
+        """Close the files. A clean close syncs them and writes a producer snapshot."""
         if clean:
             self._segments[-1].finish()
             self._snapshots.requested = True

@@ -1,4 +1,4 @@
-"""Producer state of a partition: sequence numbers for idempotence, and open transactions (KIP-98, KIP-890).
+"""Producer state of a partition: sequence numbers and open transactions (KIP-98, KIP-890).
 
 What lives here: the producers, their open transactions, validation of new batches and transaction markers. What does not: the entry of
 one producer and the snapshot format (`producer_entry`); disks and clocks; visibility of a transaction's end to readers
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
 
 
 class LastOfProducer(NamedTuple):
-    """Last offset of a producer's last batch, kept by compaction; -1 without a batch in its epoch."""
+    """Last offset of a producer's last batch, kept by compaction. -1 without a batch in its epoch."""
 
     last_offset: int
     epoch: int
@@ -47,7 +47,7 @@ class LastOfProducer(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Verification:
-    """A pending verification of a producer's first batch of a transaction with its coordinator.
+    """Pending verification of a transaction's first batch with its coordinator.
 
     It becomes invalid when a record or marker of the transaction is written.
 
@@ -129,7 +129,7 @@ class ProducerState:
         return producer_id in self._open and self._entries[producer_id].epoch == epoch
 
     def verification(self, header: BatchHeader, now_ms: int, *, from_zero: bool) -> Verification | None:
-        """Register the verification required for a transactional batch; None if its transaction is open.
+        """Register the verification required for a transactional batch. None if its transaction is open.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH; POLICY_VIOLATION for a new producer at the memory limit.
@@ -154,7 +154,7 @@ class ProducerState:
         return waiting
 
     def holds(self, producer_id: int, verification: Verification | None) -> bool:
-        """Whether a verification is still valid: no record or marker was written since."""
+        """Whether a verification is valid: no record or marker was written since."""
         return verification is not None and self._verifications.get(producer_id) is verification
 
     def check_marker(self, marker: EndTransaction) -> bool:
@@ -189,7 +189,7 @@ class ProducerState:
         return not stale
 
     def ended_by(self, header: BatchHeader, marker: TransactionMarker) -> Ended | None:
-        """Return the transaction that a marker with its final offset ends, or None."""
+        """Return the transaction ended by a marker with its final offset, if any."""
         first_offset = self._open.get(header.producer_id)
         if first_offset is None:
             return None
@@ -229,7 +229,7 @@ class ProducerState:
             )
 
     def check(self, header: BatchHeader, verification: Verification | None = None) -> BatchSeen | None:
-        """Validate a batch before it is written; return the earlier batch if it is a duplicate.
+        """Validate a batch before it is written. Return the earlier batch if it is a duplicate.
 
         Args:
             verification: the coordinator's confirmation, for the first batch of a transaction here.
@@ -324,7 +324,7 @@ class ProducerState:
         return True
 
     def _entry(self, header: BatchHeader, now_ms: int) -> ProducerEntry:
-        """Return the mutable entry of a batch's producer, moved to the batch's epoch."""
+        """Return the mutable entry of a producer, at the batch's epoch."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = ProducerEntry(header.producer_epoch, now_ms, generation=self._generation)
@@ -357,7 +357,7 @@ class ProducerState:
         self._count()
 
     def last_records(self) -> Iterator[tuple[int, LastOfProducer]]:
-        """Iterate over each producer's last batch, which compaction must keep; for any thread.
+        """Iterate over each producer's last batch, which compaction must keep. For any thread.
 
         The producers are those at the first step; their batches may be newer.
         """
@@ -378,7 +378,7 @@ class ProducerState:
 
     @classmethod
     def from_snapshot(cls, content: bytes, now_ms: int) -> "ProducerState | None":
-        """Decode a snapshot, with `now_ms` as last use of each producer; None if it is damaged."""
+        """Decode a snapshot, with `now_ms` as last use of each producer. None if it is damaged."""
         entries = from_snapshot(content, now_ms)
         if entries is None:
             return None

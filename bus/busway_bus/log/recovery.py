@@ -1,4 +1,4 @@
-"""Recovery of a log at start: its segments, intact end, producers and leader epochs.
+"""Recovery of a log at start: segments, intact end, producers, leader epochs.
 
 What lives here: the start-up scan. After a clean shutdown closed segments are not opened. After an unclean one records below the newest
 producer snapshot are trusted after a cheap check of the segments' ends (`trust`). Later records are read, and a torn end is cut off
@@ -7,7 +7,7 @@ not yet checkpointed looks like a torn end. Files of an interrupted deletion or 
 (`partition_log`). Flushed records are never cut: damage there is a `CorruptLog`, for the operator to decide.
 
 The disk is known to be good up to the checkpoint's recovery point or the newest producer snapshot, whichever is higher. The flusher
-writes a snapshot at each roll, and every `RECOVERY_BYTES_MAX`, only after it has synced everything before it, indexes included.
+writes a snapshot at each roll, and at least every `RECOVERY_BYTES_MAX`, only after it has synced everything before it, indexes included.
 """
 
 import logging
@@ -234,7 +234,7 @@ class _Recovery:
             return
 
     def _check(self, segment: Segment, upper: int | None) -> bool:
-        """Recover a segment; return whether it reaches `upper`, the next one's base offset."""
+        """Recover a segment. Return whether it reaches `upper`, the next one's base offset."""
         believed = self._believed(segment) if upper is None else self._believed_closed(segment, upper)
         if segment.unchecked is not None:
             return True
@@ -261,7 +261,7 @@ class _Recovery:
         return problem is None
 
     def _believed(self, active: Segment) -> int | None:
-        """Return the trusted byte count of the last segment; None if nothing is trusted."""
+        """Return the trusted byte count of the last segment. None if nothing is trusted."""
         self._proven = 0
         if not self._clean:
             self._proven = resume(active, self._newest_snapshot)
@@ -313,7 +313,7 @@ class _Recovery:
     # Cutting
 
     def _cut(self, segment: Segment, size: int, problem: CorruptBatch) -> None:
-        """Cut a segment to `size` bytes, after copying the rest to a synced `.cut` file."""
+        """Cut a segment to `size` bytes; save the rest durably in `.cut`."""
         path, behind = segment.path(".log"), segment.size - size
         if not behind:
             return
@@ -339,7 +339,7 @@ class _Recovery:
         )
 
     def _drop(self, bases: list[int], reason: str) -> None:
-        """Rename segments that do not follow the log before them; none was acknowledged."""
+        """Rename segments that do not follow the log before them. None was acknowledged."""
         for base in reversed(bases):
             path = f"{self._directory}/{file_name(base, '.log')}"
             cut_path = f"{path}.{0:010d}{CUT}"
@@ -350,7 +350,7 @@ class _Recovery:
             logger.warning("%s is not served any more and kept as %s: %s", path, cut_path, reason)
 
     def _forget_cuts(self) -> None:
-        """Keep the newest `CUTS_MAX` earlier `.cut` files; names sort by offset and position, roughly by age."""
+        """Keep the newest `CUTS_MAX` earlier `.cut` files. Names sort by offset and position, roughly by age."""
         if not self._cuts:
             return
         paths = (f"{self._directory}/{name}" for name in self._files.list(self._directory) if name.endswith(CUT))
@@ -360,7 +360,7 @@ class _Recovery:
 
     @staticmethod
     def _date(active: Segment) -> None:
-        """Date the active segment by its first batch, so that a restart does not delay its roll."""
+        """Date the active segment by its first batch. Otherwise a restart would delay its roll."""
         if active.size >= HEADER_BYTES:
             first = read_header(active.read(0, HEADER_BYTES))
             if first.max_timestamp >= 0:
@@ -369,7 +369,7 @@ class _Recovery:
     # Producers and epochs
 
     def _replay(self, snapshots: list[int], epochs: LeaderEpochs, *, whole: bool) -> ProducerState:
-        """Restore the producers from the newest intact snapshot and the batch headers after it.
+        """Restore the producers from the newest intact snapshot and later headers.
 
         Indexes of aborted transactions are trusted below the snapshot. A damaged index is rebuilt from an older snapshot.
         """
@@ -431,7 +431,7 @@ def _apply(producers: ProducerState, segment: Segment, header: BatchHeader, posi
 
 
 def _snapshot(files: Files, directory: str, offsets: list[int], now_ms: int) -> tuple[ProducerState, int]:
-    """Load the newest intact snapshot and its offset; an empty state and 0 without one."""
+    """Load the newest intact snapshot and its offset. An empty state and 0 without one."""
     for offset in reversed(offsets):
         content = files.read_bytes(f"{directory}/{file_name(offset, SNAPSHOT)}") or b""
         restored = ProducerState.from_snapshot(content, now_ms)
@@ -441,7 +441,7 @@ def _snapshot(files: Files, directory: str, offsets: list[int], now_ms: int) -> 
 
 
 def replayed(files: Files, directory: str, segments: Sequence[Segment], now_ms: int) -> ProducerState:
-    """Restore the producers of a truncated log from its newest intact snapshot and later headers."""
+    """Restore the producers of a truncated log, by snapshot and later headers."""
     names = [name.removesuffix(SNAPSHOT) for name in files.list(directory) if name.endswith(SNAPSHOT)]
     producers, start = _snapshot(files, directory, sorted(int(name) for name in names if name.isdigit()), now_ms)
     for segment in segments:

@@ -142,7 +142,7 @@ class Segment:
             raise
 
     def _take_back(self, position: int) -> None:
-        """Undo an append without its index entry; its offsets are assigned to the next batch."""
+        """Undo an append without its index entry. Its offsets are assigned to the next batch."""
         try:
             self._log.truncate(position)
             self.indexes.undo()
@@ -185,7 +185,7 @@ class Segment:
             self.unchecked(self, wait)
 
     def position_of(self, offset: int, *, wait: bool = True) -> int:
-        """Find the position of the batch with `offset`, or of the next one.
+        """Find the position of the batch with `offset`, or the next.
 
         Raises:
             CorruptBatch: a header is damaged on disk.
@@ -201,7 +201,7 @@ class Segment:
         return position
 
     def _search(self, offset: int, *, wait: bool) -> int:
-        """As `position_of`, scanning from the last valid index entry at or before `offset`."""
+        """As `position_of`, from the last valid index entry up to `offset`."""
         for last_offset, start in self.indexes.before(offset, wait=wait):
             if 0 < start < self.size:
                 position = self._batches.find(offset, start, after=last_offset, wait=wait)
@@ -212,7 +212,7 @@ class Segment:
         return position
 
     def offset_near(self, position: int, *, wait: bool) -> int:
-        """Return an offset after all batches before byte `position`, and close to it.
+        """Return an offset close after all batches before byte `position`.
 
         Raises:
             ColdPages: without `wait`, the disk would have to be waited for.
@@ -224,7 +224,7 @@ class Segment:
         return self.next_offset
 
     def remember_end(self) -> None:
-        """Cache the position of the current end, where the flushed offset and high watermark will be soon."""
+        """Cache the position of the current end. The flushed offset and high watermark will be there soon."""
         self._positions.end(self.next_offset, self.size)
 
     def position_before(self, timestamp_ms: int) -> int:
@@ -241,7 +241,7 @@ class Segment:
         return 0
 
     def _entry_position(self, timestamp: int, offset: int) -> int | None:
-        """Find the position of the batch of a time index entry; None if the entry is wrong."""
+        """Find the position of the batch of a time index entry. None if the entry is wrong."""
         if not self.base_offset <= offset < self.next_offset:
             return None
         position = self._search(offset, wait=True)
@@ -294,7 +294,9 @@ class Segment:
     # Reading
 
     def headers(self, position: int = 0, *, wait: bool = True) -> Iterator[tuple[BatchHeader, int]]:
-        """Iterate over (header, position) of batches from `position`, until less than a header remains.
+        """Iterate over (header, position) of batches from `position`.
+
+        Ends when less than a header remains.
 
         Raises:
             CorruptBatch: a header is damaged, or its batch extends beyond the file.
@@ -322,7 +324,7 @@ class Segment:
     # What an earlier process wrote
 
     def take_end(self, start: int, *, up_to: int | None = None, wait: bool = True) -> int:
-        """Set the end of the segment from the batches after `start`; return its position.
+        """Set the end of the segment from the batches after `start`. Return its position.
 
         `start` is the position of the last index entry.
 
@@ -346,7 +348,7 @@ class Segment:
         return end
 
     def cut_indexes(self, offset: int) -> None:
-        """Remove index entries of batches ending at or after `offset`, and update the largest timestamp."""
+        """Remove index entries of batches ending at or after `offset`. Updates the largest timestamp."""
         self._positions.clear()
         self.indexes.cut(offset)
         self.take_times()
@@ -357,7 +359,7 @@ class Segment:
 
     @property
     def times_end_well(self) -> bool:
-        """Whether the last entry of the time index, if any, matches a batch.
+        """Whether the time index is empty or its last entry matches.
 
         Raises:
             CorruptBatch: a header is damaged on disk.
@@ -377,9 +379,9 @@ class Segment:
             self.date()
 
     def recover(self, config: LogConfig, *, gaps_below: int, position: int = 0) -> tuple[int, CorruptBatch | None]:
-        """Read all batches from `position`, whose offset is `next_offset`, and rebuild the indexes.
+        """Read all batches from `position` and rebuild the indexes.
 
-        Returns the end position of the intact part and the reason for a damaged rest. Nothing is cut here: whether a damaged end is a
+        The batch at `position` has offset `next_offset`. Returns the end position of the intact part and the reason for a damaged rest. Nothing is cut here: whether a damaged end is a
         torn tail or lost data depends on the flushed offset. Offsets may be missing in a compacted log, and below `gaps_below`, the
         end of an earlier compaction. The checksum does not cover the base offset.
         """
@@ -409,7 +411,7 @@ class Segment:
     # The files
 
     def rewrite(self, position: int) -> None:
-        """Write the batches from `position` again, so that the next sync includes failed writes of an earlier process."""
+        """Write the batches from `position` again. The next sync then includes failed writes of an earlier process."""
         self._log.rewrite(position)
 
     def sync(self) -> None:
@@ -417,7 +419,7 @@ class Segment:
         self._log.sync()
 
     def sync_indexes(self) -> None:
-        """Wait until the indexes are on disk; a start then trusts them without reading the batches."""
+        """Wait until the indexes are on disk. A start then trusts them without reading the batches."""
         self.indexes.sync()
         self.transactions.sync()
 

@@ -42,7 +42,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What the checkpoint files should say of one moment, to be written by `LogStore.write` in any thread."""
+    """Contents of the checkpoint files, for `LogStore.write` in any thread."""
 
     offsets: Mapping[str, Mapping[Key, int]]
     deletions: int
@@ -68,7 +68,7 @@ class Doomed:
 
 
 class WrongDirectory(RuntimeError):
-    """A directory belongs to somebody else, or is gone although it held records; the text says which, and what to do."""
+    """A foreign directory, or a missing one that had records. The text has the remedy."""
 
 
 class LogStore:
@@ -247,8 +247,10 @@ class LogStore:
         return opened
 
     def _check_loss(self, opening: Opening, directory: str) -> None:
-        """A partition that is known and has no `partition.metadata`: an empty directory is the operator's word that it may begin
-        anew; without any, it may where nothing says that it had records."""
+        """Check whether a known partition without `partition.metadata` may start empty.
+
+        An empty directory is the operator's consent. A missing one is accepted if no checkpoint shows records.
+        """
         names = self._files.list(directory)
         if any(name.endswith(".log") for name in names):
             raise _not_its_own(directory, opening.topic_id, None)
@@ -262,7 +264,7 @@ class LogStore:
             logger.warning("%s has no files: the partition begins anew at offset 0", directory)
 
     def truncate(self, key: Key, offset: int, now_ms: int) -> None:
-        """Cut everything at and behind `offset`; no checkpoint says by then that more is on disk. Waits for the disk.
+        """Cut everything from `offset`, after lowering the recovery point on disk. Waits for the disk.
 
         Raises:
             OSError: the disk failed, or is full; ask again.
@@ -286,7 +288,7 @@ class LogStore:
         return Doomed(key=key, topic_id=topic_id, log=doomed)
 
     def delete(self, doomed: Sequence[Doomed]) -> list[str]:
-        """Close logs and give their directories the names of deleted ones, all with one sync; answers the names, for `remove`.
+        """Close logs and rename their directories to `-delete`. Return the names for `remove`.
 
         A directory that is not proved to be the partition's own is set aside instead.
 
@@ -313,7 +315,7 @@ class LogStore:
         return directories
 
     def undeleted(self, doomed: Sequence[Doomed]) -> list[Doomed]:
-        """Of partitions that `delete` failed at, those whose directories are still theirs.
+        """Return the partitions of a failed `delete` that still own their directory.
 
         Raises:
             OSError: the disk failed.
@@ -339,7 +341,7 @@ class LogStore:
             self._cleaned[key] = offset
 
     def _forget(self, keys: Collection[Key]) -> None:
-        """Take partitions out of the checkpoints, in any thread: what is made anew under their names must not be measured by them."""
+        """Remove partitions from the checkpoints, so that later namesakes do not inherit offsets; in any thread."""
         if not keys:
             return
         with self._writing:
@@ -367,7 +369,7 @@ class LogStore:
         return partitions_in(self._files).values()
 
     def checkpoint(self, high_watermarks: Mapping[Key, int]) -> Checkpoint:
-        """How far each log is on disk, readable and compacted, and where it begins; logs that are offline keep what is known."""
+        """Collect the offsets to checkpoint. Offline logs keep their last known ones, but for the high watermark."""
         recovery = {**self._recovery, **{key: log.flushed_offset for key, log in self.logs.items()}}
         starts = {**self._starts, **{key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}}
         offsets = {
@@ -379,7 +381,7 @@ class LogStore:
         return Checkpoint(offsets=offsets, deletions=self._deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
-        """Put a checkpoint on disk, in any thread; False when a log was deleted since it was taken, so that it is void."""
+        """Write a checkpoint, in any thread. False if a deletion or truncation has made it invalid."""
         with self._writing:
             if checkpoint.deletions != self._deletions:
                 return False
@@ -418,10 +420,10 @@ class LogStore:
         return problems
 
     def close(self, *, clean: bool = True) -> None:
-        """Close every log in order, then leave the mark that makes the next start trust the files.
+        """Close every log, then write the clean-shutdown mark.
 
-        There is no mark where a log is offline, or cannot be closed so: its files are to be looked at again. Not clean: files are
-        closed as they are, which is what the end of a killed process leaves.
+        By the mark the next start trusts the files. The mark is omitted if a log is offline or fails to close cleanly. If not `clean`, files are closed as they are, as after the
+        end of a killed process.
         """
         if not clean:
             for partition_log in self.logs.values():

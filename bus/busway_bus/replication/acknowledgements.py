@@ -53,7 +53,7 @@ class Acknowledgements:
             _complete(self._local, state.local_end_offset)
 
     def fail(self, problem: KafkaError) -> None:
-        """Fail all callbacks: their records may be stored, but are not acknowledged by this node."""
+        """Fail all callbacks. Their records may be stored, but are not acknowledged by this node."""
         for waiting in (self._committed, self._local):
             while waiting:
                 waiting.popleft()[1](problem)

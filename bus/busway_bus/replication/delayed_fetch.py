@@ -1,4 +1,4 @@
-"""A fetch waiting for more records in any of its partitions, or its timeout.
+"""Wait of a fetch for records in any partition, or its timeout.
 
 What lives here: the wait. What does not: the condition (`handlers.fetch`). The condition is checked synchronously when a high watermark
 moves, for that partition only. The wait ends once, and its callback runs in a later round of the event loop, because `look_at` is

@@ -17,8 +17,9 @@ SESSIONLESS: Final = 0
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 EVICTION_MS: Final = 120_000
-"""A session unused for longer is evicted for any other, one older than this for a larger one.
+"""Age of sessions for eviction, in milliseconds.
 
+One unused for longer is evicted for any other, one created longer ago for a larger one.
 Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
 """
 
@@ -54,13 +55,13 @@ class Session:
     partitions: OrderedDict[Key, CachedPartition] = field(default_factory=OrderedDict)
 
     def gave(self, key: Key) -> None:
-        """Move a partition with records to the end, so that it does not starve the others."""
+        """Move a partition with records to the end. Otherwise it would starve the others."""
         if self.id != SESSIONLESS and key in self.partitions:
             self.partitions.move_to_end(key)
 
 
 class FetchSessions:
-    """Sessions of a node: at most `slots`, with at most `partitions_max` partitions in total."""
+    """Sessions of a node: at most `slots`, with `partitions_max` partitions in total."""
 
     def __init__(self, slots: int, partitions_max: int = FETCH_SESSION_PARTITIONS_MAX) -> None:
         self._slots = slots
@@ -73,7 +74,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, *, by_id: bool, now_ms: int) -> tuple[Session, bool]:
-        """Update the session of a request; return it, and whether a full response is due.
+        """Return the updated session, and whether a full response is due.
 
         Without room for a new session the response is sessionless, as in Kafka.
 
@@ -131,7 +132,7 @@ class FetchSessions:
         self._partitions += size
 
     def _make_room(self, size: int, now_ms: int) -> bool:
-        """Evict a session for one of `size` partitions; False if none may be evicted.
+        """Evict a session for one of `size` partitions. False if none may be evicted.
 
         The choice is the least recently used session if it is idle, else the smallest settled one if smaller than `size`.
         """

@@ -1,4 +1,4 @@
-"""Followers of a partition from the leader's view, and membership in the ISR.
+"""Followers of a partition as seen by the leader, and ISR membership.
 
 What lives here: each follower's fetch offset and lag, and the rules for leaving and entering the ISR. What does not: the use of the
 ISR (`partition_state`), and AlterPartition requests to the controller (KIP-497). Pure: times are arguments, in milliseconds of a
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 UNKNOWN_OFFSET: Final = -1
-"""Log end offset of a follower that has not fetched from this leader yet."""
+"""Log end offset of a follower before its first fetch."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -49,7 +49,7 @@ class FollowerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartition:
-    """A leader's request for a new ISR; the controller refuses outdated epochs (KIP-497)."""
+    """A leader's request for a new ISR. The controller refuses outdated epochs (KIP-497)."""
 
     leader_epoch: int
     partition_epoch: int

@@ -109,7 +109,7 @@ class LocalPartitions:
         return partition
 
     def report(self) -> ReportReplicas | None:
-        """Report replicas lost or restored on this node since the image; None if there are none."""
+        """Report replicas lost or restored on this node since the image. None if there are none."""
         lost = tuple(key for key in self._offline if key not in self._lost)
         restored = tuple(key for key in self._lost if key in self._partitions)
         return ReportReplicas(node_id=self._config.node_id, lost=lost, restored=restored) if lost or restored else None
@@ -123,7 +123,7 @@ class LocalPartitions:
         return self._names.get(topic_id)
 
     def check_online(self, topic_id: UUID) -> None:
-        """Refuse to report a topic as created while partitions of it are offline.
+        """Refuse to report a topic as created with offline partitions.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, with the reason.

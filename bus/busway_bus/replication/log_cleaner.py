@@ -24,7 +24,7 @@ logger = logging.getLogger("busway.cleaner")
 
 
 class LogCleaner:
-    """Cleaner of the compacted logs of a store, in descending order of dirty ratio.
+    """Cleaner of a store's compacted logs, in descending order of dirty ratio.
 
     Args:
         machine: its clock measures the slices.

@@ -44,7 +44,7 @@ class LogManager:
         self._log_cleaner = LogCleaner(store, machine)
         self._checkpointing = asyncio.Lock()
         self._unforced: dict[Partition, None] = {}
-        """Partitions with durability=interval and possibly unflushed records; avoids a scan of all, ten times a second."""
+        """Partitions with durability=interval and possibly unflushed records. Avoids a scan of all, ten times a second."""
 
     def written(self, partition: Partition) -> None:
         """Register a written or reconfigured partition for `flush_intervals`."""

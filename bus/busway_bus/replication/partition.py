@@ -23,7 +23,7 @@ class Waiter(Protocol):
     """Listener for new readable records of a partition."""
 
     def look_at(self, partition: "Partition") -> None:
-        """Handle a moved high watermark, lost leadership or the deletion of the partition."""
+        """Handle a moved high watermark, lost leadership or deletion."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -49,7 +49,7 @@ class Partition:
 
     @classmethod
     def opened(cls, *, topic: str, number: int, topic_id: UUID, log: PartitionLog, node_id: int) -> "Partition":
-        """Create a partition from a newly opened log, all of which is on disk."""
+        """Create a partition from a newly opened, durable log."""
         state = PartitionState(
             node_id=node_id,
             log_end_offset=log.end_offset,
@@ -106,7 +106,7 @@ class Partition:
             )
 
     def damaged(self, problem: Exception) -> ErrorCode:
-        """Return the error code for a failed read; log it once per partition."""
+        """Return the error code for a failed read. Log it once per partition."""
         if not self.complained:
             self.complained = True
             logger.error("partition %s-%d cannot be read: %s", self.topic, self.number, problem)

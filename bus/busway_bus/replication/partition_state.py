@@ -60,7 +60,7 @@ TRANSITIONS: Final[Table[Role, Event, Role]] = Table(
         (Role.FOLLOWER, Event.TIME_PASSED): Role.FOLLOWER,
     },
 )
-"""A missing pair is a bug of this broker: for example, followers' fetches to a non-leader are refused earlier."""
+"""A missing pair is a bug of this broker. For example, followers' fetches to a non-leader are refused earlier."""
 
 
 class Effect(Enum):
@@ -137,11 +137,11 @@ class PartitionState:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Replicas possibly in the ISR: the controller may have applied the pending request already."""
+        """Replicas possibly in the ISR, including those of a pending request."""
         return frozenset(self.isr if self.in_flight is None else (*self.isr, *self.in_flight.isr))
 
     def acknowledged_offset(self, acks: int) -> int:
-        """End of the records that may be acknowledged to a producer with `acks`.
+        """End offset of the records acknowledged with `acks`.
 
         After a switch to a stricter `durability` the high watermark may be ahead of the flushed offset, so the lower one counts.
         """
@@ -187,7 +187,7 @@ class PartitionState:
         return self._local_end_moved()
 
     def transactions_restored(self, first_open_offset: int | None) -> None:
-        """A log was opened or truncated: its oldest open transaction starts at this offset, or None is open."""
+        """A log was opened or truncated. `first_open_offset` is None without open transactions."""
         self.first_open_offset = first_open_offset
         self._find_unstable()
 
@@ -225,7 +225,7 @@ class PartitionState:
         )
 
     def became_leader(self, partition: PartitionImage, now_ms: int) -> Effects:
-        """This node is the leader, in a new epoch or with another ISR."""
+        """This node leads, in a new epoch or with another ISR."""
         new = self.role is not Role.LEADER or partition.leader_epoch > self.leader_epoch
         self._moved_to(Event.LEADS, partition)
         if new:
@@ -256,7 +256,7 @@ class PartitionState:
         self.under_min_isr = len(self.isr) < min(self.min_isr, len(self.replicas))
 
     def _unheard(self, replica: int, now_ms: int) -> FollowerState:
-        """State of a follower before its first fetch; one in the ISR counts as caught up now."""
+        """State of a follower before its first fetch. One in the ISR counts as caught up now."""
         caught_up_ms = now_ms if replica in self.isr else 0
         return FollowerState(caught_up_ms=caught_up_ms, fetched_ms=0, leader_end_offset=self.log_end_offset)
 
@@ -275,7 +275,7 @@ class PartitionState:
         return effects
 
     def time_passed(self, now_ms: int, lag_max_ms: int) -> Effects:
-        """Remove followers from the ISR that lag longer than `lag_max_ms`; call twice per `lag_max_ms`."""
+        """Remove followers from the ISR that lag longer than `lag_max_ms`. Call twice per `lag_max_ms`."""
         self._take(Event.TIME_PASSED)
         if self.role is not Role.LEADER or self.in_flight is not None:
             return NOTHING
@@ -306,7 +306,7 @@ class PartitionState:
         return self._advance()
 
     def leader_told(self, high_watermark: int) -> Effects:
-        """Adopt the leader's high watermark from a fetch response, up to the local log end."""
+        """Adopt the leader's high watermark, up to the local log end."""
         self._take(Event.LEADER_TOLD)
         return self._raise(min(high_watermark, self.log_end_offset))
 

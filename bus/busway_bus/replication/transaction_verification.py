@@ -35,11 +35,14 @@ class TransactionVerifications:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def waiting(self, producer_id: int) -> bool:
-        """Whether batches of a producer are pending, so that a new batch must queue behind them."""
+        """Whether a producer has pending batches. New ones must queue after them."""
         return producer_id in self._turns
 
     def in_turn(self, producer_id: int, work: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
-        """Run `work` after a producer's pending work, also if its client has disconnected."""
+        """Run `work` after a producer's pending work.
+
+        It runs also if the client has disconnected.
+        """
         task = asyncio.ensure_future(self._after(self._turns.get(producer_id), work))
         self._turns[producer_id] = task
         self._tasks.add(task)

@@ -18,7 +18,7 @@ R = TypeVar("R")
 ROUND_S: Final = 0.005
 """Client work per loop round. A single request may exceed it and then ends its round."""
 TURN_S: Final = ROUND_S / 10
-"""Length of a turn while others wait: a few small requests of a connection, whose responses go out together."""
+"""Length of a turn while others wait. It fits a few small requests of a connection, answered together."""
 
 
 class Turns:
@@ -32,7 +32,7 @@ class Turns:
         self._turn_end: float | None = None
 
     def over(self) -> bool:
-        """Whether the caller should `wait`: the round is over, or its turn is and others wait."""
+        """Whether the caller should `wait`. The round is over, or its turn is and others wait."""
         now = self._monotonic_s()
         end = self._end_of_round(now)
         if self._turn_end is not None and now >= self._turn_end and self._waiting:
@@ -40,7 +40,7 @@ class Turns:
         return now >= end
 
     def long_over(self) -> bool:
-        """As `over`, for cheap work such as reading input: the round has lasted twice its share."""
+        """As `over`, for cheap work such as reading input. The round may last twice as long."""
         now = self._monotonic_s()
         return now >= self._end_of_round(now) + ROUND_S
 
@@ -59,7 +59,7 @@ class Turns:
         self._schedule()
 
     async def run(self, host: str, steps: Generator[None, None, R]) -> R:
-        """Run `steps` to its end, one turn of at most `ROUND_S` at a time.
+        """Run `steps` to its end, in turns of at most `ROUND_S`.
 
         Returns or raises what the generator does. It is closed early if the caller is cancelled.
         """

@@ -24,7 +24,7 @@ class _Over(Generic[R]):
 
 
 class Slices:
-    """Thread that runs generators in slices of `SLICE_S`, timed by the clock of `machine`."""
+    """Thread that runs generators in slices of `SLICE_S`."""
 
     def __init__(self, machine: Machine = OS) -> None:
         self._monotonic_s = machine.monotonic_s
