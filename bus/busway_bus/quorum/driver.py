@@ -1,15 +1,11 @@
 """Runs the quorum's core on a log and a network.
 
-A `Ready` is carried out in this order: save, append, flush, send, apply.
-
 What lives here: steps and their effects, the timer, requests in flight. What does not: any rule of Raft (`core`), the disk (`writing`), the network
 (`Transport`), the meaning of the records (`metadata.committing.Owner`).
 
-A `Ready` is carried out without an `await`. Each `await` ends in a step of the core, which reads the state of that moment: no value read before a
-wait is
-used after it. A write that fails because the disk is full is retried; a leader's proposals are withdrawn then, and their owner is notified. A sync
-that
-fails is final (`Flusher`).
+A `Ready` is carried out in the order save, append, flush, send, apply, without an `await`. Each `await` ends in a step of the core, which reads the
+state of that moment: no value read before a wait is used after it. A write that fails because the disk is full is retried; a leader's proposals are
+withdrawn then, and their owner is notified. A sync that fails is final (`Flusher`).
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """The controller on this node.
 
 What lives here: passing commands and their context to the metadata log. What does not: the commands (`controller`), and a controller on another node,
-which
-will be another `Controller`.
+which will be another `Controller`.
 """
 
 from collections.abc import Callable

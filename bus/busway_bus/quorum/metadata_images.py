@@ -2,8 +2,7 @@
 
 What lives here: the order in which changes are followed and published, and the replies to their callers. What does not: how records are committed
 (`metadata.committing`), and decisions (`metadata_log`). This node's own decisions are in memory. Others', and those from before it was re-elected,
-are read
-from the log a batch at a time, so that memory stays bounded.
+are read from the log a batch at a time, so that memory stays bounded.
 """
 
 import asyncio

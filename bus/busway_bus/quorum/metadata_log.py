@@ -1,10 +1,8 @@
 """The cluster's metadata on disk, and its current image.
 
 What lives here: the driver of the controller, which decides on the newest image and has the records committed and published. There is one writer, a
-task of
-its own: a command is carried out whole although its client disconnects. What does not: any rule about topics or settings (`controller`), how records
-are
-committed, by one node or a majority (`metadata.committing`), and publishing them (`metadata_images`).
+task of its own: a command is carried out whole although its client disconnects. What does not: any rule about topics or settings (`controller`), how
+records are committed, by one node or a majority (`metadata.committing`), and publishing them (`metadata_images`).
 
 Only the leader decides, on an image with all records from before its epoch. A leader that loses its epoch fails its undecided commands with
 NOT_CONTROLLER: their outcome is up to the next leader.
@@ -119,8 +117,8 @@ class MetadataLog:
 
     @property
     def image_offset(self) -> int:
-        """The offset of the last record in `image`; as in Kafka, the epoch of the finalized features. It never falls: the image has durable
-        records only."""
+        """The offset of the last record in `image`; as in Kafka, the epoch of the finalized features. It never falls: the image has durable records
+        only."""
         return self.pictures.covered.end_offset - 1
 
     @property
@@ -143,8 +141,7 @@ class MetadataLog:
 
     def allow_snapshots(self, undeleted: Callable[[], bool]) -> None:
         """Allow snapshots, except while `undeleted` returns True. It says that files of deleted topics have their old names: after a snapshot the
-        next start would
-        not know of the deletion.
+        next start would not know of the deletion.
         """
         self._undeleted = undeleted
 
@@ -162,8 +159,7 @@ class MetadataLog:
 
         Raises:
             KafkaError: raised by `decide`; KAFKA_STORAGE_ERROR; REQUEST_TIMED_OUT while too many commands wait; NOT_CONTROLLER if this node does not
-                lead, or lost
-                its leadership before the outcome was known.
+                lead, or lost its leadership before the outcome was known.
         """
         if not self.writer.leading:
             raise self._not_controller()

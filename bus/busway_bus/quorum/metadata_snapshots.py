@@ -2,8 +2,7 @@
 
 What lives here: when one is due, writing it beside the event loop, which ones are kept, and which one a start loads. What does not: their content
 (`metadata.snapshot`). A snapshot gets its name when its file is wholly on disk. The newest two stay, with the log from the older one on, so that
-damage to
-one loses nothing.
+damage to one loses nothing.
 """
 
 import asyncio

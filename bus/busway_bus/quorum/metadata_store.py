@@ -1,8 +1,7 @@
 """The metadata log of a data directory: opening it, and its image at the start.
 
 What lives here: the check that it belongs to the directory, and its replay. What does not: deciding and writing (`metadata_log`), and the files of
-snapshots
-(`metadata_snapshots`).
+snapshots (`metadata_snapshots`).
 """
 
 from typing import Final

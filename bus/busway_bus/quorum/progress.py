@@ -1,8 +1,7 @@
 """Progress of the other replicas, as their fetches show it.
 
 What lives here: one replica's progress, and a leader's table of them for its epoch. What does not: the high watermark (`votes`). Times are of the
-leader's
-monotonic clock, in ms.
+leader's monotonic clock, in ms.
 """
 
 from collections.abc import Iterable

@@ -4,8 +4,7 @@ What lives here: messages in, effects out, as frozen values. What does not: any 
 
 The driver writes `save`, then `append`, in the order of the numbers, each after the one before it. When both are on disk it steps the core with
 `Persisted`. It sends `send` at once: the core holds messages until all that they rest on is on disk. A `Reply` with a `read` is completed before the
-next
-`Ready` is written.
+next `Ready` is written.
 """
 
 from dataclasses import dataclass
@@ -87,8 +86,7 @@ class Read(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
     """A request to another node, in the latest version that both support. One that this version cannot carry, such as a pre-vote in version 1, is
-    answered by
-    the driver with UNSUPPORTED_VERSION, as by Kafka's client.
+    answered by the driver with UNSUPPORTED_VERSION, as by Kafka's client.
     """
 
     to: int

@@ -1,8 +1,7 @@
 """Control records of the quorum, as Kafka writes them into the metadata log.
 
 What lives here: the LeaderChange record at the start of an epoch (KIP-595). What does not: those of snapshots (`metadata.snapshot`), and those of
-voters,
-which are not written yet.
+voters, which are not written yet.
 """
 
 import struct

@@ -1,8 +1,7 @@
 """Roles of a quorum node, their transition table, and the persistent election.
 
 What lives here: roles, events, the table, and the election as the file `quorum-state` keeps it (KIP-595, KIP-853, KIP-996). What does not: the causes
-of
-the events (`core`).
+of the events (`core`).
 """
 
 from dataclasses import dataclass
@@ -141,8 +140,7 @@ def role_at_start(election: Election, me: ReplicaKey, *, votes: bool) -> Role:
     """Derive the initial role from the election on disk.
 
     A former leader is RESIGNED. A power cut may have lost records of its epoch, and other content must not be written under the same offsets; nor may
-    it
-    vote for another. A node that voted for itself continues as CANDIDATE.
+    it vote for another. A node that voted for itself continues as CANDIDATE.
     """
     if election.leader_id == me.id:
         return Role.RESIGNED

@@ -19,8 +19,7 @@ def committed_offset(voters_end_offsets: Iterable[int], epoch_start_offset: int)
     Args:
         voters_end_offsets: for every voter, the leader included, the offset behind its last record on disk; -1 if unknown.
         epoch_start_offset: start of the leader's epoch. Earlier records on a majority may still be overwritten by a leader with a later epoch there.
-            Once a
-            record of the leader's own epoch is on a majority, neither it nor any earlier record can be (KIP-595).
+            Once a record of the leader's own epoch is on a majority, neither it nor any earlier record can be (KIP-595).
 
     Returns:
         The offset, None while no record of the leader's own epoch is on a majority.

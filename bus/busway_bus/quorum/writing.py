@@ -1,10 +1,8 @@
 """Writes the core's changes to disk, in order: the election, the log, one sync for both.
 
 What lives here: the queue, and retries when the disk is full. What does not: the consequences (`driver`). Appending does not wait; while an election
-is
-being saved, later writes stay in the queue. The queue is bounded by what the core has in flight: proposals, one fetch response, and elections, of
-which
-a newer one replaces a waiting one.
+is being saved, later writes stay in the queue. The queue is bounded by what the core has in flight: proposals, one fetch response, and elections, of
+which a newer one replaces a waiting one.
 """
 
 import asyncio
