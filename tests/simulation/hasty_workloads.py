@@ -202,17 +202,19 @@ class _Round:
             for send in sends:
                 client.history.end(send, Outcome.INFO, repr(problem))
             raise
-        told = {
-            Partition(topic.name, one.index): one for topic in answer.responses for one in topic.partition_responses
+        responses = {
+            Partition(topic.name, response.index): response
+            for topic in answer.responses
+            for response in topic.partition_responses
         }
         for send in sends:
-            one = told[send.partition]
-            if one.error_code:
-                client.history.end(send, Outcome.INFO, error_for(one.error_code).name)
+            response = responses[send.partition]
+            if response.error_code:
+                client.history.end(send, Outcome.INFO, error_for(response.error_code).name)
             else:
-                send.offset = one.base_offset
+                send.offset = response.base_offset
                 client.history.end(send)
-        _check(code for one in told.values() for code in [one.error_code])
+        _check(code for response in responses.values() for code in [response.error_code])
 
     def _batches(self, sends: Sequence[Send], sequence: int) -> ProduceRequest:
         data: dict[str, list[PartitionProduceData]] = {}
@@ -224,13 +226,13 @@ class _Round:
                 transactional=True,
             )
             builder.append(current_machine().wall_ms(), None, send.value)
-            one = PartitionProduceData(index=send.partition.number, records=builder.build())
-            data.setdefault(send.partition.topic, []).append(one)
+            partition_data = PartitionProduceData(index=send.partition.number, records=builder.build())
+            data.setdefault(send.partition.topic, []).append(partition_data)
         return ProduceRequest(
             transactional_id=self._who["transactional_id"],
             acks=-1,
             timeout_ms=int(_ANSWER_S * 1000),
-            topic_data=[TopicProduceData(name=topic, partition_data=found) for topic, found in data.items()],
+            topic_data=[TopicProduceData(name=topic, partition_data=partitions) for topic, partitions in data.items()],
         )
 
     def _add(self, places: Sequence[Partition]) -> AddPartitionsToTxnRequest:
@@ -239,7 +241,7 @@ class _Round:
             topics.setdefault(place.topic, []).append(place.number)
         return AddPartitionsToTxnRequest(
             v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=name, partitions=found) for name, found in topics.items()
+                AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()
             ],
             **{f"v3_and_below_{name}": value for name, value in self._who.items()},
         )
@@ -250,13 +252,15 @@ class _Round:
     def _commit_offsets(self, offsets: Mapping[Partition, int]) -> TxnOffsetCommitRequest:
         topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
         for place, offset in offsets.items():
-            one = TxnOffsetCommitRequestPartition(
+            partition = TxnOffsetCommitRequestPartition(
                 partition_index=place.number, committed_offset=offset, committed_metadata=""
             )
-            topics.setdefault(place.topic, []).append(one)
+            topics.setdefault(place.topic, []).append(partition)
         return TxnOffsetCommitRequest(
             group_id=self._client.process,
-            topics=[TxnOffsetCommitRequestTopic(name=name, partitions=found) for name, found in topics.items()],
+            topics=[
+                TxnOffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()
+            ],
             **self._who,
         )
 
@@ -296,9 +300,9 @@ def _check(codes: Any) -> None:
 
 def _codes(answer: Any) -> list[int]:
     """All error codes in an answer."""
-    found = [answer.error_code] if hasattr(answer, "error_code") else []
+    codes = [answer.error_code] if hasattr(answer, "error_code") else []
     for topic in getattr(answer, "results_by_topic_v3_and_below", ()):
-        found += [one.partition_error_code for one in topic.results_by_partition]
+        codes += [partition.partition_error_code for partition in topic.results_by_partition]
     for topic in getattr(answer, "topics", ()):
-        found += [one.error_code for one in topic.partitions]
-    return found
+        codes += [partition.error_code for partition in topic.partitions]
+    return codes

@@ -225,18 +225,20 @@ def compacted_wrong(history: History, rules: Rules) -> Iterator[Anomaly]:
                 last[send.key] = send
         newest = {record.key: record for record in final.records}
         for key, send in last.items():
-            found = newest.get(key)
+            latest = newest.get(key)
             text = f"{final.process}: {shown(key)} of {final.partition} was {shown(send.value)} at {send.offset} last"
-            if found is None:
+            if latest is None:
                 if send.value is not None and not any(other.value is None for other in doubtful[key]):
                     yield Anomaly("compaction lost a key", f"{text}, and is not there")
-            elif found.offset < (send.offset or 0):
+            elif latest.offset < (send.offset or 0):
                 if not any(other.value is None for other in doubtful[key]) or send.value is not None:
-                    yield Anomaly("compaction revived a key", f"{text}, and is {shown(found.value)} at {found.offset}")
-            elif found.offset == send.offset and found.value != send.value:
-                yield Anomaly("compaction changed a key", f"{text}, and is {shown(found.value)} there")
-            elif found.offset != send.offset and found.value not in {other.value for other in doubtful[key]}:
-                yield Anomaly("compaction kept what does not count", f"{text}, and is {shown(found.value)}")
+                    yield Anomaly(
+                        "compaction revived a key", f"{text}, and is {shown(latest.value)} at {latest.offset}"
+                    )
+            elif latest.offset == send.offset and latest.value != send.value:
+                yield Anomaly("compaction changed a key", f"{text}, and is {shown(latest.value)} there")
+            elif latest.offset != send.offset and latest.value not in {other.value for other in doubtful[key]}:
+                yield Anomaly("compaction kept what does not count", f"{text}, and is {shown(latest.value)}")
 
 
 def refused(history: History, _: Rules) -> Iterator[Anomaly]:

@@ -297,8 +297,8 @@ class Fetcher:
 
     def read_topic_id(self, partition: TopicPartition) -> UUID | None:
         """Return the id of the topic that the partition's position is of, which may have been deleted since."""
-        found = self.assigned.get(partition)
-        return self.topic_id(partition) if found is None or found.topic_id is None else found.topic_id
+        assigned = self.assigned.get(partition)
+        return self.topic_id(partition) if assigned is None or assigned.topic_id is None else assigned.topic_id
 
     def is_replaced(self, partition: TopicPartition, topic_id: UUID | None) -> bool:
         """Return whether the topic of this id was deleted and created again: its offsets mean nothing in the new one."""

@@ -212,9 +212,9 @@ class World:
     async def transactions(self) -> list[tuple[str, int]]:
         """State and epoch of each transactional id."""
         request = DescribeTransactionsRequest(transactional_ids=list(self.names))
-        found = (await self.line.admin.request(request)).transaction_states
-        found.sort(key=lambda each: self.names.index(each.transactional_id))
-        return [(str(each.transaction_state), int(each.producer_epoch)) for each in found]
+        states = (await self.line.admin.request(request)).transaction_states
+        states.sort(key=lambda each: self.names.index(each.transactional_id))
+        return [(str(each.transaction_state), int(each.producer_epoch)) for each in states]
 
     async def until_timed_out(self, slot: int) -> int:
         """Return when the open transaction of a producer has timed out and is aborted; its epoch then."""

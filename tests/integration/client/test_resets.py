@@ -179,8 +179,8 @@ async def test_partitions_that_are_no_longer_assigned_are_committed_once(
         assert (await other.getone()).value == b"2"
         await other.commit()
         await consumer.stop()
-        found = await other.committed_of([first, second])
-    assert {one: at.offset for one, at in found.items()} == {first: 2, second: 1}
+        committed = await other.committed_of([first, second])
+    assert {one: at.offset for one, at in committed.items()} == {first: 2, second: 1}
 
 
 async def test_a_commit_that_fails_keeps_the_offsets_of_what_is_still_assigned(
@@ -191,7 +191,7 @@ async def test_a_commit_that_fails_keeps_the_offsets_of_what_is_still_assigned(
     partition = TopicPartition(topic, 0)
     options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": group, **FAST}
     async with Consumer(topic, auto_offset_reset="earliest", auto_commit_interval_ms=20, **options) as consumer:
-        offsets, failed = consumer._require_group().offsets, asyncio.Event()
+        offsets, failed, kept = consumer._require_group().offsets, asyncio.Event(), asyncio.Event()
         commit = offsets.commit
 
         async def refused(wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -199,6 +199,8 @@ async def test_a_commit_that_fails_keeps_the_offsets_of_what_is_still_assigned(
                 failed.set()
                 raise offsets.failed([TopicPartition(topic, 9)], "it was joined again")
             await commit(wanted)
+            if partition in wanted and failed.is_set():
+                kept.set()
 
         monkeypatch.setattr(offsets, "commit", refused)
         async with asyncio.timeout(patient(60)):
@@ -206,6 +208,8 @@ async def test_a_commit_that_fails_keeps_the_offsets_of_what_is_still_assigned(
                 await consumer.getone()
             await consumer.getmany()
             await failed.wait()
-            while (found := await consumer.committed(partition)) is None or found.offset < 3:
-                await asyncio.sleep(0.01)
+            await kept.wait()
+            committed = await consumer.committed(partition)
+            assert committed is not None
+            assert committed.offset == 3
     assert f"the offsets of {topic}-9 were not committed" in caplog.text

@@ -134,14 +134,14 @@ async def test_an_abort_goes_back_and_a_commit_goes_on(
         await sending.abort_transaction()
         async with sending.transaction(consumer):
             assert await passed_on() == [0, 1]
-        found = await consumer.committed(three)
-        assert found is not None
-        assert found.offset == 2
+        position = await consumer.committed(three)
+        assert position is not None
+        assert position.offset == 2
         async with sending.transaction(consumer):
             assert await passed_on() == [2]
-        found = await consumer.committed(three)
-        assert found is not None
-        assert found.offset == 3
+        position = await consumer.committed(three)
+        assert position is not None
+        assert position.offset == 3
     assert await committed(transactional.bootstrap_servers, out) == [b"0", b"1", b"2"]
     assert len(await written(transactional.bootstrap_servers, out)) >= 3
 
@@ -221,9 +221,9 @@ async def test_a_transaction_takes_no_offsets_that_a_commit_is_under_way_for(
         await committing
         async with sending.transaction():
             await sending.send_offsets_to_transaction({three: 2}, consumer.group_metadata())
-        found = await consumer.committed(three)
-        assert found is not None
-        assert found.offset == 2
+        position = await consumer.committed(three)
+        assert position is not None
+        assert position.offset == 2
 
 
 @pytest.mark.parametrize("assigned", [False, True])
@@ -283,6 +283,6 @@ async def test_a_topic_that_is_created_again_during_a_transaction_is_read_whole(
         await (sending.commit_transaction() if commits else sending.abort_transaction())
         assert (await consumer.getone()).value == (b"11" if commits and reads_new else b"10")
         if commits:
-            found = await consumer.committed(three)
-            assert found is not None
-            assert found.offset == (1 if reads_new else 0)
+            position = await consumer.committed(three)
+            assert position is not None
+            assert position.offset == (1 if reads_new else 0)

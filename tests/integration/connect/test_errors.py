@@ -300,8 +300,8 @@ async def test_a_sink_that_begins_at_the_end_commits_where_that_was(rest: Rest, 
     await rest.create("late", connector_class="CollectingSink", topics="in", **PLAIN, **override)
 
     async def committed() -> bool:
-        _, found = await rest.call("GET", "/connectors/late/offsets")
-        return [one["offset"] for one in found["offsets"]] == [{"kafka_offset": 1}]
+        _, answer = await rest.call("GET", "/connectors/late/offsets")
+        return [one["offset"] for one in answer["offsets"]] == [{"kafka_offset": 1}]
 
     await until(committed)
     await rest.call("PUT", "/connectors/late/stop")

@@ -33,20 +33,20 @@ Ending = dict[str, Any]
 
 async def ending_of(world: World) -> Ending:
     """Read the state that all calls of an order have left."""
-    found: Ending = {}
+    ending: Ending = {}
     await world.settled()
     async with asyncio.timeout(ENDED_WITHIN_S):
         for partition in PARTITIONS:
-            found[f"partition {partition}"] = await _partition(world, partition)
-            found[f"committed in partition {partition}"] = await _contents(world, partition, committed=True)
-            found[f"all in partition {partition}"] = await _contents(world, partition, committed=False)
-        found["producers"] = await _producers(world)
-        found["transactions"] = await _transactions(world)
-        found["offsets"] = await _offsets(world, stable=False)
-        found["stable offsets"] = await _offsets(world, stable=True)
-        found["classic group"] = await _classic(world)
-        found["consumer group"] = await _modern(world)
-    return found
+            ending[f"partition {partition}"] = await _partition(world, partition)
+            ending[f"committed in partition {partition}"] = await _contents(world, partition, committed=True)
+            ending[f"all in partition {partition}"] = await _contents(world, partition, committed=False)
+        ending["producers"] = await _producers(world)
+        ending["transactions"] = await _transactions(world)
+        ending["offsets"] = await _offsets(world, stable=False)
+        ending["stable offsets"] = await _offsets(world, stable=True)
+        ending["classic group"] = await _classic(world)
+        ending["consumer group"] = await _modern(world)
+    return ending
 
 
 async def _fetch(world: World, partition: int, offset: int, *, committed: bool) -> Any:
@@ -133,43 +133,43 @@ async def _offsets(world: World, *, stable: bool) -> Ending:
     topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(PARTITIONS))]
     group = OffsetFetchRequestGroup(group_id=world.group_id, topics=topics)
     answer = await world.line.admin.request(OffsetFetchRequest(groups=[group], require_stable=stable), at_most=9)
-    found = answer.groups[0]
-    return {"error": ErrorCode(found.error_code).name} | {
+    answered = answer.groups[0]
+    return {"error": ErrorCode(answered.error_code).name} | {
         f"partition {each.partition_index}": (ErrorCode(each.error_code).name, each.committed_offset)
-        for topic in found.topics
+        for topic in answered.topics
         for each in topic.partitions
     }
 
 
 async def _classic(world: World) -> Ending:
-    found = (await world.line.admin.request(DescribeGroupsRequest(groups=[world.group_id]))).groups[0]
+    group = (await world.line.admin.request(DescribeGroupsRequest(groups=[world.group_id]))).groups[0]
     return {
-        "error": ErrorCode(found.error_code).name,
-        "state": found.group_state,
-        "protocol": (found.protocol_type, found.protocol_data),
+        "error": ErrorCode(group.error_code).name,
+        "state": group.group_state,
+        "protocol": (group.protocol_type, group.protocol_data),
         "members": sorted(
             (
                 world.member_name(each.member_id),
                 each.group_instance_id or "",
                 # On purpose: members of a consumer group that becomes a classic one and has to rebalance keep what they have
                 # (`migration.downgrade`), in Kafka what they were to have.
-                each.member_assignment if found.group_state == "Stable" else b"",
+                each.member_assignment if group.group_state == "Stable" else b"",
             )
-            for each in found.members
+            for each in group.members
         ),
     }
 
 
 async def _modern(world: World) -> Ending:
     request = ConsumerGroupDescribeRequest(group_ids=[world.group_id], include_authorized_operations=False)
-    found = (await world.line.admin.request(request)).groups[0]
+    group = (await world.line.admin.request(request)).groups[0]
     # A broker draws the ids of classic members, and assigns by their order.
-    drawn = bool(world.everyone) or any(world.member_name(each.member_id) != each.member_id for each in found.members)
+    drawn = bool(world.everyone) or any(world.member_name(each.member_id) != each.member_id for each in group.members)
     return {
-        "error": ErrorCode(found.error_code).name,
-        "state": found.group_state,
-        "epochs": (found.group_epoch, found.assignment_epoch),
-        "assignor": found.assignor_name,
+        "error": ErrorCode(group.error_code).name,
+        "state": group.group_state,
+        "epochs": (group.group_epoch, group.assignment_epoch),
+        "assignor": group.assignor_name,
         "members": sorted(
             (
                 world.member_name(each.member_id),
@@ -179,7 +179,7 @@ async def _modern(world: World) -> Ending:
                 each.subscribed_topic_regex or "",
                 *(() if drawn else (_assigned(each.assignment), _assigned(each.target_assignment))),
             )
-            for each in found.members
+            for each in group.members
         ),
     }
 

@@ -83,9 +83,9 @@ class Side:
 
     async def end(self) -> Ending:
         """What is left, checked against the models."""
-        found = await ending_of(self.world)
-        found["the models"] = self.transactions.against(found) + self.groups.against(found)
-        return found
+        ending = await ending_of(self.world)
+        ending["the models"] = self.transactions.against(ending) + self.groups.against(ending)
+        return ending
 
 
 class Brokers:
@@ -162,8 +162,8 @@ async def _timed(call: Awaitable[T]) -> tuple[T, float]:
     return await call, time.monotonic() - began
 
 
-def hunt(brokers: Brokers, about: About, sequences: int, seed: int, found: Callable[[str], None]) -> None:
-    """Play so many orders that a seed decides; `found` gets a transcript of each that fails, without the calls that it does not need.
+def hunt(brokers: Brokers, about: About, sequences: int, seed: int, report: Callable[[str], None]) -> None:
+    """Play so many orders that a seed decides; `report` gets a transcript of each that fails, without the calls that it does not need.
 
     One that fails once, and not when played again, is printed alone: brokers draw the ids of classic members, and assign by their order.
     """
@@ -184,7 +184,7 @@ def hunt(brokers: Brokers, about: About, sequences: int, seed: int, found: Calla
             return
         smallest = _smallest(brokers, calls)
         if smallest:
-            found(f"SEED={seed} ({about}), {smallest}")
+            report(f"SEED={seed} ({about}), {smallest}")
         else:
             brokers.counts.once += 1
             print(f"SEED={seed} ({about}), once, not when played again:\n{problem}", flush=True)

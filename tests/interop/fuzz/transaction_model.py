@@ -108,31 +108,31 @@ class TransactionModel:
                     for transaction in self._ids.values():
                         transaction.pending.clear()
 
-    def against(self, found: Ending) -> list[str]:
+    def against(self, ending: Ending) -> list[str]:
         """What is not as it must be after all calls."""
         problems = []
         for partition, log in self._log.items():
             unknown = [offset for offset, each in enumerate(log) if each.visible is None]
             stable = min(unknown, default=len(log))
-            where = found[f"partition {partition}"]
+            where = ending[f"partition {partition}"]
             seen = (where["high watermark"], where["last stable offset"])
             if seen != (len(log), stable):
                 problems.append(f"partition {partition}: high watermark and last stable offset {(len(log), stable)}")
             everything = [(offset, each.value) for offset, each in enumerate(log)]
             committed = [(offset, each.value) for offset, each in enumerate(log[:stable]) if each.visible]
             for what, wanted in (("all", everything), ("committed", committed)):
-                if found[f"{what} in partition {partition}"] != wanted:
+                if ending[f"{what} in partition {partition}"] != wanted:
                     problems.append(f"{what} in partition {partition}: {wanted}")
         for partition in PARTITIONS:
             committed_offset = self._offsets.get(partition, (0, -1))[1]
-            if found["offsets"].get(f"partition {partition}", ("NONE", -1)) != ("NONE", committed_offset):
+            if ending["offsets"].get(f"partition {partition}", ("NONE", -1)) != ("NONE", committed_offset):
                 problems.append(f"committed offset of partition {partition}: {committed_offset}")
             pending = any(partition in each.pending for each in self._ids.values())
-            unstable = found["stable offsets"].get(f"partition {partition}", ("NONE",))[0] != "NONE"
+            unstable = ending["stable offsets"].get(f"partition {partition}", ("NONE",))[0] != "NONE"
             if pending != unstable:
                 problems.append(f"partition {partition} has a pending offset: {pending}")
         for name, transaction in self._ids.items():
-            _, state, _, _, epoch, _, topics = found["transactions"][name]
+            _, state, _, _, epoch, _, topics = ending["transactions"][name]
             if epoch != transaction.epoch:
                 problems.append(f"{name}: epoch {transaction.epoch}")
             if not transaction.maybe and (state == "Ongoing") != transaction.open:
@@ -144,8 +144,8 @@ class TransactionModel:
 
     def _of(self, name: str | None, producer_id: int, epoch: int) -> Transaction | None:
         """The transaction of this name if this is its producer now."""
-        found = self._ids.get(name or "")
-        return found if found and (found.producer_id, found.epoch) == (producer_id, epoch) else None
+        identity = self._ids.get(name or "")
+        return identity if identity and (identity.producer_id, identity.epoch) == (producer_id, epoch) else None
 
     def _init(self, request: Any, answer: Any) -> None:
         before = self._ids.get(request.transactional_id)
