@@ -98,14 +98,16 @@ class Peer:
 
     Attributes:
         polls: are ended when the client is gone; who adds one takes it out when it is over.
+        closed_by_client: whether the connection has ended, and the client has closed it.
         members: group id and member id of those whose requests the connection carried last.
         when_closed: called once when the connection has ended, with whether the client has closed it.
     """
 
-    __slots__ = ("_waits", "gone", "members", "polls", "when_closed")
+    __slots__ = ("_waits", "closed_by_client", "gone", "members", "polls", "when_closed")
 
     def __init__(self) -> None:
         self.gone = False
+        self.closed_by_client = False
         self.polls: set[Wait] = set()
         self.members: set[tuple[str, str]] = set()
         self.when_closed: Callable[[bool], None] | None = None
@@ -123,6 +125,7 @@ class Peer:
 
     def closed(self, *, by_client: bool) -> None:
         """The connection has ended, by the client or the end of its process, or by the broker; `left` follows."""
+        self.closed_by_client = by_client
         if self.when_closed is not None:
             self.when_closed(by_client)
 
