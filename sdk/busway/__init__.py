@@ -11,21 +11,21 @@ __version__: str
 
 if TYPE_CHECKING:
     from busway.admin.admin import Admin, NewTopic
-    from busway.app.bus import App
+    from busway.admin.missing import TopicMissing
+    from busway.app.application import App
+    from busway.app.calling.depends import Context, Depends
     from busway.app.dead_letters.letter import DeadLetter, DeadLetterSelection, DeadLetterSummary
     from busway.app.dead_letters.replay import DeadLetters, NotDeadLetters, Replay, TooManyGaps
-    from busway.app.declaring.depends import Context, Depends
     from busway.app.declaring.queue_declarations import Reject
-    from busway.app.declaring.routes import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
-    from busway.app.extension import Extension, Handling
+    from busway.app.extending.extension import Extension, Handling
+    from busway.app.extending.hooks import ExtensionFailed
     from busway.app.handling.attempts import HandlerTimedOut
-    from busway.app.handling.failures import Exponential, HandlerFailed, Retry
-    from busway.app.hooks import ExtensionFailed
+    from busway.app.model.retry import Exponential, HandlerFailed, Retry
+    from busway.app.model.topic import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
     from busway.app.tables.copies import BadRow
     from busway.app.tables.global_table import GlobalTable
     from busway.app.tables.rows import NotHere
     from busway.app.tables.table import Table
-    from busway.app.topics import TopicMissing
     from busway.consumer.batches import read_batches
     from busway.consumer.consumer import Consumer
     from busway.consumer.listener import RebalanceListener
@@ -145,7 +145,7 @@ _WHERE: Final = {
         "NewTopic",
     ),
     "busway.app.handling.attempts": ("HandlerTimedOut",),
-    "busway.app.bus": ("App",),
+    "busway.app.application": ("App",),
     "busway.app.dead_letters.letter": (
         "DeadLetter",
         "DeadLetterSelection",
@@ -157,22 +157,22 @@ _WHERE: Final = {
         "Replay",
         "TooManyGaps",
     ),
-    "busway.app.declaring.depends": (
+    "busway.app.calling.depends": (
         "Context",
         "Depends",
     ),
-    "busway.app.extension": (
+    "busway.app.extending.extension": (
         "Extension",
         "Handling",
     ),
-    "busway.app.handling.failures": (
+    "busway.app.model.retry": (
         "Exponential",
         "HandlerFailed",
         "Retry",
     ),
-    "busway.app.hooks": ("ExtensionFailed",),
+    "busway.app.extending.hooks": ("ExtensionFailed",),
     "busway.app.declaring.queue_declarations": ("Reject",),
-    "busway.app.declaring.routes": (
+    "busway.app.model.topic": (
         "BadDeclaration",
         "Batch",
         "ConsumerRecord",
@@ -186,7 +186,7 @@ _WHERE: Final = {
     "busway.app.tables.copies": ("BadRow",),
     "busway.app.tables.rows": ("NotHere",),
     "busway.app.tables.table": ("Table",),
-    "busway.app.topics": ("TopicMissing",),
+    "busway.admin.missing": ("TopicMissing",),
     "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
         "AcknowledgementFailed",

@@ -220,7 +220,7 @@ PLANTED: Final = (
     Planted(
         "service reads what is not committed",
         "records of aborted transactions are handled",
-        (("busway.app.bus:Consumer", _reads_uncommitted),),
+        (("busway.app.application:Consumer", _reads_uncommitted),),
         _SERVICES,
     ),
     Planted(

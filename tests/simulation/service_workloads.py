@@ -12,7 +12,7 @@ from zlib import crc32
 
 import busway
 from busway import App, ConsumerRecord, Exponential, Retry
-from busway.app.handling.failures import dead_letter_topic
+from busway.app.model.retry import dead_letter_topic
 from busway.app.tables.table import Table
 from busway.errors import BuswayError
 from tests.simulation.history import Happening, Partition

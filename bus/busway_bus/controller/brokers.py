@@ -1,6 +1,6 @@
 """Commands on brokers.
 
-What lives here: registration, as a decision. What does not: hearing of brokers that are silent; one node is its own controller.
+What lives here: registration, as a decision. What does not: detecting silent brokers; a single node is its own controller.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from busway_bus.metadata.image import Address, ClusterImage
 from busway_bus.metadata.records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 
 PLAINTEXT = 0
-"""The number of the protocol of every listener here, as in Kafka's `SecurityProtocol`."""
+"""Number of every listener's protocol here, as in Kafka's `SecurityProtocol`."""
 
 
 def addresses(registration: "RegisterBroker") -> Mapping[str, Address]:
-    """Where clients find the broker that registers, by listener."""
+    """Return the broker's client addresses, by listener."""
     return {
         end.name: Address(host=end.host, port=end.port, security_protocol=PLAINTEXT) for end in registration.endpoints
     }
@@ -26,13 +26,13 @@ def addresses(registration: "RegisterBroker") -> Mapping[str, Address]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBroker:
-    """A broker has started and can be used; the reply is its epoch.
+    """Register a broker that has started; the reply is its epoch.
 
     Attributes:
         incarnation: of this process.
-        endpoints: where clients find it, by listener.
+        endpoints: its client addresses, by listener.
         directories: ids of its data directories.
-        features: name → lowest and highest level that it supports.
+        features: name → lowest and highest supported level.
     """
 
     node_id: int
@@ -43,7 +43,7 @@ class RegisterBroker:
     features: tuple[tuple[str, int, int], ...]
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[int]:
-        """The registration takes the place of an older one."""
+        """Replace an older registration."""
         epoch = surroundings.next_offset
         record = RegisterBrokerRecord(
             broker_id=self.node_id,

@@ -1,7 +1,7 @@
 """Commands on the settings of topics, groups and brokers.
 
-What lives here: replacing all settings of one and changing single ones (KIP-339), as decisions. Which settings of brokers may be changed
-while they run is `kernel.dynamic_configs`.
+What lives here: replacing all settings of a resource, and changing single ones (KIP-339), as decisions. What does not: which settings of brokers are
+dynamic (`kernel.dynamic_configs`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,17 +36,17 @@ class ConfigOperation(IntEnum):
 
 
 Update = tuple[str, int, str | None]
-"""Name, operation and value of one setting's change."""
+"""Name, operation and value of one change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigs:
-    """Change the settings of topics, groups or brokers, each whole or not at all; the reply has None for each that is changed, or why not.
+    """Change the settings of topics, groups or brokers, each resource atomically. The reply has None for each that changed, or its error.
 
     Attributes:
         kind: TOPIC_RESOURCE, GROUP_RESOURCE or BROKER_RESOURCE; the name of the cluster's default is empty.
-        updates: of each of them, by its name.
-        incremental: whether settings that are not named stay, or go back to their defaults.
+        updates: the changes of each resource, by its name.
+        incremental: whether unnamed settings stay, or return to their defaults.
     """
 
     kind: int
@@ -55,7 +55,7 @@ class AlterConfigs:
     validate_only: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[KafkaError | None, ...]]:
-        """One decision for all of them."""
+        """Make one decision for all resources."""
 
         kind = _kind(self.kind, surroundings.config)
 
@@ -70,7 +70,7 @@ class AlterConfigs:
 
 
 def check_request(updates: Sequence[Update]) -> None:
-    """Refuse changes that are none: (name, operation, value), each name once, with a value unless it is deleted.
+    """Check changes of (name, operation, value): unique names, and a value unless deleted.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -83,10 +83,10 @@ def check_request(updates: Sequence[Update]) -> None:
 
 
 class _Kind(Protocol):
-    """What has settings.
+    """A kind of resource with settings.
 
     Attributes:
-        refusal: the code of what is refused for a setting.
+        refusal: error code of a refused setting.
     """
 
     resource: int
@@ -94,29 +94,29 @@ class _Kind(Protocol):
     keys: Mapping[str, ConfigKey]
 
     def check(self, image: ClusterImage, name: str) -> None:
-        """Refuse one that can have none.
+        """Refuse a resource that cannot have settings.
 
         Raises:
-            KafkaError: why.
+            KafkaError: with the reason.
         """
 
     def current(self, image: ClusterImage, name: str) -> Mapping[str, str]:
-        """What one has of its own."""
+        """Return the resource's own settings."""
         ...
 
     def check_changes(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """Refuse to set, or to take away where the value is None, what one does not let be changed.
+        """Refuse changes of fixed settings; a value of None removes one.
 
         Raises:
-            ConfigError: why.
-            KafkaError: why, where its code is another than `refusal`.
+            ConfigError: with the reason.
+            KafkaError: with the reason, if its code differs from `refusal`.
         """
 
     def check_values(self, name: str, configs: Mapping[str, str | None]) -> None:
-        """Refuse settings that are not allowed, or not together.
+        """Refuse invalid settings and combinations.
 
         Raises:
-            ConfigError: why.
+            ConfigError: with the reason.
         """
 
 
@@ -145,7 +145,7 @@ class _Topics:
 
 
 class _Groups:
-    """Groups, which need not be there yet."""
+    """Groups, existing or not."""
 
     resource = GROUP_RESOURCE
     refusal = ErrorCode.INVALID_CONFIG
@@ -169,7 +169,7 @@ class _Groups:
 
 
 class _Brokers:
-    """Brokers, and the default of them all, whose name is empty."""
+    """Brokers, and their common default, whose name is empty."""
 
     resource = BROKER_RESOURCE
     refusal = ErrorCode.INVALID_REQUEST  # as Kafka's brokers, which check their settings themselves
@@ -207,10 +207,10 @@ def _kind(resource: int, config: BrokerConfig) -> _Kind:
 
 
 def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mapping[str, str]) -> Decision[None]:
-    """Make `configs` all the settings that something has of its own.
+    """Replace all of a resource's own settings.
 
     Raises:
-        KafkaError: it is not there, may have none, or INVALID_CONFIG.
+        KafkaError: unknown resource, or one without settings; INVALID_CONFIG.
     """
     kind.check(image, resource)
     _check_values(kind, image, resource, configs)
@@ -219,10 +219,10 @@ def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mappi
 
 
 def _change(kind: _Kind, image: ClusterImage, resource: str, operations: Sequence[Update]) -> Decision[None]:
-    """Carry out (name, operation, value) on the settings of something; what is deleted and not set changes nothing.
+    """Apply (name, operation, value) to a resource's settings; deleting an unset one is no change.
 
     Raises:
-        KafkaError: it is not there, may have none, INVALID_CONFIG or INVALID_REQUEST.
+        KafkaError: unknown resource, or one without settings; INVALID_CONFIG or INVALID_REQUEST.
     """
     kind.check(image, resource)
     current = kind.current(image, resource)

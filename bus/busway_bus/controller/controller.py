@@ -1,7 +1,7 @@
-"""The interface to the one node that decides on the cluster's metadata.
+"""The interface to the node that decides on the cluster's metadata.
 
-What lives here: `Controller`, what a command is, and what it may use beside the picture. What does not: commands (the other modules of
-this package), the log that their records go into (`quorum.metadata_log`), or where the controller is.
+What lives here: `Controller`, commands, and their inputs beside the image. What does not: each command (the other modules of this package), the log
+of their records (`quorum.metadata_log`), and the controller's location.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,12 +21,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a decision may use beside the picture.
+    """Inputs of a decision beside the image.
 
     Attributes:
         config: the controller's settings, for the defaults of the cluster.
         new_id: makes random identifiers.
-        next_offset: of the metadata log, where the first record of the decision will be.
+        next_offset: of the metadata log; the first record of the decision gets it.
     """
 
     config: BrokerConfig
@@ -36,20 +36,20 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRequestContext:
-    """On whose behalf a command is given."""
+    """The principal that a command is run for."""
 
     principal: Principal
 
 
 ITSELF: Final = ControllerRequestContext(principal=BROKER)
-"""A broker asks for what no client asked for."""
+"""Context of a broker's own requests."""
 
 
 class Command(Protocol[R]):
-    """What somebody wants to be true of the cluster: a frozen value."""
+    """A requested change of the cluster: a frozen value."""
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[R]:
-        """The records that make it true, and the reply; nothing is changed yet.
+        """Return the records of the change, and the reply; nothing is changed yet.
 
         Raises:
             KafkaError: it is refused.
@@ -57,10 +57,10 @@ class Command(Protocol[R]):
 
 
 class Controller(Protocol):
-    """Decides, one command after the other, each on what was decided before.
+    """Decides on commands in order, each on the result of the earlier ones.
 
     Attributes:
-        leader_id: the id of the node that decides now, -1 while none is known.
+        leader_id: the id of the node that decides now, -1 if unknown.
     """
 
     @property
@@ -68,19 +68,19 @@ class Controller(Protocol):
         """See above."""
 
     async def request(self, command: Command[R], context: ControllerRequestContext) -> R:
-        """Have a command decided and carried out; the reply comes when it is durable and followed by this node.
+        """Decide on a command and carry it out. The reply is sent when it is durable and published on this node.
 
-        Whoever asked may be cancelled at any time: the command is carried out all the same.
+        The caller may be cancelled at any time: the command is carried out all the same.
 
         Raises:
-            KafkaError: what the decision raises, KAFKA_STORAGE_ERROR, or REQUEST_TIMED_OUT while too many wait.
+            KafkaError: raised by the decision; KAFKA_STORAGE_ERROR; REQUEST_TIMED_OUT while too many wait.
         """
 
 
 def several(
     image: ClusterImage, decisions: Iterable[Callable[[ClusterImage], Decision[R]]]
 ) -> Decision[tuple[R | KafkaError, ...]]:
-    """One decision of many, each taken on the picture that those before it leave; one that is refused is so alone."""
+    """Combine decisions, each on the image after the earlier ones; a refused one fails alone."""
     records: list[object] = []
     replies: list[R | KafkaError] = []
     pending: tuple[object, ...] = ()
@@ -102,5 +102,5 @@ def several(
 
 
 def only_checked(decision: Decision[R], *, validate_only: bool) -> Decision[R]:
-    """The decision, or its reply alone where nothing is to be changed."""
+    """Return the decision, or only its reply if `validate_only`."""
     return Decision(reply=decision.reply) if validate_only else decision

@@ -1,7 +1,7 @@
 """The command on the features of the cluster (KIP-584).
 
-What lives here: raising and lowering finalized levels, as a decision with Kafka's rules and words. What does not: the table of what is served
-(`metadata.features`), or acting by a level, which whoever does reads off the picture.
+What lives here: raising and lowering finalized levels, as a decision with Kafka's rules and texts. What does not: the table of supported features
+(`metadata.features`), and code that depends on a level, which reads it from the image.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ from busway_bus.metadata.records import FeatureLevelRecord
 from busway_protocol.errors import ErrorCode, KafkaError
 
 _TURNED_OFF = (0, 0)
-"""The levels of a feature that somebody does not support."""
+"""Levels of an unsupported feature."""
 _ALL_FAIL = "The update failed for all features since the following feature had an error: "
 
 _LOWERED_BY_AN_UPGRADE = (
@@ -33,7 +33,7 @@ _LOWERED_BY_AN_UPGRADE = (
 
 
 class UpgradeType(IntEnum):
-    """Which way a level may move."""
+    """The direction in which a level may change."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -42,7 +42,7 @@ class UpgradeType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureUpdate:
-    """A feature and the level that it is to have; `kind` is an `UpgradeType`, or a number that is none."""
+    """A feature and its requested level; `kind` is an `UpgradeType`, or an unknown number."""
 
     name: str
     level: int
@@ -51,16 +51,16 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateFeatures:
-    """Set the finalized levels of features, all of them or none; of several updates of one feature the last counts."""
+    """Set the finalized levels of features, all or none; the last update of a feature wins."""
 
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[None]:
-        """A record for each level that is another.
+        """Return a record for each level that changes.
 
         Raises:
-            KafkaError: INVALID_UPDATE_VERSION, for the first feature that cannot have its level.
+            KafkaError: INVALID_UPDATE_VERSION, for the first feature whose update is refused.
         """
         updates = {update.name: update for update in self.updates}
         proposed = {**image.features, **{update.name: update.level for update in updates.values()}}
@@ -77,13 +77,13 @@ class UpdateFeatures:
 
 
 def _refusal(update: FeatureUpdate, image: ClusterImage, proposed: Mapping[str, int], node_id: int) -> str | None:
-    """Why a feature cannot have the level, in Kafka's words and order; None where it can."""
+    """Return why an update is refused, in Kafka's words and order; None if it is not."""
     reason = _reason(update, image, proposed, node_id) or _still_set(update, image)
     if reason is not None:
         return f"Invalid update version {update.level} for feature {update.name}. {reason}"
     now = image.features.get(update.name, 0)
     if update.name == METADATA_VERSION and update.level < now:
-        # What is in the metadata log follows the highest level, whatever level it was written at.
+        # Records of the metadata log have the format of the highest level, whatever level is finalized.
         unsafe = update.kind == UpgradeType.UNSAFE_DOWNGRADE
         return f"Unsupported metadata.version downgrade from {now} to {update.level}. " + (
             "Unsafe metadata downgrade is not supported in this version."
@@ -118,8 +118,8 @@ def _reason(update: FeatureUpdate, image: ClusterImage, proposed: Mapping[str, i
 
 
 def _still_set(update: FeatureUpdate, image: ClusterImage) -> str | None:
-    """Why the level of share groups cannot fall: a group or a topic has settings of dead letters. What a group gives up would be dropped
-    without a word; whoever deletes them says that it may be."""
+    """Return why the level of share groups cannot fall: a group or topic has dead-letter settings. Records that the group gives up would be
+    dropped silently; deleting the settings permits that."""
     if update.name != SHARE_VERSION or update.level >= SHARE_VERSION_WITH_DEAD_LETTERS:
         return None
     for (kind, resource), configs in image.configs.pairs():
@@ -135,7 +135,7 @@ def _still_set(update: FeatureUpdate, image: ClusterImage) -> str | None:
 
 
 def _supporters(name: str, image: ClusterImage, node_id: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Everybody who has to support a level, with what it supports: the controller, then each broker."""
+    """Yield each node that must support a level, with its levels: the controller, then each broker."""
     yield f"Local controller {node_id}", SUPPORTED.get(name, _TURNED_OFF)
     for broker in image.brokers.values():
         yield f"Broker {broker.node_id}", broker.features.get(name, _TURNED_OFF)

@@ -1,7 +1,7 @@
-"""Who leads a partition, and since which epoch.
+"""Leaders of partitions, and their epochs.
 
-What lives here: the decisions that a leader begins anew, that a replica cannot be served or can again, and on elections. What does
-not: which logs those are (`replication`).
+What lives here: decisions on new leader epochs, on replicas that fail or return, and on elections. What does not: which logs are affected
+(`replication`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,10 +25,10 @@ _NO_CANDIDATE: Final[Mapping[int, tuple[ErrorCode, str]]] = {
 
 
 def begin_epochs(image: ClusterImage, partitions: Iterable[tuple[str, int]]) -> Decision[None]:
-    """Let the leader of each partition begin a new epoch: what is written from now on is not mistaken for records of the old one.
+    """Start a new epoch of each partition's leader, so that new records are not mistaken for old ones.
 
     Args:
-        partitions: names of topics and numbers; those that are gone by now are left out.
+        partitions: (topic name, number); deleted ones are skipped.
     """
     records = []
     for name, number in partitions:
@@ -41,7 +41,7 @@ def begin_epochs(image: ClusterImage, partitions: Iterable[tuple[str, int]]) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginEpochs:
-    """The leaders of these partitions, by topic and number, may have lost records."""
+    """Start new epochs of partitions, (topic, number), whose leaders may have lost records."""
 
     partitions: tuple[tuple[str, int], ...]
 
@@ -52,15 +52,15 @@ class BeginEpochs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportReplicas:
-    """A broker cannot serve its replicas of some partitions, by topic and number, and can again those of others."""
+    """Report partitions, (topic, number), that a broker cannot serve, and others that it can serve again."""
 
     node_id: int
     lost: tuple[tuple[str, int], ...] = ()
     restored: tuple[tuple[str, int], ...] = ()
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[None]:
-        """A lost replica leads no more and is in sync no more, unless it is the last one; a partition that has none left to lead it gets
-        its leader back with it."""
+        """Remove a lost replica from leadership and from the ISR, unless it is the last in sync. A partition without a leader gets its leader back
+        with the replica."""
         records = []
         for keys, directory in ((self.lost, LOST), (self.restored, directory_on(image, self.node_id))):
             for name, number in keys:
@@ -94,10 +94,10 @@ class ReportReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeaders:
-    """Have partitions elect a leader, those without one where none is named; the reply says of each what came of it.
+    """Elect leaders of partitions. Without names: of all partitions without a leader. The reply has each one's result.
 
     Attributes:
-        partitions: by topic and number.
+        partitions: (topic, number).
     """
 
     kind: int
@@ -106,7 +106,7 @@ class ElectLeaders:
     def decide(
         self, image: ClusterImage, surroundings: Surroundings
     ) -> Decision[tuple[tuple[tuple[str, int], KafkaError], ...]]:
-        """Judge each for itself. Whoever can lead does already, so that nobody is ever elected."""
+        """Decide on each partition alone. A partition with an eligible replica has a leader already, so no election is ever held."""
         partitions = self.partitions
         if partitions is None:
             partitions = tuple(
@@ -119,7 +119,7 @@ class ElectLeaders:
 
 
 def _elect(image: ClusterImage, topic: str, number: int, kind: int) -> KafkaError:
-    """Why no election is held."""
+    """Return why no election is held."""
     if kind not in _NO_CANDIDATE:
         return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
     if topic not in image.topics:

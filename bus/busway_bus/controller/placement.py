@@ -1,7 +1,7 @@
-"""On which brokers the replicas of a partition lie.
+"""Placement of replicas on brokers.
 
-What lives here: the choice for new partitions, and the check of what somebody else chose. What does not: moving what is there
-(`reassign`). Texts are those of Kafka's `ReplicationControlManager` and `StripedReplicaPlacer`.
+What lives here: the choice for new partitions, and the check of a caller's choice. What does not: moving existing ones (`reassign`). Texts are those
+of Kafka's `ReplicationControlManager` and `StripedReplicaPlacer`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,10 +16,10 @@ _ASSIGNMENT: Final = "The manual partition assignment includes"
 
 
 def place(image: ClusterImage, count: int, factor: int, *, first: int) -> list[tuple[int, ...]]:
-    """The replicas of `count` new partitions from number `first` on, the leader first: the usable brokers take turns.
+    """Choose replicas of `count` new partitions from number `first`, leader first, round-robin over usable brokers.
 
     Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR, there are too few.
+        KafkaError: INVALID_REPLICATION_FACTOR, there are too few brokers.
     """
     brokers = [broker.node_id for broker in image.usable_brokers()]
     if factor > len(brokers):
@@ -35,10 +35,10 @@ def place(image: ClusterImage, count: int, factor: int, *, first: int) -> list[t
 
 
 def check_replicas(image: ClusterImage, replicas: Sequence[int], factor: int | None = None) -> None:
-    """Refuse replicas that cannot be had.
+    """Refuse an impossible list of replicas.
 
     Args:
-        factor: how many the other partitions of the topic have; None for the first.
+        factor: number of replicas of the topic's other partitions; None for the first.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT.
@@ -63,10 +63,10 @@ def check_replicas(image: ClusterImage, replicas: Sequence[int], factor: int | N
 def new_partitions(
     image: ClusterImage, topic_id: UUID, replicas: Iterable[tuple[int, Sequence[int]]]
 ) -> list[PartitionRecord]:
-    """The records of new partitions, by number, on these brokers: in sync are those that can be used, the first of them leads.
+    """Build the records of new partitions. Usable replicas are in sync, and the first of them leads.
 
     Raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT, none of them can.
+        KafkaError: INVALID_REPLICA_ASSIGNMENT, no replica is usable.
     """
     places: dict[tuple[int, ...], tuple[list[int], list[UUID]]] = {}
     records = []
@@ -100,6 +100,6 @@ def new_partitions(
 
 
 def directory_on(image: ClusterImage, broker: int) -> UUID:
-    """Where a broker with one directory keeps a replica; one with several tells later."""
+    """Return the directory of a broker's replica; UNASSIGNED for a broker with several, which reports it later."""
     directories = image.brokers[broker].directories
     return directories[0] if len(directories) == 1 else UNASSIGNED

@@ -1,7 +1,6 @@
-"""Producer ids, given out in blocks so that each one costs no write.
+"""Producer ids, allocated in blocks so that each id needs no write.
 
-What lives here: the decision to take the next block (KIP-730). After a restart the rest of the old block is skipped, never
-given twice.
+What lives here: the decision on the next block (KIP-730). After a restart the rest of the old block is skipped, never reused.
 """
 
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ BLOCK_SIZE: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateProducerIds:
-    """A broker wants the next block of ids, which is the reply."""
+    """Allocate the next block of ids to a broker; the reply is the block."""
 
     broker_id: int
     broker_epoch: int
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[range]:
-        """Reserve it."""
+        """Reserve the block."""
         block = range(image.next_producer_id, image.next_producer_id + BLOCK_SIZE)
         record = ProducerIdsRecord(
             broker_id=self.broker_id, broker_epoch=self.broker_epoch, next_producer_id=block.stop

@@ -1,7 +1,7 @@
-"""Commands on where partitions lie.
+"""Commands on the placement of existing partitions.
 
-What lives here: the check of a move. Moves that are taken on have nothing to do, so that none is ever under way. Texts are those of
-Kafka's `ReplicationControlManager`.
+What lives here: the check of a move. An accepted move keeps the replicas' brokers, so no move is ever in progress. Texts are those of Kafka's
+`ReplicationControlManager`.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Where a partition is to lie; null replicas end a move."""
+    """A partition's new replicas; None cancels a move."""
 
     topic: str
     partition: int
@@ -25,12 +25,12 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionReassignments:
-    """Move partitions; the reply has None for each that is taken on, or why not."""
+    """Move partitions. The reply has None for each accepted move, or its error."""
 
     moves: tuple[Move, ...]
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[KafkaError | None, ...]]:
-        """Judge each for itself."""
+        """Decide on each move alone."""
 
         def judgement(move: Move) -> Callable[[ClusterImage], Decision[None]]:
             return lambda newest: _move(newest, move)
@@ -39,7 +39,7 @@ class AlterPartitionReassignments:
 
 
 def _move(image: ClusterImage, move: Move) -> Decision[None]:
-    """Refuse a move that cannot be made; what is to lie where it lies is moved at once.
+    """Refuse an impossible move; one to the same brokers is done at once.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT or NO_REASSIGNMENT_IN_PROGRESS.

@@ -1,8 +1,7 @@
 """Commands on topics: create, grow, delete.
 
-What lives here: the rules for names and counts, as decisions. What does not: on which brokers partitions lie (`placement`).
-Names as Kafka's `Topic` checks them; a dot and an underscore are the same in metric names, so they collide. Texts are Kafka's, for
-clients look for some of them.
+What lives here: the rules for names and counts, as decisions. What does not: the placement of partitions (`placement`). Names are checked as in
+Kafka's `Topic`; a dot and an underscore are equal in metric names, so they collide. Texts are Kafka's, since clients parse some of them.
 """
 
 import re
@@ -32,7 +31,7 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no topic name.
+    """Refuse an invalid topic name.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION.
@@ -52,10 +51,10 @@ def check_name(name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic that is wanted.
+    """A topic to create.
 
     Attributes:
-        assignments: (number, replicas) of each partition; where there are any, the counts above must be DEFAULT.
+        assignments: (number, replicas) of each partition; with any, the counts above must be DEFAULT.
     """
 
     name: str
@@ -67,13 +66,13 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopics:
-    """Create topics, each for itself; the reply has each one's picture, or why not."""
+    """Create topics, independently of each other. The reply has each one's image, or its error."""
 
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[TopicImage | KafkaError, ...]]:
-        """One decision for all of them."""
+        """Make one decision for all topics."""
 
         def creation(topic: NewTopic) -> Callable[[ClusterImage], Decision[TopicImage]]:
             return lambda newest: create(newest, topic, surroundings)
@@ -82,7 +81,7 @@ class CreateTopics:
 
 
 def check_count(topics: Iterable[NewTopic], config: BrokerConfig) -> None:
-    """Refuse a request that asks for far too many partitions, all of it.
+    """Refuse a whole request with far too many partitions.
 
     Raises:
         KafkaError: POLICY_VIOLATION.
@@ -142,7 +141,7 @@ def _check_configs(image: ClusterImage, topic: NewTopic) -> None:
 
 
 def _replicas(image: ClusterImage, topic: NewTopic, config: BrokerConfig) -> Sequence[tuple[int, tuple[int, ...]]]:
-    """(number, replicas) of each partition that a new topic gets."""
+    """Return (number, replicas) of each partition of a new topic."""
     if topic.assignments:
         _check_assignments(image, topic)
         return sorted(topic.assignments)
@@ -178,7 +177,7 @@ def _check_assignments(image: ClusterImage, topic: NewTopic) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """A topic that is to have `count` partitions; the replicas of each new one where somebody chose them."""
+    """A topic's new number of partitions, with the replicas of each new one if chosen by the caller."""
 
     name: str
     count: int
@@ -187,13 +186,13 @@ class Growth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitions:
-    """Give topics more partitions, each for itself; the reply has the id of each topic, or why not."""
+    """Add partitions to topics, independently of each other. The reply has each topic's id, or its error."""
 
     topics: tuple[Growth, ...]
     validate_only: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[UUID | KafkaError, ...]]:
-        """One decision for all of them."""
+        """Make one decision for all topics."""
 
         def growth(topic: Growth) -> Callable[[ClusterImage], Decision[UUID]]:
             return lambda newest: grow(newest, topic)
@@ -202,7 +201,7 @@ class CreatePartitions:
 
 
 def grow(image: ClusterImage, growth: Growth) -> Decision[UUID]:
-    """Give a topic more partitions, with as many replicas as its first one has.
+    """Add partitions to a topic, with the replication factor of its first one.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT or INVALID_REQUEST.
@@ -243,14 +242,14 @@ def grow(image: ClusterImage, growth: Growth) -> Decision[UUID]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopics:
-    """Delete topics by name or id, each for itself; the reply has the name and id of each, or why not."""
+    """Delete topics by name or id, independently of each other. The reply has each one's name and id, or its error."""
 
     topics: tuple[str | UUID, ...]
 
     def decide(
         self, image: ClusterImage, surroundings: Surroundings
     ) -> Decision[tuple[tuple[str, UUID] | KafkaError, ...]]:
-        """One decision for all of them."""
+        """Make one decision for all topics."""
 
         def deletion(topic: str | UUID) -> Callable[[ClusterImage], Decision[tuple[str, UUID]]]:
             return lambda newest: delete(newest, topic)

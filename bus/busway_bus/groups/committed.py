@@ -1,8 +1,9 @@
-"""The committed offsets of one partition of `__consumer_offsets`, and what they and the groups themselves take.
+"""The committed offsets of one partition of `__consumer_offsets`, and their memory.
 
-What lives here: the table with its count, and what is refused where there is no room. What does not: one offset (`offsets`), those of open
-transactions (`pending_offsets`), members, which have bounds of their own (`memory_quota`), who may commit (`shard`). Anybody may commit for groups that are
-not there, and what is committed is kept for `offsets.retention.minutes`, seven days.
+What lives here: the table and its accounting, together with that of the groups; refusals for lack of memory. What does not: one offset
+(`offsets`), those of open transactions (`pending_offsets`), members, which have limits of their own (`memory_quota`), who may commit
+(`shard`).
+Any client may commit for a new group, and offsets are kept for `offsets.retention.minutes`, seven days.
 """
 
 import logging
@@ -15,21 +16,21 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("busway.groups")
 _TOLD_AGAIN_BELOW: Final = 0.9
-"""Part of the limit below which the next refusal is told in the log again."""
+"""Fraction of the limit below which the next refusal is logged again."""
 _METADATA_FREE: Final = 128
-"""What metadata may take without being counted, so that an offset is not refused because its metadata is a little longer than the last."""
+"""Uncounted bytes of metadata, so that slightly longer metadata than the last does not cause a refusal."""
 
 
 def offset_bytes(place: Place, metadata: str) -> int:
-    """What an offset takes, about."""
+    """Return the approximate memory of an offset."""
     return OFFSET_BYTES + place[0].__sizeof__() + max(metadata.__sizeof__() - _METADATA_FREE, 0)
 
 
 class OffsetMemory:
-    """What those of all shards take together, with their groups.
+    """The memory of all shards' offsets and groups.
 
     Attributes:
-        used: now, in bytes; a log that is read may bring more than would be let in.
+        used: current bytes; a replay may exceed the limit.
     """
 
     def __init__(self, limit: int = OFFSETS_BYTES_MAX) -> None:
@@ -39,14 +40,14 @@ class OffsetMemory:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is let in."""
+        """Whether the limit is exceeded."""
         return self.used > self._limit
 
     def check(self, more: int) -> None:
-        """Whether there is room for so many bytes more; the log has a line when there is none for the first time.
+        """Check that there is memory for this many bytes more. The first refusal is logged.
 
         Raises:
-            KafkaError: COORDINATOR_NOT_AVAILABLE, upon which clients come again.
+            KafkaError: COORDINATOR_NOT_AVAILABLE, which clients retry.
         """
         if more <= 0 or self.used + more <= self._limit:
             self._told = self._told and self.used > self._limit * _TOLD_AGAIN_BELOW
@@ -62,9 +63,9 @@ class OffsetMemory:
 
 
 class CommittedOffsets(dict[str, dict[Place, CommittedOffset]]):
-    """By group id and (topic, partition). To be read as a dict, and changed by its own methods alone.
+    """Committed offsets by group id and (topic, partition).
 
-    What they take is given back when the table is let go, however that comes about.
+    It is read as a dict and changed only by its own methods. Its memory is released when the table is freed.
     """
 
     def __init__(self, memory: OffsetMemory) -> None:
@@ -80,7 +81,7 @@ class CommittedOffsets(dict[str, dict[Place, CommittedOffset]]):
         self._memory.used -= self._held
 
     def put(self, group_id: str, offsets: Iterable[tuple[Place, CommittedOffset]]) -> None:
-        """They are in force; a log that is read may bring more than would be let in."""
+        """Store offsets; a replay may exceed the limit."""
         table = self.setdefault(group_id, {})
         more = 0
         for place, offset in offsets:
@@ -91,7 +92,7 @@ class CommittedOffsets(dict[str, dict[Place, CommittedOffset]]):
         self._change(more)
 
     def forget(self, group_id: str, place: Place) -> None:
-        """There is none any more."""
+        """Remove an offset."""
         table = self.get(group_id, {})
         self._change(-_held(place, table))
         table.pop(place, None)
@@ -99,16 +100,17 @@ class CommittedOffsets(dict[str, dict[Place, CommittedOffset]]):
             self.pop(group_id, None)
 
     def group_came(self) -> None:
-        """There is one group more."""
+        """Account for a new group."""
         self._change(GROUP_BYTES)
 
     def group_went(self) -> None:
-        """There is one group less."""
+        """Release the memory of a removed group."""
         self._change(-GROUP_BYTES)
 
     def check(self, group_id: str, offsets: Mapping[Place, NewOffset], *, new_group: bool) -> None:
-        """Whether there is room for offsets that are committed, and for their group where that is new. An offset that takes no more than the
-        one before it always has.
+        """Check that there is memory for offsets and a new group.
+
+        An offset that needs no more than its predecessor always fits.
 
         Raises:
             KafkaError: as `OffsetMemory.check`.
@@ -120,7 +122,7 @@ class CommittedOffsets(dict[str, dict[Place, CommittedOffset]]):
         self._memory.check(more + GROUP_BYTES * new_group)
 
     def check_group(self) -> None:
-        """Whether there is room for one more group.
+        """Check that there is memory for a new group.
 
         Raises:
             KafkaError: as `check`.

@@ -1,6 +1,7 @@
-"""What a group need not keep any more.
+"""Expiry of committed offsets.
 
-What lives here: the rule which committed offsets have expired (KIP-211), and the parts in which all are looked at. What does not: removing
+What lives here: the rule by which committed offsets expire (KIP-211), and the bounded parts in which all are checked. What does not:
+deleting
 them (`shard`).
 """
 
@@ -15,9 +16,11 @@ from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX, OFFSETS_PER_EXPIRY_M
 def parts(
     group_ids: Iterable[str], offsets: Mapping[str, Mapping[Place, CommittedOffset]]
 ) -> Iterator[dict[str, Sequence[Place]]]:
-    """Yield all groups with their partitions, in bounded parts; a group with many is in several.
+    """Yield all groups with their partitions, in bounded parts.
 
-    A part has at most `GROUPS_PER_EXPIRY_MAX` groups and `OFFSETS_PER_EXPIRY_MAX` partitions. Groups may come and go between two parts.
+    A part has at most `GROUPS_PER_EXPIRY_MAX` groups and `OFFSETS_PER_EXPIRY_MAX` partitions; a group with more is in several parts. Groups
+    may be
+    created and deleted between two parts.
     """
     part: dict[str, Sequence[Place]] = {}
     count = 0
@@ -42,8 +45,9 @@ def expired(
     retention_ms: int,
     topic_exists: Callable[[str, UUID], bool],
 ) -> list[tuple[str, int]]:
-    """The partitions whose offset of `group` is to be forgotten: their topic is gone, or nobody has needed them for `retention_ms`, or for
-    the time that came with the offset (OffsetCommit 2 to 4).
+    """Return the partitions of `group` whose offset has expired.
+
+    It expires with its topic, after `retention_ms` without need of it, or at the time set with the offset (OffsetCommit 2 to 4).
     """
     partitions = []
     for (topic, partition), committed in offsets.items():

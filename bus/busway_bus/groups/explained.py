@@ -1,9 +1,10 @@
-"""A shard of groups that notices what becomes of them, for `history`.
+"""A shard of groups that records rebalances, for `history`.
 
-What lives here: who came and went and why, which partitions went from whom to whom, for groups of each kind, seen as records are applied
-and as members are put out. What does not: any rule about groups (`shard` and below): this module changes none of them.
+What lives here: why members joined or left, and which partitions moved between members, for classic and consumer groups, observed as
+records are
+applied and members are removed. What does not: any rule about groups (`shard` and below); this module changes none of them.
 
-A kind of group of its own adds its keys to `_SEEN`.
+A new kind of group adds its keys to `_SEEN`.
 """
 
 import weakref
@@ -36,7 +37,7 @@ from busway_protocol.errors import ErrorCode, MalformedMessage
 
 Identities = Sequence[tuple[str, str | None]]
 Cause = Callable[[str, str | None], tuple[str, str | None]]
-"""What happened to a member (by its id and its instance id), and the reason."""
+"""What happened to a member, and why, by member and instance id."""
 SILENT: Final = "timed out"
 LATE: Final = "was late"
 LEFT: Final = "left"
@@ -47,10 +48,10 @@ _GOING: Final = frozenset({SILENT, LATE, LEFT, FENCED, GONE})
 
 
 class ExplainedShard(GroupShard):
-    """As `GroupShard`.
+    """A `GroupShard` that records rebalances.
 
     Attributes:
-        live: whether the log has been read: what it says of earlier times has no reasons in it.
+        live: whether the replay of the log is over; older records give no reasons.
     """
 
     def __init__(self, history: History, **options: Any) -> None:
@@ -59,15 +60,15 @@ class ExplainedShard(GroupShard):
         self._history = history
         self._gathering: dict[str, Gathering] = {}
         self._settling: dict[str, tuple[Gathering, int]] = {}
-        """What groups that the coordinator balances are on the way to, with the epoch; its members are not all there yet."""
+        """Target assignments of consumer groups with their epoch; not all members have reached them."""
         self._causes: dict[str, Cause] = {}
-        """Why the groups of the operation that was last begun put members out."""
+        """Why the groups of the current operation remove members."""
         self._before: tuple[str, int, Gathering | None] = ("", 0, None)
-        """What was gathered of the group whose records were last ended: a classic one may take its place with the next record."""
+        """The gathered changes of the group whose tombstones were applied last: the next record may replace it with a classic one."""
         self._now = 0
 
     def explanation(self, group_id: str) -> str | None:
-        """The group's last rebalances as a JSON array; None where nothing is known, not even the group."""
+        """Return the group's last rebalances as a JSON array. None if nothing is known, and the group does not exist."""
         group = self.groups.get(group_id)
         if group is None and not self._history.knows(group_id):
             return None
@@ -89,11 +90,11 @@ class ExplainedShard(GroupShard):
                 gathering.had = _assignments(group.roster)
         return gathering
 
-    # Why members come and go
+    # Why members join and leave
 
     def _new_classic(self, group_id: str) -> ClassicGroup:
         group = super()._new_classic(group_id)
-        shard = weakref.ref(self)  # a group that is let go gives back what it holds at once
+        shard = weakref.ref(self)  # no reference cycle: a released group frees its memory at once
 
         def put_out(member: Member) -> None:
             here = shard()
@@ -123,7 +124,7 @@ class ExplainedShard(GroupShard):
         )
 
     def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
-        """As `GroupShard.join`; a member that is new, or that has made the group balance itself anew, is noted."""
+        """Join; record new members and members that trigger a rebalance."""
         self._now, self._causes = now, {group_id: _overtaken}
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
@@ -147,7 +148,7 @@ class ExplainedShard(GroupShard):
         reasons: Sequence[str | None] = (),
         what: str = LEFT,
     ) -> Decision[list[ErrorCode]]:
-        """As `GroupShard.leave`; a reason for each member, where there is one, and whether they leave or are fenced."""
+        """Leave; record why. Each member may have a reason; `what` is `LEFT` or `FENCED`."""
         said: dict[str, str | None] = {}
         for (member_id, instance_id), reason in zip(identities, reasons, strict=False):
             said[member_id or f"instance {instance_id}"] = reason
@@ -169,7 +170,7 @@ class ExplainedShard(GroupShard):
         return super().tick(now)
 
     def step(self, group: Group, now: int) -> Decision[None]:
-        """As `GroupShard.step`; whoever is put out did not show itself, or not in time."""
+        """Run a group's timers; record whether removed members were silent or late."""
         self._now = now
 
         def cause(member_id: str, instance_id: str | None) -> tuple[str, str | None]:
@@ -185,7 +186,7 @@ class ExplainedShard(GroupShard):
             silent.update(member_id for member_id in gone if group.silent(member_id, now))
         return decision
 
-    # What is written down
+    # Records
 
     def apply(self, change: Change, now: int) -> None:
         """As `GroupShard.apply`."""
@@ -197,7 +198,7 @@ class ExplainedShard(GroupShard):
         seen(self, change, now)
 
     def _generation(self, change: Change, now: int) -> None:
-        """A generation of a classic group: the rebalance is over."""
+        """Record a generation of a classic group: its rebalance is over."""
         key, value = change
         group = self.groups.get(key.group)
         before = group if isinstance(group, ClassicGroup) else None
@@ -213,7 +214,7 @@ class ExplainedShard(GroupShard):
         gathering = self._gathering.pop(key.group, None) or self._ended(key.group)
         if gathering is None:
             if value.generation == generation or not value.members:
-                return  # it was written down for its first member, or for a static member that came back
+                return  # the record was written for the first member, or for a static member that rejoined
             gathering = Gathering(now, self._history.wall_ms())
             gathering.had = had
         gathering.forget(_GOING, [member.member_id for member in value.members])
@@ -224,7 +225,7 @@ class ExplainedShard(GroupShard):
         self._history.add(key.group, gathering.entry("classic", value.generation, len(value.members), took_ms))
 
     def _ended(self, group_id: str) -> Gathering | None:
-        """What was known of the group that the coordinator balanced, whose records were ended just before."""
+        """Return the gathered changes of the consumer group that just ended."""
         (ended_id, ended_ms, gathering), self._before = self._before, ("", 0, None)
         if ended_id != group_id or ended_ms != self._now or gathering is None:
             return None
@@ -233,7 +234,7 @@ class ExplainedShard(GroupShard):
         return gathering
 
     def _compare(self, gathering: Gathering, value: Any) -> None:
-        """Which partitions a generation gives to whom, where the members are consumers."""
+        """Record the partitions that a generation moves, if its members are consumers."""
         has = {member.member_id: member.assignment for member in value.members}
         if value.protocol_type not in {PROTOCOL_TYPE, ""}:
             return
@@ -249,7 +250,7 @@ class ExplainedShard(GroupShard):
                     gathering.gain(place, after[place])
 
     def _epoch(self, change: Change, now: int) -> None:
-        """The epoch of a group that the coordinator balances goes up: where nobody is left, the rebalance is over with that."""
+        """Record a raised epoch of a consumer group. Without members left, this ends its rebalance."""
         key, value = change
         super().apply(change, now)
         group = self.groups.get(key.group_id)
@@ -262,7 +263,7 @@ class ExplainedShard(GroupShard):
         self._history.add(key.group_id, gathering.entry(group.kind.value, value.epoch, 0, took_ms))
 
     def _member(self, change: Change, now: int) -> None:
-        """A member of a group that the coordinator balances comes, goes, or subscribes to something else."""
+        """Record that a member joined, left or changed its subscription."""
         key, value = change
         group = self.groups.get(key.group_id)
         member = group.members.get(key.member_id) if isinstance(group, ModernGroup) else None
@@ -279,7 +280,7 @@ class ExplainedShard(GroupShard):
             )
 
     def _target(self, change: Change, now: int) -> None:
-        """A member of a group that the coordinator balances is to have other partitions."""
+        """Record a member's new target assignment."""
         key, value = change
         group = self.groups.get(key.group_id)
         had = group.target.get(key.member_id, NO_PARTITIONS) if isinstance(group, ModernGroup) else NO_PARTITIONS
@@ -294,7 +295,7 @@ class ExplainedShard(GroupShard):
     def _without(
         self, some: Mapping[UUID, Sequence[int]], others: Mapping[UUID, Sequence[int]]
     ) -> list[tuple[str, int]]:
-        """The partitions of some that are not among others, by the topic's name."""
+        """Return the partitions of `some` that are not in `others`."""
         places: list[tuple[str, int]] = []
         for topic_id, numbers in some.items():
             name = self._topics.name_of(topic_id) or str(topic_id)
@@ -303,14 +304,14 @@ class ExplainedShard(GroupShard):
         return places
 
     def _targets(self, change: Change, now: int) -> None:
-        """It is decided who is to have what; the rebalance is over when all have it."""
+        """Record a new target assignment of the group. The rebalance ends when all members have theirs."""
         key, value = change
         super().apply(change, now)
         if value is None:
             self._settling.pop(key.group_id, None)
             self._before = key.group_id, now, self._gathering.pop(key.group_id, None)
             return
-        self._close(key.group_id, None)  # the one before is not waited for any more
+        self._close(key.group_id, None)  # the previous target assignment is superseded
         gathering = self._gather(key.group_id)
         if not gathering.reasons:
             gathering.note("topics or settings have changed", "")
@@ -318,7 +319,7 @@ class ExplainedShard(GroupShard):
         self._settled(key.group_id, now)
 
     def _current(self, change: Change, now: int) -> None:
-        """A member has what it is to have, or has given something up."""
+        """Record that a member reached its target assignment or revoked partitions."""
         super().apply(change, now)
         self._settled(change[0].group_id, now)
 
@@ -342,7 +343,7 @@ _SEEN: Final[Mapping[type[Any], Callable[[ExplainedShard, Change, int], None]]] 
     ConsumerGroupTargetAssignmentMetadataKey: ExplainedShard._targets,
     ConsumerGroupCurrentMemberAssignmentKey: ExplainedShard._current,
 }
-"""What a record of a key says of the group's rebalance."""
+"""How to record each type of record key."""
 
 
 def _unknown(member_id: str, instance_id: str | None) -> tuple[str, str | None]:
@@ -367,7 +368,7 @@ def _assignments(members: Iterable[Member]) -> dict[str, bytes] | None:
 
 
 def _too_much(assignments: Iterable[bytes]) -> bool:
-    """Whether so much is assigned that to look at it would keep others waiting."""
+    """Whether decoding the assignments would block the event loop for too long."""
     return sum(map(len, assignments)) > EXPLAINED_ASSIGNMENT_BYTES_MAX
 
 
@@ -377,5 +378,5 @@ def _owners(assignments: Mapping[str, bytes]) -> dict[tuple[str, int], str]:
         try:
             owners.update((((topic, number), member_id) for topic, number in decode_assignment(assignment)))
         except MalformedMessage:
-            continue  # its leader's to choose
+            continue  # the format of the assignment is up to its leader
     return owners

@@ -1,7 +1,8 @@
-"""What a group of any kind is to the partition that keeps it.
+"""The interface of all kinds of groups.
 
-What lives here: the kinds with Kafka's names, the interface, and what a group of one kind answers to what only another serves. What does
-not: any kind of group (`classic`, `modern` and what is built on it), the table of all (`shard`).
+What lives here: the kinds with Kafka's names, the interface, the default errors for requests that only another kind supports. What does
+not:
+the kinds themselves (`classic`, `modern`, `share`), the table of groups (`shard`).
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +20,7 @@ from busway_bus.kernel.fair_share import NOBODY
 from busway_protocol.errors import ErrorCode, KafkaError
 
 PlaceCheck = Callable[[str, UUID, int], None]
-"""Whether the committer may commit for this partition of a topic, named with its id; raises KafkaError where not."""
+"""Check of a commit for a topic name, topic id and partition. It raises KafkaError."""
 
 
 class GroupKind(Enum):
@@ -32,13 +33,13 @@ class GroupKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committer:
-    """Who commits offsets.
+    """The sender of a commit.
 
     Attributes:
-        epoch: the generation, or the member's epoch; less than 0 for one that is no member.
-        version: of OffsetCommit, which members of some groups need a newer one of.
-        transactional: whether a producer's transaction decides when the offsets count.
-        host: from which it comes, whose share is taken by what a transaction commits.
+        epoch: the generation or the member epoch; negative for a client that is no member.
+        version: of OffsetCommit; members of some groups need a newer one.
+        transactional: whether the offsets are part of a producer's transaction.
+        host: the client's host, whose quota the offsets of a transaction use.
     """
 
     member_id: str
@@ -54,7 +55,7 @@ class Group(ABC):
 
     Attributes:
         kind: which kind it is.
-        over: whether it was deleted: the records say that there is no such group any more.
+        over: whether its records were deleted.
     """
 
     kind: ClassVar[GroupKind]
@@ -63,17 +64,17 @@ class Group(ABC):
         self.group_id = group_id
         self.over = False
 
-    # What can be seen of it
+    # Views
 
     @property
     @abstractmethod
     def state_name(self) -> str:
-        """Its state as Kafka calls it."""
+        """The state's name in Kafka."""
 
     @property
     @abstractmethod
     def listed_type(self) -> str:
-        """Its protocol type as ListGroups tells it."""
+        """The protocol type in ListGroups."""
 
     @property
     @abstractmethod
@@ -82,59 +83,65 @@ class Group(ABC):
 
     @property
     def unused(self) -> bool:
-        """Whether nothing is lost with it when it has no offsets any more."""
+        """Whether it may be deleted when it has no offsets left."""
         return self.empty
 
     @property
     def replaceable(self) -> bool:
-        """Whether it is here for its offsets alone, so that a group of any kind may be made of it."""
+        """Whether it exists only for its offsets. Another kind may replace it then."""
         return False
 
-    # What is written down
+    # Records
 
     @abstractmethod
     def apply(self, key: Key, value: Value | None, now: int) -> None:
-        """Let one of its records be in force, None where it was deleted."""
+        """Apply a record; None is a tombstone."""
 
     @abstractmethod
     def tombstones(self) -> tuple[Change, ...]:
-        """What ends all of its records, offsets aside."""
+        """Return the tombstones of all records, except those of offsets."""
 
     # Time
 
     @abstractmethod
     def next_deadline(self) -> int | None:
-        """When `tick` has something to do, or to look at, in ms; None for never."""
+        """Return when `tick` is due, in ms, possibly too early; None for never."""
 
     @abstractmethod
     def tick(self, now: int) -> Decision[None]:
-        """Do what is due."""
+        """Run the timers that are due."""
 
     def abandon(self) -> list[Waiter]:
-        """This node looks after the group no longer: those that wait, whom nothing here will answer."""
+        """Return all waiters, unanswered: the group has another coordinator."""
         return []
 
     # Offsets
 
     @abstractmethod
     def check_commit(self, committer: Committer, now: int) -> PlaceCheck | None:
-        """Whether offsets may be committed, which shows that a member is alive; what is to be asked for each partition beside, if anything.
+        """Check that offsets may be committed; extend a classic member's session.
+
+        Returns:
+            A check for each partition, None if there is nothing else to check.
 
         Raises:
-            KafkaError: they may not.
+            KafkaError: the commit is not allowed.
         """
 
     @abstractmethod
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whether offsets may be told to who says to be this member in this epoch; None and -1 for one that says nothing.
+        """Check that this member may fetch offsets in this epoch.
+
+        Args:
+            member_id: None if the client names none; `epoch` is -1 then.
 
         Raises:
-            KafkaError: they may not.
+            KafkaError: the fetch is not allowed.
         """
 
     @abstractmethod
     def check_offset_delete(self) -> None:
-        """Whether offsets may be forgotten of topics that it does not read.
+        """Check that offsets of topics without subscribers may be deleted.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP.
@@ -142,16 +149,16 @@ class Group(ABC):
 
     @abstractmethod
     def reads(self, topic: str) -> bool:
-        """Whether members read the topic."""
+        """Whether members subscribe to the topic."""
 
     @abstractmethod
     def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:
-        """When an offset of it began to age, by the wall clock; None while it is needed."""
+        """Return when an offset began to age, in wall-clock ms; None while needed."""
 
-    # What classic members ask for
+    # Requests of classic members
 
     def join(self, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
-        """Let a classic member join."""
+        """Add a classic member."""
         return Decision(reply=JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
 
     def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
@@ -159,11 +166,11 @@ class Group(ABC):
         return Decision(reply=SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """Note that a classic member is alive."""
+        """Extend the session of a classic member."""
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(self, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
-        """Take members out, each by its member id, or by its instance id alone where that is empty."""
+        """Remove members by member id, or by instance id if that is empty."""
         return Decision(reply=[ErrorCode.UNKNOWN_MEMBER_ID] * len(identities))
 
 
@@ -171,7 +178,7 @@ G = TypeVar("G", bound=Group)
 
 
 def of_kind(group: Group | None, group_id: str, kind: type[G]) -> G:
-    """The group where it is of this kind.
+    """Return the group if it is of this kind.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND.

@@ -1,7 +1,7 @@
-"""What became of each group lately, and why: its last rebalances as lines of JSON, in memory alone.
+"""The last rebalances of each group, as JSON in memory.
 
-What lives here: the bounded log of all groups of a node, and what is gathered of a rebalance until it is over. What does not: noticing it
-(`explained`), or telling it (`handlers.describe_configs`, the CLI). It is lost with the process, and with the coordinator of the group.
+What lives here: the bounded history of all groups of a node, and the gathered changes of a current rebalance. What does not: observing
+rebalances (`explained`), showing them (`handlers.describe_configs`, the CLI). It is lost with the process, and when the coordinator moves.
 """
 
 import json
@@ -20,14 +20,14 @@ from busway_bus.kernel.limits import (
 
 Place = tuple[str, int]
 _LINE_BYTES: Final = 200
-"""What an entry takes beside its text."""
+"""The memory of an entry besides its text."""
 
 
 class History:
     """The last rebalances of every group.
 
     Args:
-        wall_ms: the time of day.
+        wall_ms: returns the wall-clock time.
     """
 
     def __init__(self, wall_ms: Callable[[], int], limit: int = EXPLAINED_BYTES_MAX) -> None:
@@ -38,7 +38,7 @@ class History:
         self.used = 0
 
     def add(self, group_id: str, entry: dict[str, Any]) -> None:
-        """Keep one more; the oldest of this group go, then those of the groups of which nothing was heard for longest."""
+        """Add an entry. The oldest entries of this group are dropped first, then the groups without an entry for the longest time."""
         text = json.dumps(entry, ensure_ascii=True, separators=(",", ":"))
         entries = self._groups.setdefault(group_id, deque())
         self._groups.move_to_end(group_id)
@@ -57,24 +57,24 @@ class History:
         self.used += by
 
     def knows(self, group_id: str) -> bool:
-        """Whether anything is kept of a group."""
+        """Whether the group has entries."""
         return group_id in self._groups
 
     def text(self, group_id: str, under_way: Iterable[dict[str, Any]] = ()) -> str:
-        """A JSON array, the oldest first; what is not over yet comes last."""
+        """Return a JSON array, the oldest entry first; `under_way` is appended."""
         last = (json.dumps(entry, separators=(",", ":")) for entry in under_way)
         return f"[{','.join((*self._groups.get(group_id, ()), *last))}]"
 
 
 class Gathering:
-    """What is known of a rebalance before it is over.
+    """The gathered changes of a current rebalance.
 
     Attributes:
-        began_ms: of a clock that never goes back.
-        reasons: what has happened, in that order.
-        had: by member id, what the members of a classic group had before, as bytes; None while that was not looked at, or is too much.
-        lost, gained: partitions and the members that were, or are, to have them.
-        uncounted: whether there are more of them than are kept.
+        began_ms: start, by the monotonic clock.
+        reasons: the events, in order.
+        had: encoded assignments of a classic group's members before, by member id; None if not collected, or too large.
+        lost, gained: partitions, with the members that lose or gain them.
+        uncounted: whether some of these were not kept.
     """
 
     def __init__(self, began_ms: int, wall_ms: int) -> None:
@@ -96,7 +96,7 @@ class Gathering:
         host: str = "",
         instance: str | None = None,
     ) -> None:
-        """Something has happened to a member."""
+        """Add an event of a member."""
         if len(self.reasons) >= EXPLAINED_REASONS_MAX:
             self.reasons_left_out += 1
             return
@@ -111,16 +111,16 @@ class Gathering:
         self.reasons.append({name: value[:EXPLAINED_TEXT_MAX] for name, value in told.items() if value})
 
     def forget(self, what: Container[str], member_ids: Iterable[str]) -> None:
-        """None of this has happened to these members after all."""
+        """Remove events of these kinds and members: they were undone."""
         ids = {member_id[:EXPLAINED_TEXT_MAX] for member_id in member_ids}
         self.reasons = [one for one in self.reasons if one["what"] not in what or one.get("member") not in ids]
 
     def lose(self, place: Place, member_id: str) -> None:
-        """A member is to have a partition no longer."""
+        """Note that a member loses a partition."""
         self._put(self.lost, place, member_id)
 
     def gain(self, place: Place, member_id: str) -> None:
-        """A member is to have a partition."""
+        """Note that a member gains a partition."""
         self._put(self.gained, place, member_id)
 
     def _put(self, table: dict[Place, str], place: Place, member_id: str) -> None:
@@ -130,7 +130,7 @@ class Gathering:
             table[place] = member_id[:EXPLAINED_TEXT_MAX]
 
     def entry(self, kind: str, epoch: int, members: int, took_ms: int | None) -> dict[str, Any]:
-        """What is told of it."""
+        """Return the entry for the history."""
         places = sorted({*self.lost, *self.gained})
         moves = [(place, self.lost.get(place), self.gained.get(place)) for place in places]
         return {

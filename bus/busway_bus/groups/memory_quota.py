@@ -1,8 +1,9 @@
-"""What the members of all groups of a node hold: their ids, subscriptions and assignments, which are theirs to choose.
+"""The memory of the members of all groups of a node: ids, subscriptions, assignments.
 
-What lives here: the count, by group and by host. What does not: which request has to be refused for it (`classic.join_checks`), and the rule for
-hosts (`kernel.fair_share`). Kafka has no such bound; there a few hundred members with a megabyte of metadata each take the coordinator's
-memory.
+What lives here: the accounting, by group and by host. What does not: which request is refused for it (`classic.join_checks`), the rule for
+hosts (`kernel.fair_share`). Clients choose these sizes. Kafka has no such limit; there a few hundred members with a megabyte of metadata
+each
+exhaust the coordinator's memory.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,21 +12,21 @@ from busway_bus.kernel.fair_share import NOBODY, Account, FairShare
 from busway_bus.kernel.limits import GROUP_BYTES_MAX, GROUPS_BYTES_MAX, MEMBER_BYTES, PENDING_OFFSETS_BYTES_MAX
 
 Refused = Callable[[str, str], None]
-"""Is told the host and the text of a refusal."""
+"""Called with the host and the text of a refusal."""
 
 
 def _untold(host: str, text: str) -> None:
-    """Nobody is told."""
+    """Do nothing."""
 
 
 class GroupMemory:
-    """Bytes held by all groups together, at most `limit`, and by each, at most `group_limit`.
+    """Bytes of all groups together, at most `limit`, and of each, at most `group_limit`.
 
     Args:
-        refused: is told of each refusal for what a host holds.
+        refused: called for each refusal because of a host's memory.
 
     Attributes:
-        share: what each host holds.
+        share: memory by host.
     """
 
     def __init__(
@@ -41,18 +42,18 @@ class GroupMemory:
 
     @property
     def used(self) -> int:
-        """What is held."""
+        """The memory in use."""
         return self.share.used
 
 
 def pending_share(limit: int = PENDING_OFFSETS_BYTES_MAX, refused: Refused = _untold) -> FairShare:
-    """What each host may have of offsets that were committed within transactions which are open."""
+    """Return a host quota for the offsets of open transactions."""
     remedy = "Transactions that end make room."
     return FairShare(limit, what="offsets within open transactions", remedy=remedy, refused=refused)
 
 
 class Holding(Account):
-    """What one group holds."""
+    """The memory of one group."""
 
     __slots__ = ("_memory",)
 
@@ -61,10 +62,10 @@ class Holding(Account):
         self._memory = memory
 
     def refusal(self, host: str, more: int, beside: int = 0) -> str | None:
-        """Why a host's members may not hold so much more; None where they may.
+        """Return why a host's members may not use this much more; None if they may.
 
         Args:
-            beside: what members of other hosts are to hold more at the same time.
+            beside: additional bytes of other hosts' members at the same time.
         """
         limit = self._memory.group_limit
         if more > 0 and self.held + more + beside > limit:
@@ -72,19 +73,19 @@ class Holding(Account):
         return super().refusal(host, more, beside)
 
     def fits(self, more: Mapping[str, int]) -> bool:
-        """Whether the members of these hosts may hold so much more, all of them together."""
+        """Check that these hosts' members may use this much more together."""
         total = sum(more.values())
         return all(self.refusal(host, part, total - part) is None for host, part in more.items())
 
     def without(self) -> GroupMemory:
-        """The memory as it would be without this, to try what would fit then."""
+        """Return a copy of the memory without this group, for a trial."""
         other = GroupMemory(group_limit=self._memory.group_limit)
         other.share = self.copied()
         return other
 
 
 class HandedOut(dict[str, int]):
-    """Member ids that were handed out and are waited for, each with the moment in which it lapses; counted while they are here."""
+    """Handed-out member ids, each with its expiry; they count as memory while they are here."""
 
     def __init__(self, holding: Holding) -> None:
         super().__init__()
@@ -92,7 +93,7 @@ class HandedOut(dict[str, int]):
         self._hosts: dict[str, str] = {}
 
     def hand_out(self, member_id: str, deadline: int, host: str) -> None:
-        """Wait for a member of this host."""
+        """Add a member id for a client of this host."""
         self.discard(member_id)
         self._holding.change(host, MEMBER_BYTES + len(member_id))
         self._hosts[member_id] = host
@@ -106,11 +107,11 @@ class HandedOut(dict[str, int]):
         self._holding.change(self._hosts.pop(member_id), -MEMBER_BYTES - len(member_id))
 
     def discard(self, member_id: str) -> None:
-        """Wait for it no longer."""
+        """Remove a member id."""
         if member_id in self:
             del self[member_id]
 
     def clear(self) -> None:
-        """Wait for none."""
+        """Remove all member ids."""
         for member_id in tuple(self):
             del self[member_id]

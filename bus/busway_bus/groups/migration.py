@@ -1,7 +1,7 @@
-"""The records by which a group with members changes between the classic protocol and the consumer protocol (KIP-848).
+"""Records that convert groups between the classic and consumer protocols (KIP-848).
 
-What lives here: both ways, from the state of one group to the records of the other. What does not: when that is done, and what ends the
-records of the group before (`shard`, `mixed`), offsets, which are the same for both.
+What lives here: both directions, from the state of one group to the records of the other. What does not: when to convert, the tombstones of
+the old group (`shard`, `mixed`), offsets, which stay the same.
 """
 
 from collections import Counter
@@ -40,14 +40,16 @@ from busway_protocol.assignors.consumer_protocol import (
 from busway_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 
 _UNKNOWN: Final = 0
-"""What no topics hash to: the group is balanced anew with the next heartbeat."""
+"""The metadata hash of no topics: the next heartbeat computes a new target assignment."""
 
 
 def upgrade(group: ClassicGroup, limits: GroupLimits, topics: Topics) -> list[Change]:
-    """What makes a consumer group, where there is none any more, of the members of a classic one: each has what it had.
+    """Return the records that make a classic group a consumer group.
+
+    There must be no consumer group yet. Each member keeps its assignment.
 
     Raises:
-        KafkaError: GROUP_ID_NOT_FOUND, it must stay what it is.
+        KafkaError: GROUP_ID_NOT_FOUND, the group cannot be converted.
     """
     if not limits.consumer.migration.upgrades:
         raise _refused(group, "online upgrade is disabled.")
@@ -65,7 +67,8 @@ def upgrade(group: ClassicGroup, limits: GroupLimits, topics: Topics) -> list[Ch
         if elements > SUBSCRIBED_ELEMENTS_MAX:
             raise _refused(group, "its members read more than is moved at once.")
     names = {topic for member, _ in found for topic in member.topics}
-    # Kafka takes what they have for good; where a static member only changes its protocol, what nobody has would have no reader for ever.
+    # Kafka takes the assignments as final; if a static member only changes its protocol, an unassigned partition would
+    # never have a reader.
     settled = group.state is State.STABLE and _is_whole([target for _, target in found], names, topics)
     known = topics.hash_of(names) if settled else _UNKNOWN
     key = ConsumerGroupMetadataKey(group_id=group.group_id)
@@ -82,7 +85,7 @@ def upgrade(group: ClassicGroup, limits: GroupLimits, topics: Topics) -> list[Ch
 
 
 def _is_whole(targets: Sequence[Assignment], names: set[str], topics: Topics) -> bool:
-    """Whether each partition of these topics is somebody's, and nobody else's."""
+    """Whether each partition of these topics is assigned exactly once."""
     given = Counter(
         (topic_id, number) for target in targets for topic_id, numbers in target.items() for number in numbers
     )
@@ -98,8 +101,8 @@ def _refused(group: ClassicGroup, because: str) -> KafkaError:
 def _upgraded(
     group: ClassicGroup, member: Member, epoch: int, topics: Topics
 ) -> tuple[ConsumerMember, Assignment, int]:
-    """The member, what it is to have, and how much there was to read for that."""
-    # A group that has never come to a generation has no protocol yet; the subscription is the same under each.
+    """Return the member, its assignment, and the number of decoded elements."""
+    # A group before its first generation has no protocol yet; the subscription is the same in each.
     metadata = member.metadata(group.protocol) if group.protocol else member.protocols[0][1]
     try:
         subscription = decode_subscription(metadata, bounded=True)
@@ -133,7 +136,7 @@ def _upgraded(
 
 
 def classic_metadata(session_timeout_ms: int, protocols: Sequence[tuple[str, bytes]]) -> ClassicMemberMetadata:
-    """What is kept beside of a member of the classic protocol."""
+    """Return the part of a record that only classic members have."""
     return ClassicMemberMetadata(
         session_timeout_ms=session_timeout_ms,
         supported_protocols=[ClassicProtocol(name=name, metadata=bytes(metadata)) for name, metadata in protocols],
@@ -149,15 +152,17 @@ def downgrade(
     now: int,
     rebalance: bool,
 ) -> Change | None:
-    """What makes a classic group, where there is none any more, of the members of a consumer group, which all use the classic protocol.
+    """Return the record that makes a consumer group a classic group.
+
+    There must be no classic group yet. All members use the classic protocol.
 
     Args:
-        epoch: the group's, which is the generation.
-        members: each with what it is to have, or with what it has where they have to join again.
-        rebalance: whether they have to join again. Nobody leads the generation then: a coordinator that reads it knows by that.
+        epoch: the group's epoch, which becomes the generation.
+        members: each with its target assignment, or with its current one if it has to rejoin.
+        rebalance: whether members have to rejoin. The generation has no leader then, as a sign for a coordinator that replays it.
 
     Returns:
-        The record; None where there is no protocol that all of them speak.
+        The record; None without a protocol that all members support.
     """
     roster = Roster(GroupMemory())
     for member, _ in members:

@@ -1,11 +1,12 @@
-"""A consumer group in which members may use the classic protocol beside those of the consumer protocol (KIP-848's live migration).
+"""A consumer group that classic members may join (KIP-848's live migration).
 
-What lives here: what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do to a consumer group; how long a classic member has to join again
-and to ask for its assignment; becoming a classic group when no other members are left. What does not: heartbeats of the consumer protocol
-(`modern.consumer_group`), the records of the change (`migration`), becoming a consumer group (`shard`).
+What lives here: JoinGroup, SyncGroup, Heartbeat and LeaveGroup on a consumer group; the timeouts of classic members to rejoin and to sync;
+becoming a classic group when no other members are left. What does not: heartbeats of the consumer protocol (`modern.consumer_group`), the
+records of the change (`migration`), becoming a consumer group (`shard`).
 
-A classic member's generation is its epoch. It is asked to join again whenever it has a step to take, takes it by joining, and gets what it
-has with SyncGroup.
+A classic member's generation is its member epoch. It is asked to rejoin for each reconciliation step, takes the step by joining, and gets
+its
+assignment with SyncGroup.
 """
 
 from collections.abc import Callable, Collection
@@ -49,7 +50,7 @@ class MixedGroup(ConsumerGroup):
     # Joining
 
     def join(self, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
-        """Join, or join again to take the next step; nobody is waited for."""
+        """Join, or rejoin to take the next step; no other member is waited for."""
         try:
             return self._join(request, now)
         except KafkaError as problem:
@@ -87,7 +88,7 @@ class MixedGroup(ConsumerGroup):
         return Decision(records=tuple(records), reply=replace(_joined(stepped), unassigned=unassigned))
 
     def _admit(self, request: Join) -> Subscription:
-        """What a member subscribes to that may join.
+        """Check that a member may join; return its subscription.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED or INCONSISTENT_GROUP_PROTOCOL.
@@ -104,7 +105,7 @@ class MixedGroup(ConsumerGroup):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from problem
 
     def _classic_seat(self, request: Join, held: ConsumerMember | None, records: list[Change]) -> ConsumerMember:
-        """The member as it is, a new one where it is not here; a static member that comes without its id takes its place anew.
+        """Return the current member, or a new one. A static member without a member id replaces the one with its instance id.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
@@ -117,7 +118,7 @@ class MixedGroup(ConsumerGroup):
         return self.members.get(member_id) or ConsumerMember(member_id=member_id)
 
     def _by_id(self, subscription: Subscription) -> dict[UUID, Collection[int]]:
-        """What the member has, as it says; of topics that are there."""
+        """Return the owned partitions that a member reports, of existing topics."""
         said: dict[UUID, set[int]] = {}
         for topic, number in subscription.owned_partitions:
             topic_id = self._topics.id_of(topic)
@@ -128,11 +129,12 @@ class MixedGroup(ConsumerGroup):
     def _join_classic_group(
         self, member: ConsumerMember, updated: ConsumerMember, held: ConsumerMember, said: Any, now: int
     ) -> Decision[JoinResult | Unanswered] | None:
-        """Take the place of the last member that used the consumer protocol: the group is a classic one then; None where it is to stay."""
+        """Replace the last member of the consumer protocol, and convert the group. None if it has to remain a consumer group."""
         new_regex, _ = self._change_regex(member, updated, [])
         changed = updated.topics != member.topics or new_regex
         rebalance = self.target_epoch < self._next_epoch(member, updated, [], raise_it=changed)
-        # Kafka asks nobody to join again who is on the way to its target: what it lacks has no reader then, or two what it has to give up.
+        # Kafka does not make unreconciled members rejoin. Then a partition that one lacks would have no reader, and one
+        # that it must revoke would have two.
         rebalance |= any(member_id != held.member_id for member_id in self._unreconciled)
         target = self.target.get(held.member_id, NO_PARTITIONS)
         stepped = updated
@@ -141,14 +143,15 @@ class MixedGroup(ConsumerGroup):
         records = self._downgraded([held.member_id], now, joins=stepped, rebalance=rebalance)
         if not records:
             return None
-        # With the group's generation it is asked to join again; with an older one it would give up its partitions first.
+        # With the group's generation the member is asked to rejoin; with an older one it would give up its partitions
+        # first.
         reply = replace(_joined(stepped), generation=self.epoch) if rebalance else _joined(stepped)
         return Decision(records=records, reply=reply, whole=True)
 
-    # Staying
+    # Heartbeats and sync
 
     def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
-        """Tell a classic member what it has."""
+        """Return a classic member's assignment."""
         member, error = self._classic_member(request.member_id, request.instance_id, request.generation)
         if member is None:
             return Decision(reply=SyncResult(error=error))
@@ -166,7 +169,7 @@ class MixedGroup(ConsumerGroup):
         return Decision(reply=reply)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """Note that a classic member is alive; answers whether it has to join again, to give up partitions or to get some."""
+        """Extend a classic member's session. REBALANCE_IN_PROGRESS if it has to rejoin, to revoke partitions or to get new ones."""
         member, error = self._classic_member(member_id, instance_id, generation)
         if member is None:
             return error
@@ -180,7 +183,7 @@ class MixedGroup(ConsumerGroup):
     def _classic_member(
         self, member_id: str, instance_id: str | None, generation: int
     ) -> tuple[ConsumerMember | None, ErrorCode]:
-        """The member where it uses the classic protocol and is in this generation; what it is to be told where not."""
+        """Return the classic member in this generation, or None and the error."""
         member = self.members.get(member_id) if instance_id is None else self.static_member(instance_id)
         if member is None:
             return None, ErrorCode.UNKNOWN_MEMBER_ID
@@ -191,7 +194,7 @@ class MixedGroup(ConsumerGroup):
         return (member, ErrorCode.NONE) if member.epoch == generation else (None, ErrorCode.ILLEGAL_GENERATION)
 
     def _waits_for_partitions(self, member: ConsumerMember) -> bool:
-        """Whether something that a member is to have is still had by another."""
+        """Whether another member still owns a partition of the member's target."""
         return any(
             number not in member.assigned.get(topic_id, {}) and number in self.owners.get(topic_id, {})
             for topic_id, numbers in self.target.get(member.member_id, NO_PARTITIONS).items()
@@ -201,7 +204,7 @@ class MixedGroup(ConsumerGroup):
     # Leaving
 
     def _put_out(self, member_ids: list[str], now: int, reply: R) -> Decision[R]:
-        """Members go; those that are left are a classic group if none of them uses the consumer protocol."""
+        """Remove members; without members of the consumer protocol, convert to a classic group."""
         records = self._downgraded(member_ids, now) if member_ids else ()
         if records:
             return Decision(records=records, reply=reply, whole=True)
@@ -210,8 +213,15 @@ class MixedGroup(ConsumerGroup):
     def _downgraded(
         self, gone: Collection[str], now: int, joins: ConsumerMember | None = None, *, rebalance: bool = True
     ) -> tuple[Change, ...]:
-        """What makes a classic group of this one without some members, and with one that takes the place of one of them; nothing where it
-        is to stay what it is."""
+        """Return the records that convert this group to a classic one.
+
+        Args:
+            gone: the members that are removed.
+            joins: the member that replaces one of them.
+
+        Returns:
+            Nothing if the group has to remain a consumer group.
+        """
         limits = self._of_classic
         left = len(self.members) - len(gone) + (joins is not None)
         classic = self.classic_members - sum(self.members[member_id].classic is not None for member_id in gone)
@@ -234,24 +244,27 @@ class MixedGroup(ConsumerGroup):
     # Time
 
     def drop_member(self, member_id: str) -> ConsumerMember | None:
-        """Let a member be gone; None where it was not here."""
+        """Remove and return a member; None if it is unknown."""
         self._joins.discard(member_id)
         self._syncs.discard(member_id)
         return super().drop_member(member_id)
 
     def next_deadline(self) -> int | None:
-        """When a session or a wait may be over, in ms; None for never."""
+        """Return when a timeout may expire, in ms; None for never."""
         moments = (super().next_deadline(), self._joins.earliest(), self._syncs.earliest())
         return min((moment for moment in moments if moment is not None), default=None)
 
     def overdue(self, now: int) -> list[str]:
-        """The members whose sessions are over, or that have not done in time what they had to."""
+        """Return members whose session, revocation, rejoin or sync timeout expired."""
         late = [*super().overdue(now), *self._joins.late(now, self.members), *self._syncs.late(now, self.members)]
         return list(dict.fromkeys(late))
 
 
 def _owned(member: ConsumerMember) -> Assignment:
-    """What a member may be reading: should the group become a consumer group before all have joined again, nobody else is given it."""
+    """Return the partitions that a member may still read.
+
+    They are assigned to no other member if the group becomes a consumer group before all have rejoined.
+    """
     owned: dict[UUID, tuple[int, ...]] = {}
     for held in (member.assigned, member.revoking):
         for topic_id, numbers in held.items():

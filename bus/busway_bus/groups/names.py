@@ -1,7 +1,7 @@
-"""Sets of topics' names that a group holds: what its members subscribe to, and what regular expressions match.
+"""Sets of topic names of a group: its members' subscriptions and the matches of regular expressions.
 
-What lives here: what such a set takes, and holding equal ones once: most members of a group subscribe to the same. What does not: how much
-a group may hold (`memory_quota`).
+What lives here: their memory, and sharing equal sets: most members of a group have the same subscription. What does not: the limit of a
+group's memory (`memory_quota`).
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
 def names_bytes(names: Collection[str]) -> int:
-    """What a set of names takes, about."""
+    """Return the approximate memory of a set of names."""
     characters = sum(map(len, names))
     if not all(map(str.isascii, names)):
         characters += 3 * sum(len(name) for name in names if not name.isascii())
@@ -23,15 +23,15 @@ def names_bytes(names: Collection[str]) -> int:
 
 
 class SharedNames:
-    """The sets of one group, each with how often it is had; it counts in what the group holds."""
+    """Reference-counted sets of one group, accounted in its memory."""
 
     def __init__(self, holding: Holding) -> None:
         self._holding = holding
         self._sets: dict[frozenset[str], tuple[frozenset[str], int, str]] = {}
-        """Each set, how often it is had, and the host that had it first, for which it counts."""
+        """Each set, its reference count, and the host that took it first, for which it counts."""
 
     def take(self, names: frozenset[str], host: str = NOBODY) -> frozenset[str]:
-        """The set that is equal to this one and is held, once more; it has to be given back as often."""
+        """Return the shared set equal to this one; `give_back` releases it."""
         if not names:
             return NO_NAMES
         shared, count, first = self._sets.get(names, (names, 0, host))
@@ -41,7 +41,7 @@ class SharedNames:
         return shared
 
     def give_back(self, names: frozenset[str]) -> None:
-        """It is had once less."""
+        """Release a reference to the set."""
         if not names:
             return
         shared, count, first = self._sets.pop(names)
@@ -51,7 +51,7 @@ class SharedNames:
             self._holding.change(first, -names_bytes(shared))
 
     def more_bytes(self, before: frozenset[str], after: frozenset[str]) -> int:
-        """What it would take that somebody has other names."""
+        """Return the additional memory if one holder changes its names."""
         if before == after:
             return 0
         more = 0 if after in self._sets else names_bytes(after)

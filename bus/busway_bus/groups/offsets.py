@@ -1,6 +1,8 @@
 """A committed offset.
 
-What lives here: the value, the one that a client asks for, and the way to and from a record. What does not: the tables (`shard`), expiry (`expiry`).
+What lives here: the value, a client's request to store one, the conversion to and from a record. What does not: the tables (`shard`),
+expiry
+(`expiry`).
 """
 
 from dataclasses import dataclass
@@ -11,16 +13,16 @@ from busway_protocol.errors import ErrorCode
 from busway_protocol.types import ZERO_UUID
 
 Place = tuple[str, int]
-"""A topic's name and the number of a partition of it."""
+"""A topic's name and a partition index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """How far a group has read one partition.
+    """The committed offset of a group for one partition.
 
     Attributes:
-        topic_id: which topic of that name it was; zero where the commit named no id.
-        expire_timestamp_ms: when it expires, as the client asked (OffsetCommit 2 to 4); -1 where the broker's settings count.
+        topic_id: the topic's id; zero if the commit named none.
+        expire_timestamp_ms: expiry set by the client (OffsetCommit 2 to 4); -1 if the broker's settings apply.
     """
 
     offset: int
@@ -32,7 +34,7 @@ class CommittedOffset:
 
     @classmethod
     def from_record(cls, value: OffsetCommitValue) -> "CommittedOffset":
-        """What was written down."""
+        """Decode a record's value."""
         return cls(
             offset=value.offset,
             leader_epoch=value.leader_epoch,
@@ -43,7 +45,7 @@ class CommittedOffset:
         )
 
     def record(self) -> OffsetCommitValue:
-        """As it is written down."""
+        """Return the value of its record."""
         return OffsetCommitValue(
             offset=self.offset,
             leader_epoch=self.leader_epoch,
@@ -54,17 +56,17 @@ class CommittedOffset:
         )
 
     def of_topic(self, topic_id: UUID) -> bool:
-        """Whether it belongs to the topic with this id; an id that is not known on either side matches."""
+        """Whether it belongs to the topic with this id; an unknown id matches any."""
         return ZERO_UUID in {self.topic_id, topic_id} or self.topic_id == topic_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewOffset:
-    """What a client asks to have stored.
+    """An offset that a client commits.
 
     Attributes:
-        topic_id: of the topic that the client means; zero where that is not known.
-        retention_ms: how long it is kept (OffsetCommit 2 to 4), less than 0 for as long as the broker's settings say.
+        topic_id: the topic's id; zero if unknown.
+        retention_ms: retention (OffsetCommit 2 to 4); negative if the broker's settings apply.
     """
 
     offset: int
@@ -74,7 +76,7 @@ class NewOffset:
     retention_ms: int
 
     def committed(self, wall_ms: int) -> CommittedOffset:
-        """As it is stored at this moment."""
+        """Return the offset to store at this moment."""
         return CommittedOffset(
             offset=self.offset,
             leader_epoch=self.leader_epoch,
@@ -88,7 +90,7 @@ class NewOffset:
 def offset_record(
     group_id: str, place: Place, offset: NewOffset, wall_ms: int, metadata_bytes_max: int
 ) -> tuple[ErrorCode, tuple[OffsetCommitKey, OffsetCommitValue] | None]:
-    """The record that a group's offset is kept as; none where its metadata is too long, and the code for it."""
+    """Return the record of a commit; OFFSET_METADATA_TOO_LARGE without one if the metadata is too long."""
     if len(offset.metadata.encode()) > metadata_bytes_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE, None
     topic, partition = place

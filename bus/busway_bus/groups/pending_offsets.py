@@ -1,7 +1,7 @@
-"""Offsets that producers have committed within transactions whose end is not known yet (KIP-98, KIP-447).
+"""Offsets committed in open transactions (KIP-98, KIP-447).
 
-What lives here: the table of them, by group. What does not: the rule which of them counts in the end (`kernel.open_transactions`), who may
-commit (`classic.group`), and the offsets in force (`shard`).
+What lives here: their table by group. What does not: the rule which of them apply at the end (`kernel.open_transactions`), who may commit
+(`classic.group`), the stored offsets (`shard`).
 """
 
 from collections.abc import Collection, Sequence
@@ -17,12 +17,12 @@ NONE: Final[tuple[Place, ...]] = ()
 
 
 def pending_bytes(place: Place, metadata: str) -> int:
-    """What a pending offset takes, about."""
+    """Return the approximate memory of a pending offset."""
     return PENDING_OFFSET_BYTES + len(place[0]) + len(metadata)
 
 
 class Pending(NamedTuple):
-    """An offset, and the host whose share it takes."""
+    """An offset, and the host whose quota it uses."""
 
     offset: CommittedOffset
     host: str
@@ -37,10 +37,10 @@ def _count(account: Account, offsets: Sequence[tuple[Place, Pending]], by: int) 
 
 
 class PendingOffsets:
-    """Those of all groups of one shard.
+    """The pending offsets of all groups of one shard.
 
     Args:
-        share: what those of all shards take together, by host.
+        share: memory of all shards' pending offsets, by host.
     """
 
     def __init__(self, share: FairShare) -> None:
@@ -51,25 +51,25 @@ class PendingOffsets:
 
     @property
     def held_bytes(self) -> int:
-        """What they take."""
+        """Their memory."""
         return self._account.held
 
     def refusal(self, host: str, more: int) -> str | None:
-        """Why a host may not commit so many bytes more; None where it may."""
+        """Return why a host may not commit this many bytes more; None if it may."""
         return self._account.refusal(host, more)
 
     def of(self, group_id: str) -> Collection[Place]:
-        """The partitions of which the group's offset is not decided."""
+        """Return the partitions for which the group has a pending offset."""
         table = self._groups.get(group_id)
         return tuple(table) if table is not None else NONE
 
     def holds(self, group_id: str, place: Place | None = None) -> bool:
-        """Whether the group's offset of this partition is not decided; without one, of any."""
+        """Whether the group has a pending offset for this or any partition."""
         table = self._groups.get(group_id)
         return table is not None and (place is None or place in table)
 
     def put(self, producer_id: int, group_id: str, place: Place, offset: CommittedOffset, host: str = NOBODY) -> None:
-        """A transaction of this producer has committed it, for a host where that is known."""
+        """Store an offset of the producer's transaction; its host may be unknown."""
         table = self._groups.get(group_id)
         if table is None:
             table = self._groups[group_id] = OpenTransactions(self._counted)
@@ -77,20 +77,20 @@ class PendingOffsets:
         self._of.setdefault(producer_id, {})[group_id] = None
 
     def overtake(self, group_id: str, place: Place) -> None:
-        """An offset was committed without a transaction: what is pending for this partition will not count."""
+        """Void the pending offsets of a partition: a later commit without a transaction replaced them."""
         table = self._groups.get(group_id)
         if table is not None:
             table.overtake(place)
 
     def forget(self, group_id: str, place: Place) -> None:
-        """The offset of this partition was removed, with what was pending."""
+        """Remove the pending offsets of a partition whose offset was deleted."""
         table = self._groups.get(group_id)
         if table is not None:
             table.forget(place)
             self._settle(group_id, table)
 
     def end(self, producer_id: int, *, committed: bool) -> list[tuple[str, list[tuple[Place, CommittedOffset]]]]:
-        """The producer's transaction is over: by group the offsets that are in force from now on."""
+        """End the producer's transaction; return its applied offsets by group."""
         in_force: list[tuple[str, list[tuple[Place, CommittedOffset]]]] = []
         for group_id in self._of.pop(producer_id, ()):
             table = self._groups.get(group_id)

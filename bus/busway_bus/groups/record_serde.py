@@ -1,7 +1,8 @@
-"""Records of `__consumer_offsets` as they are stored.
+"""Encoding of the records of `__consumer_offsets`.
 
-What lives here: the way to and from bytes, keys and values with the two-byte version in front, for groups of all kinds. What does not:
-the layouts (`records`, `modern.records`, `share.records`), what they mean for a group.
+What lives here: encoding and decoding of keys and values, each after a two-byte version, for groups of all kinds. What does not: the
+layouts
+(`records`, `modern.records`, `share.records`), applying them to a group.
 """
 
 from typing import Any, Final
@@ -23,13 +24,13 @@ LAYOUTS: Final[Layouts] = {**records.LAYOUTS, **consumer_records.LAYOUTS, **shar
 
 
 def group_of(key: Key) -> str:
-    """The id of the group that a record is about."""
+    """Return the id of a record's group."""
     group_id: str = key.group if isinstance(key, (OffsetCommitKey, GroupMetadataKey)) else key.group_id
     return group_id
 
 
 def key_bytes(key: Key) -> bytes:
-    """A key as stored."""
+    """Encode a key."""
     return _number(key).to_bytes(2, "big") + encode(key, 0)
 
 
@@ -40,18 +41,18 @@ def _number(key: Key) -> int:
 
 
 def value_bytes(key: Key, value: Value | None) -> bytes | None:
-    """A value as stored beside its key; None is a tombstone."""
+    """Encode a value; None is a tombstone."""
     if value is None:
         return None
     version = LAYOUTS[_number(key)][2]
     if isinstance(value, OffsetCommitValue) and value.expire_timestamp >= 0:
-        # Version 1 alone has room for it; it has none for the leader epoch, which clients that give a time do not know.
+        # Only version 1 has the expiry. It has no leader epoch, which clients that set an expiry do not know.
         version = 1
     return version.to_bytes(2, "big") + encode(value, version)
 
 
 def parse(key: bytes, value: bytes | None) -> Change | None:
-    """The stored pair; None for a type of key that is not known here.
+    """Decode a record; None for an unknown type of key.
 
     Raises:
         MalformedMessage: the bytes are damaged.

@@ -1,6 +1,6 @@
-"""The record types of offsets and of classic groups in `__consumer_offsets`, as Kafka's group coordinator writes them.
+"""Records of offsets and classic groups in `__consumer_offsets`, as Kafka writes them.
 
-What lives here: their layouts. What does not: the way to and from bytes (`record_serde`), what they mean for a group. Layouts are those of the
+What lives here: their layouts. What does not: encoding and decoding (`record_serde`), applying them to a group. Layouts are those of the
 kafka-group-coordinator 4.3.1 jar, so that `kafka-dump-log --offsets-decoder` reads them.
 """
 
@@ -25,12 +25,12 @@ from busway_protocol.types import (
 
 OFFSET_VALUE_VERSION: Final = 4
 GROUP_VALUE_VERSION: Final = 3
-"""Versions that are written: the ones Kafka 4.3 writes. Newer ones are read."""
+"""The written versions, as in Kafka 4.3. Newer ones are read."""
 
 
 @message(api_key=1, versions=(0, 0))
 class OffsetCommitKey:
-    """Whose offset it is."""
+    """The key of a committed offset."""
 
     group: Str
     topic: Str
@@ -39,7 +39,7 @@ class OffsetCommitKey:
 
 @message(api_key=1, versions=(0, 4), flexible=4)
 class OffsetCommitValue:
-    """How far the group has read."""
+    """A committed offset."""
 
     offset: Int64
     leader_epoch: Annotated[Int32, since(3), ignorable] = -1
@@ -51,7 +51,7 @@ class OffsetCommitValue:
 
 @message(api_key=2, versions=(0, 0))
 class GroupMetadataKey:
-    """Which group it is."""
+    """The key of a classic group."""
 
     group: Str
 
@@ -88,4 +88,4 @@ LAYOUTS: Final[Layouts] = {
     1: (OffsetCommitKey, OffsetCommitValue, OFFSET_VALUE_VERSION),
     2: (GroupMetadataKey, GroupMetadataValue, GROUP_VALUE_VERSION),
 }
-"""By the number in front of a key: the key, the value, and the version of the value that is written."""
+"""By the key's type number: key, value, and written version of the value."""

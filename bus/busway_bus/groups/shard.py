@@ -1,7 +1,7 @@
-"""The groups and committed offsets of one partition of `__consumer_offsets`: a shard of the coordinator's runtime.
+"""Groups and committed offsets of one partition of `__consumer_offsets`.
 
-What lives here: the tables, every operation on them, and `apply`, the only way that what is written down changes, now and when a log
-is read. What does not: the group machine (`classic.group`), storage and waiting (`coordinator.runtime`).
+What lives here: the tables and every operation on them; `apply`, the only way to change what is stored, both live and in a replay.
+What does not: the state machine of a group (`classic.group`), storage and waiting (`coordinator.runtime`).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -41,21 +41,21 @@ _KINDS: Final[Mapping[type[Any], GroupKind]] = {
     **{layout[0]: GroupKind.CONSUMER for layout in consumer_records.LAYOUTS.values()},
     **{key: GroupKind.SHARE for key, _, _ in share_records.LAYOUTS.values()},
 }
-"""Which kind of group the records with a key are of."""
+"""The kind of group for each type of record key."""
 
 
 class GroupShard:
-    """What one partition of the offsets topic holds. A group that has offsets is in `groups` too.
+    """The state of one partition of the offsets topic. A group with offsets is in `groups` too.
 
     Args:
-        new_member_id: makes a member id of what a client calls itself.
-        topics: those of the current picture of the cluster.
-        share_session_ms: how long a session of a member of a share group is, by the group's id.
+        new_member_id: makes a member id from a client's name.
+        topics: the topics of the current cluster image.
+        share_session_ms: session timeout of a share group's members, by group id.
 
     Attributes:
         groups: by group id.
-        offsets: group id → (topic, partition) → how far it has read.
-        pending: what is not decided of it, as the transactions are open in which it was committed.
+        offsets: group id → (topic, partition) → committed offset.
+        pending: offsets committed in open transactions.
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class GroupShard:
         self.pending = PendingOffsets(limits.pending)
         self._deadlines = Deadlines()
 
-    # What is written down
+    # Records
 
     @staticmethod
     def encode(change: Change) -> tuple[bytes, bytes | None]:
-        """A change as it is stored."""
+        """Encode a change as the key and value of a record."""
         key, value = change
         return key_bytes(key), value_bytes(key, value)
 
     @staticmethod
     def decode(key: bytes, value: bytes | None) -> Change | None:
-        """What is stored; None for a type of record that is not known here.
+        """Decode a record; None for an unknown type of record.
 
         Raises:
             MalformedMessage: the bytes are damaged.
@@ -93,7 +93,7 @@ class GroupShard:
         return parse(key, value)
 
     def apply(self, change: Change, now: int) -> None:
-        """Take one record into the tables."""
+        """Replay one record into the tables."""
         key, value = change
         if isinstance(key, OffsetCommitKey):
             self._apply_offset(key, value)
@@ -122,7 +122,10 @@ class GroupShard:
         self.offsets.forget(key.group, place)
 
     def apply_pending(self, change: Change, producer_id: int, now: int, host: str = NOBODY) -> None:
-        """Keep one record until the producer's transaction is over; nothing but offsets is ever written within one."""
+        """Keep one offset record until the producer's transaction ends.
+
+        A record of any other type, which is never written in a transaction, is applied at once.
+        """
         key, value = change
         if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
             self._group(key.group)
@@ -132,16 +135,16 @@ class GroupShard:
             self.apply(change, now)
 
     def end_transaction(self, producer_id: int, now: int, *, committed: bool) -> None:
-        """Let what the producer's transaction has committed be in force, or forget it."""
+        """Apply or drop the offsets of the producer's transaction."""
         for group_id, offsets in self.pending.end(producer_id, committed=committed):
             self._group(group_id)
             self.offsets.put(group_id, offsets)
 
     def _group(self, group_id: str, kind: GroupKind | None = None) -> Group:
-        """The group, an empty one of this kind where there is none; of any kind, a classic one where there is none.
+        """Return the group, or add an empty one of this kind. Without a kind, a group of any kind is returned; a new one is classic.
 
         Raises:
-            MalformedMessage: it is of another kind, by records that were not ended.
+            MalformedMessage: the group is of another kind, and its records have no tombstones.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -161,10 +164,10 @@ class GroupShard:
         return self._new_classic(group_id)
 
     def new_share_group(self, group_id: str) -> ShareGroup:
-        """A share group that is not written down yet."""
+        """Make a share group that has no records yet."""
         session_ms = partial(
             self._share_session_ms, group_id
-        )  # not by way of the shard: a group that is let go is gone at once
+        )  # the shard itself is not captured: a released group is freed at once, without a reference cycle
         return ShareGroup(group_id, self._limits.memory, self._topics, session_ms)
 
     def _new_classic(self, group_id: str) -> ClassicGroup:
@@ -173,11 +176,11 @@ class GroupShard:
     # Time
 
     def next_deadline(self) -> int | None:
-        """When `tick` has something to do, or to look at, in ms; None for never."""
+        """Return when `tick` is due, in ms, possibly too early; None for never."""
         return self._deadlines.earliest()
 
     def tick(self, now: int) -> Decision[None]:
-        """Move the groups whose time has come, a bounded number of them; the rest is due at once."""
+        """Run a bounded number of due groups; the rest stays due."""
         decisions: list[Decision[None]] = []
         for _ in range(GROUPS_PER_TICK_MAX):
             due = self._deadlines.due(now, 1)
@@ -194,27 +197,29 @@ class GroupShard:
         )
 
     def step(self, group: Group, now: int) -> Decision[None]:
-        """Move a group whose time has come."""
+        """Run the timers of a group that is due."""
         return self.watched(group, group.tick(now))
 
     def watch(self, group: Group) -> None:
-        """Look at the group when its next moment comes: whatever may have put that forward calls this."""
+        """Schedule the group's next deadline, after each change that may advance it."""
         deadline = group.next_deadline()
         if deadline is not None:
             self._deadlines.put(group.group_id, deadline)
 
     def unloaded(self) -> list[Waiter]:
-        """This node looks after these groups no longer: those that wait, whom nothing here will answer."""
+        """Return all waiters, unanswered: these groups have another coordinator."""
         return [waiter for group in self.groups.values() for waiter in group.abandon()]
 
     # Members
 
     def create(self, group_id: str, request: Join, now: int) -> Decision[None]:
-        """Write down a group for its first member, before it joins: as in Kafka an empty one, without a protocol type yet, in the place of
-        one that the coordinator balanced and that is empty. One that would be refused leaves no group behind.
+        """Write an empty group for its first member, before it joins.
+
+        As in Kafka, it has no protocol type yet. It replaces an empty group of the consumer protocol. A join that would be refused creates
+        no group.
 
         Raises:
-            KafkaError: COORDINATOR_NOT_AVAILABLE, there is no room for one more; so in all that begins one.
+            KafkaError: COORDINATOR_NOT_AVAILABLE, there is no room for another group; so in every operation that creates one.
         """
         group = self.groups.get(group_id)
         stays = group is not None and (group.kind is not GroupKind.CONSUMER or not group.empty)
@@ -229,21 +234,21 @@ class GroupShard:
         return Decision(records=(*ended, (GroupMetadataKey(group=group_id), value)), reply=None)
 
     def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
-        """Join a group that `create` wrote down; no reply yet where its rebalance has to end first."""
+        """Join a group that `create` wrote; no reply while its rebalance lasts."""
         if not self._limits.min_session_timeout_ms <= request.session_timeout_ms <= self._limits.max_session_timeout_ms:
-            # Before the group is looked at, whatever its kind, as in Kafka.
+            # As in Kafka, checked before the group is looked up, whatever its kind.
             return Decision(reply=JoinResult(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id))
         group = self.groups.get(group_id)
         if group is None or (group.kind is GroupKind.CONSUMER and group.empty):
             error = self._new_classic(group_id).refusal(request)
             assert error is not None, "a group that may be joined was written down"
             if request.member_id:
-                error = ErrorCode.UNKNOWN_MEMBER_ID  # nobody is a member of what is not there, whatever else is wrong
+                error = ErrorCode.UNKNOWN_MEMBER_ID  # without a group there are no members; this error has precedence
             return Decision(reply=JoinResult(error=error, member_id=request.member_id))
         return self.watched(group, group.join(request, waiter, now))
 
     def sync(self, group_id: str, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
-        """Hand in or ask for assignments; no reply yet where the leader's are awaited."""
+        """Hand in or ask for assignments; no reply before the leader's."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -252,29 +257,29 @@ class GroupShard:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int
     ) -> Decision[ErrorCode]:
-        """Note that a member is alive: it puts a session's end off, whose old end is looked at when it comes, and writes nothing."""
+        """Extend the session of a member; no record is written. The stale timer is checked again when it fires."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=ErrorCode.UNKNOWN_MEMBER_ID)
         code = group.heartbeat(member_id, instance_id, generation, now)
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self.watch(group)  # how long the member has for it may have begun
+            self.watch(group)  # the rebalance timeout of the member may have started
         return Decision(reply=code)
 
     def leave(self, group_id: str, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
-        """Take members out of their group, each named by its member id, or by its instance id where that is empty."""
+        """Remove members of a group. Each is named by its member id, or by its instance id if that is empty."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=[ErrorCode.UNKNOWN_MEMBER_ID] * len(identities))
         return self.watched(group, group.leave(identities, now))
 
-    # Members of groups that the coordinator balances
+    # Members of consumer groups (KIP-848)
 
     def beat(self, group_id: str, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
-        """A member of a consumer group joins, stays, or leaves.
+        """Handle a ConsumerGroupHeartbeat: join, stay or leave.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or what `ConsumerGroup.beat` and `depart` refuse it with.
+            KafkaError: GROUP_ID_NOT_FOUND, or an error of `ConsumerGroup.beat` or `depart`.
         """
         group = self.groups.get(group_id)
         if beat.epoch < 0:
@@ -296,11 +301,14 @@ class GroupShard:
         return replace(decision, records=(*ended, *decision.records))
 
     def _upgrade(self, group: ClassicGroup, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
-        """The first member of the consumer protocol joins a classic group: it is tried on a consumer group of its members, and all of that
-        is written together; those that wait in the classic group have to join again.
+        """Convert a classic group for its first member of the consumer protocol.
+
+        The join is tried on a consumer group made of the classic members; all records are written as one batch. Pending requests of the
+        classic
+        group are answered: their members have to join again.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or what `ConsumerGroup.beat` refuses it with.
+            KafkaError: GROUP_ID_NOT_FOUND, or an error of `ConsumerGroup.beat`.
         """
         changes = upgrade(group, self._limits, self._topics)
         limits = replace(self._limits, memory=group.roster.memory_without())
@@ -312,18 +320,21 @@ class GroupShard:
         return replace(decision, records=records, due=group.dismiss(now), whole=True)
 
     def resolve(self, group_id: str, found: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
-        """Take in what regular expressions of a consumer group match, where it is still there, as is told."""
+        """Store the topics that match a consumer group's regular expressions.
+
+        The reply is False if the consumer group no longer exists.
+        """
         group = self.groups.get(group_id)
         return group.resolve(found, version, now) if isinstance(group, ConsumerGroup) else Decision(reply=False)
 
     def resolution_failed(self, group_id: str) -> None:
-        """What regular expressions of a group match could not be found out, and is to be asked for again."""
+        """Ask again for the matches of a group's regular expressions."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             group.resolution_failed()
 
     def watched(self, group: Group, decision: Decision[R]) -> Decision[R]:
-        """A group's decision, after which its next moment may be another."""
+        """Schedule the group's next deadline and return its decision."""
         self.watch(group)
         return decision
 
@@ -338,7 +349,7 @@ class GroupShard:
         now: int,
         wall_ms: int,
     ) -> Decision[dict[Place, ErrorCode]]:
-        """Store how far a group has read; NONE or OFFSET_METADATA_TOO_LARGE for each.
+        """Store committed offsets; NONE or OFFSET_METADATA_TOO_LARGE for each.
 
         Raises:
             KafkaError: as `check_commit`.
@@ -355,13 +366,14 @@ class GroupShard:
         return Decision(records=tuple(records), reply=codes)
 
     def check_commit(self, group_id: str, committer: Committer, offsets: Mapping[Place, NewOffset], now: int) -> None:
-        """Refuse a commit that may not be made; without an epoch anyone may, for a group that has no members. Those of a transaction are
-        records that are `apply_pending` until it is over.
+        """Refuse a commit that is not allowed.
+
+        Without an epoch, any client may commit to a group without members. `apply_pending` keeps those of a transaction until it ends.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION in a transaction, where there is no such group; COORDINATOR_NOT_AVAILABLE
-                while all groups, or open transactions of its host, have more offsets than they may; or what `Group.check_commit`
-                refuses it with.
+            KafkaError: GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION in a transaction, if the group does not exist; COORDINATOR_NOT_AVAILABLE
+                while the offsets of all groups, or of the host's open transactions, exceed their limit; or an error of
+                    `Group.check_commit`.
         """
         group = self.groups.get(group_id)
         if group is None and committer.epoch >= 0:
@@ -378,10 +390,10 @@ class GroupShard:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal)
 
     def delete_offsets(self, group_id: str, places: Collection[Place]) -> Decision[dict[Place, ErrorCode]]:
-        """Forget offsets of topics that the group does not read (KIP-496).
+        """Delete offsets of topics to which the group does not subscribe (KIP-496).
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP for members of another kind than consumers.
+            KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if the members are not consumers.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -401,7 +413,7 @@ class GroupShard:
     # Deleting
 
     def delete_group(self, group_id: str) -> Decision[ErrorCode]:
-        """Remove a group without members, with its offsets; GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
+        """Delete a group without members and its offsets. The reply is NONE, GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
@@ -411,19 +423,20 @@ class GroupShard:
         return Decision(records=(*offsets, *group.tombstones()), reply=ErrorCode.NONE)
 
     def expirable(self) -> Iterator[dict[str, Sequence[Place]]]:
-        """All groups with their offsets, in bounded parts for `expire`; see `expiry.parts`."""
+        """Yield all groups with their offsets, in bounded parts (`expiry.parts`)."""
         return parts(self.groups, self.offsets)
 
     def expire(
         self, part: Mapping[str, Sequence[Place]], now: int, retention_ms: int, topic_exists: TopicExists
     ) -> Decision[None]:
-        """Remove offsets that are not needed any more, and empty groups that have none left. What an open transaction has committed
-        stays until that is over, and what it is to take the place of, as in Kafka.
+        """Delete expired offsets, and empty groups that have none left.
+
+        As in Kafka, offsets committed in an open transaction stay until it ends, and so do the offsets that they will replace.
 
         Args:
-            part: whom to look at, and which of their offsets.
-            now: by the wall clock, as commits are.
-            topic_exists: asked with the name and the id that an offset was committed for.
+            part: the groups to check, with the offsets to check of each.
+            now: wall-clock time in ms, as in commits.
+            topic_exists: called with the name and the id of the topic for which an offset was committed.
         """
         records: list[Change] = []
         for group_id, places in part.items():

@@ -1,10 +1,9 @@
-"""ApiVersions (key 18, versions 0-4): what this broker speaks.
+"""ApiVersions (key 18, versions 0-4): the APIs and features of this broker.
 
-Versions: 3 is flexible and carries the client's software name (KIP-511), 4 allows features whose lowest level is 0. The answer's
-header is always version 0. An unknown version is answered in version 0 (`server.dispatch`).
-Behaviour: computed from the list of handlers, without those of features that are not in force; features are finalized only when they are
-served whole. The epoch of the finalized features is the offset of the metadata that they are read from, as in Kafka, so that a client keeps
-the newest levels that it was told.
+Versions: 3 is flexible and carries the client's software name (KIP-511), 4 allows features whose lowest level is 0. The response's header is always
+version 0. An unknown version is answered in version 0 (`server.dispatch`).
+Behaviour: computed from the list of handlers, without those of features that are not in force; features are finalized only when they are wholly
+supported. The epoch of the finalized features is the offset of their metadata, as in Kafka, so that a client keeps the newest levels.
 """
 
 import re

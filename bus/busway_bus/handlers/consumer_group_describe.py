@@ -1,9 +1,9 @@
 """ConsumerGroupDescribe (key 69, versions 0-1): state and members of consumer groups (KIP-848).
 
-Versions: 1 says by which protocol a member came.
-Behaviour: a group of another kind is answered with GROUP_ID_NOT_FOUND. Without access control everybody may do everything, and authorized
-operations say so. A group that is named again is answered once, where Kafka answers it as often as it is named; what
-would make the answer too large is answered with COORDINATOR_LOAD_IN_PROGRESS, and is to be asked for again.
+Versions: 1 has the protocol of each member.
+Behaviour: a group of another kind is answered with GROUP_ID_NOT_FOUND. Without access control every operation is authorized. A repeated group is
+answered once, where Kafka answers each mention. A group that would make the response too large is answered with COORDINATOR_LOAD_IN_PROGRESS, to be
+retried.
 *Not supported*: nothing is left out.
 """
 
@@ -153,7 +153,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage) -
 
 
 def _assignment(held: Mapping[UUID, Iterable[int]], image: ClusterImage) -> DescribedAssignment:
-    """Of topics that are gone nothing is told, as they have no name."""
+    """Describe an assignment, without deleted topics, which have no name."""
     return DescribedAssignment(
         topic_partitions=[
             DescribedTopicPartitions(topic_id=topic_id, topic_name=image.names[topic_id], partitions=sorted(numbers))

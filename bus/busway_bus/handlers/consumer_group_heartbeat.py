@@ -1,13 +1,12 @@
 """ConsumerGroupHeartbeat (key 68, versions 0-1): a member of a consumer group joins, stays, or leaves (KIP-848).
 
 Versions: 1 has regular expressions, and members that make their own ids (KIP-1082).
-Behaviour: the coordinator balances the group by what its members say; a member is told what it may read, and gets a partition when its
-owner before has said that it has it no more. A large group is balanced a step at a time: its members have what they had until that is done.
-Racks move nothing: as in Kafka 4.3.1, whose server-side assignors take no racks into account, a member's rack is kept and told, and the racks
-of brokers are part of the number by which a group sees that its topics have changed (KIP-1101), and of nothing else.
-A group may have members of the classic protocol too (`group.consumer.migration.policy`); a group of more than 1,000 members does not
-change while they are in it. While `group.version` is 0, as in data directories of an earlier version, UNSUPPORTED_VERSION:
-`kafka-features --bootstrap-server … upgrade --feature group.version=1` raises it.
+Behaviour: the coordinator computes assignments from the members' subscriptions; a member is assigned a partition once its previous owner has reported
+it revoked. A large group is balanced in steps: its members keep their partitions until that is done. Racks do not affect assignments: as in Kafka
+4.3.1, whose server-side assignors ignore racks, a member's rack is stored and described. The racks of brokers are part of the metadata hash that
+detects changed topics (KIP-1101), and of nothing else. A group may have members of the classic protocol too (`group.consumer.migration.policy`); a
+group of more than 1,000 members does not change while they are in it. While `group.version` is 0, as in data directories of an earlier version,
+UNSUPPORTED_VERSION: `kafka-features --bootstrap-server … upgrade --feature group.version=1` raises it.
 *Not supported*: nothing is left out.
 """
 

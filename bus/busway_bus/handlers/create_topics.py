@@ -38,7 +38,7 @@ _TWICE: Final = (NewTopic(name=""), KafkaError(ErrorCode.INVALID_REQUEST, "Dupli
 DESCRIBED_AT_ONCE: Final = 8
 """Topics that are described while all others wait."""
 OWN_KEY = "durability"
-"""Busway's own setting is told to those alone who set it: a client may hold any other name for an error."""
+"""Busway's own setting, shown only to clients that set it: others may treat an unknown name as an error."""
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse | Large:

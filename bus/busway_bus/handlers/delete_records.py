@@ -25,7 +25,7 @@ HIGH_WATERMARK = -1
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Move each partition's start, then write the starts down before they are told."""
+    """Move the partitions' start offsets, and checkpoint them before the response."""
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name, partitions=[_delete(topic.name, partition, context) for partition in topic.partitions]

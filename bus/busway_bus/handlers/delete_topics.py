@@ -1,8 +1,8 @@
 """DeleteTopics (key 20, versions 1-6): delete topics with all their records.
 
 Versions: 4 is flexible, 5 has error texts, 6 takes ids (KIP-516).
-Behaviour: each topic for itself; delete.topic.enable=false refuses all. The topic of committed offsets can be deleted as in Kafka: its
-groups end, and the next that asks for a coordinator has it made anew.
+Behaviour: topics are deleted independently; delete.topic.enable=false refuses all. The topic of committed offsets can be deleted as in Kafka: its
+groups end, and the next request for a coordinator creates it again.
 *Not supported*: deleting the topic of transactions (INVALID_REQUEST), without which open ones would never end.
 """
 

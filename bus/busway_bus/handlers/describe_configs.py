@@ -1,10 +1,9 @@
 """DescribeConfigs (key 32, versions 1-4): every setting of topics, groups and brokers.
 
 Versions: 1 has synonyms and sources (KIP-226), 3 types and documentation (KIP-569), 4 is flexible.
-Behaviour: settings left at their default are listed too; a list of keys narrows the answer. A broker without a name stands for the
-defaults of the cluster. Settings of brokers that cannot be changed while they run are read-only. A resource that is named twice is told once, with
-the settings that its first mention asks for.
-Of a group the key `busway.rebalances`, where it is asked for by that name, is told by the group's coordinator: its last rebalances, a JSON array.
+Behaviour: settings left at their default are listed too; a list of keys narrows the response. A broker without a name stands for the defaults of the
+cluster. Settings of brokers that cannot be changed while they run are read-only. A repeated resource is answered once, with the settings of its first
+mention. The key `busway.rebalances` of a group, if requested by name, is answered by the group's coordinator: its last rebalances, a JSON array.
 *Not supported*: broker loggers and client metrics, which answer INVALID_REQUEST.
 """
 
@@ -97,10 +96,10 @@ def _response(
 
 
 def _rebalances(group_id: str, context: RequestContext) -> DescribeConfigsResourceResult:
-    """What is known of a group's last rebalances; no setting of the group, so that it is told where it is asked for alone.
+    """Describe a group's last rebalances. It is no setting, so it is returned only if requested.
 
     Raises:
-        KafkaError: GROUP_ID_NOT_FOUND; INVALID_GROUP_ID for a share group; NOT_COORDINATOR and the like, where another broker is to be asked, or this one later.
+        KafkaError: GROUP_ID_NOT_FOUND; INVALID_GROUP_ID for a share group; NOT_COORDINATOR and similar errors, to retry at another broker or later.
     """
     groups = context.node.groups
     if (group := groups.group(group_id)) is not None and group.kind is GroupKind.SHARE:

@@ -1,10 +1,9 @@
 """DescribeGroups (key 15, versions 0-6): state and members of groups.
 
 Versions: 4 has static members, 5 is flexible, 6 answers GROUP_ID_NOT_FOUND where older ones say Dead.
-Behaviour: protocol and subscriptions are shown while the group is stable. Without access control everybody may do everything, and authorized operations say so.
-Groups of other kinds are answered as if they were not there, with a word on why. A group that is named again is answered once, where
-Kafka answers it as often as it is named; what would make the answer too large is answered with COORDINATOR_LOAD_IN_PROGRESS, and is to be
-asked for again.
+Behaviour: protocol and subscriptions are shown while the group is stable. Without access control every operation is authorized. Groups of other kinds
+are answered as unknown, with the reason in the error text. A repeated group is answered once, where Kafka answers each mention. A group that would
+make the response too large is answered with COORDINATOR_LOAD_IN_PROGRESS, to be retried.
 *Not supported*: nothing is left out.
 """
 

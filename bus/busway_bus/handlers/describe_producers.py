@@ -25,7 +25,7 @@ API = ApiKey.DESCRIBE_PRODUCERS
 VERSIONS = (0, 0)
 NEEDS = (Access(Operation.READ, Resource.TOPIC),)
 STEP = 500
-"""Producers that are told between two others' requests."""
+"""Producers described without yielding to other requests."""
 ROW_BYTES = 256
 """What each takes in an answer, and what that is made of."""
 

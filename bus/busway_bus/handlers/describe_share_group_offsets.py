@@ -1,9 +1,9 @@
-"""DescribeShareGroupOffsets (key 90, versions 0-1): from where share groups go on (KIP-932).
+"""DescribeShareGroupOffsets (key 90, versions 0-1): start offsets of share groups (KIP-932).
 
-Versions: 1 tells how many records are not done with (KIP-1226).
-Behaviour: a partition that the group has not begun has the offset -1, which is no error. A group all of whose offsets are
-asked for is told once, however often it is named, and so is a partition that is named again, where Kafka tells of it as often; a group that
-would make the answer too large is answered with COORDINATOR_LOAD_IN_PROGRESS, and is to be asked for again.
+Versions: 1 has the lag: the number of records that are not completed (KIP-1226).
+Behaviour: a partition that the group has not begun has the offset -1, which is no error. A group requested with all its offsets is answered once, and
+so is a repeated partition, where Kafka answers each mention. A group that would make the response too large is answered with
+COORDINATOR_LOAD_IN_PROGRESS, to be retried.
 *Not supported*: nothing is left out.
 """
 

@@ -1,9 +1,8 @@
 """DescribeTransactions (key 65, version 0): the state of transactions by name (KIP-664).
 
 Versions: 0 is the only one.
-Behaviour: while a transaction is ending, the partitions that have no marker yet are shown. An id that is named again is answered once, where
-Kafka answers it as often as it is named; what would make the answer too large is answered with COORDINATOR_LOAD_IN_PROGRESS, and is to be
-asked for again.
+Behaviour: while a transaction is ending, the partitions without a marker are shown. A repeated id is answered once, where Kafka answers each mention.
+One that would make the response too large is answered with COORDINATOR_LOAD_IN_PROGRESS, to be retried.
 *Not supported*: nothing is left out.
 """
 

@@ -1,11 +1,11 @@
 """Fetch (key 1, versions 4-18): read batches, waiting for them if need be.
 
-Versions: 7 has sessions (KIP-227), 9 checks the leader epoch (KIP-320), 11 names the rack, 12 is flexible and tells a diverging
-epoch, 13 names topics by id (KIP-516), 15 moves the replica's state, 18 tells a follower's high watermark.
-Behaviour: consumers read below the high watermark, with isolation level 1 below the last stable offset, and are told which
-transactions in there were aborted (KIP-98); the first batch comes even when it is over the limit (KIP-74), the last one may
-be cut off, as in Kafka; answers when min_bytes are there, a partition has an error to tell or max_wait_ms is over. The batches are
-read from the files as the client takes them. A batch damaged on disk is CORRUPT_MESSAGE for its own partition.
+Versions: 7 has sessions (KIP-227), 9 checks the leader epoch (KIP-320), 11 names the rack, 12 is flexible and returns a diverging epoch, 13 names
+topics by id (KIP-516), 15 moves the replica's state, 18 has a follower's high watermark.
+Behaviour: consumers read below the high watermark; with isolation level 1 below the last stable offset, with the aborted transactions in that range
+(KIP-98). The first batch is returned even if it exceeds the limit (KIP-74), the last one may be cut off, as in Kafka. The response is sent when
+min_bytes are there, a partition has an error or max_wait_ms is over. The batches are read from the files as the client takes them. A batch damaged on
+disk is CORRUPT_MESSAGE for its own partition.
 *Not supported*: followers, which one node does not have.
 """
 
@@ -255,7 +255,7 @@ class _Fetch(Pending):
         )
 
     def _tell(self, partition: Partition, cached: CachedPartition) -> PartitionData:
-        """What is to be told of a partition but for its records."""
+        """Build a partition's response without its records."""
         request = cached.request
         data = PartitionData(
             partition_index=request.partition,
@@ -337,7 +337,7 @@ async def _rest(warming: Warming | None) -> None:
     if warming is None:
         await asyncio.sleep(0)
         return
-    with contextlib.suppress(ProtocolError, OSError):  # whoever reads it is told
+    with contextlib.suppress(ProtocolError, OSError):  # reading it raises the error
         await off_loop(warming)
 
 

@@ -1,9 +1,9 @@
-"""FindCoordinator (key 10, versions 0-6): which broker looks after a group, a transactional id or a share group's partition.
+"""FindCoordinator (key 10, versions 0-6): the coordinator of a group, a transactional id or a share group's partition.
 
 Versions: 1 has a key type, 3 is flexible, 4 asks for many at once (KIP-699), 6 knows share groups (KIP-932).
-Behaviour: the leader of the partition that keeps a key coordinates it; the topic of offsets, or of transactions, is made when somebody asks
-first. While that partition has no leader, COORDINATOR_NOT_AVAILABLE. The key of a share group's partition is group:topic id:partition; where
-`share.version` is 0 there is no coordinator of that type, INVALID_REQUEST.
+Behaviour: the leader of the partition that keeps a key coordinates it; the first request creates the topic of offsets, or of transactions. While that
+partition has no leader, COORDINATOR_NOT_AVAILABLE. The key of a share group's partition is group:topic id:partition; where `share.version` is 0 there
+is no coordinator of that type, INVALID_REQUEST.
 *Not supported*: nothing is left out.
 """
 
@@ -61,7 +61,7 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
 
 
 def _ensure(request: FindCoordinatorRequest, context: RequestContext) -> Callable[[], Awaitable[None]] | None:
-    """What makes sure that there are coordinators of this type; None where there are none, or nobody asks for one that could be."""
+    """Return the call that creates the topic of this type's coordinators; None if no key needs one."""
     node = context.node
     if request.key_type == GROUP:
         return node.groups.ensure

@@ -19,7 +19,7 @@ _ALIVE = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Begin the member's session anew."""
+    """Extend the member's session."""
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     try:

@@ -1,10 +1,10 @@
 """InitProducerId (key 22, versions 0-5): an identity for an idempotent or transactional producer (KIP-98).
 
-Versions: 2 is flexible, 3 brings back an id and epoch to be raised (KIP-360), 4 answers PRODUCER_FENCED where older ones say
-INVALID_PRODUCER_EPOCH (KIP-588), 5 may answer abortable errors (KIP-890).
-Behaviour: without a transactional id a new id each time, also for who names one: it need not be his, and the next epoch of it would fence
-whose it is. With one its id in the next epoch, which fences whoever had it; an open transaction is aborted first. As many transactional
-ids are kept as fit into memory, and of one host as many as leave as much free to others (POLICY_VIOLATION), which Kafka does not bound.
+Versions: 2 is flexible, 3 sends an id and epoch to be raised (KIP-360), 4 answers PRODUCER_FENCED where older ones say INVALID_PRODUCER_EPOCH
+(KIP-588), 5 may answer abortable errors (KIP-890).
+Behaviour: without a transactional id a new id each time, even if the request names one: it may be another producer's, whose next epoch would fence
+it. With one its id in the next epoch, which fences the earlier producer; an open transaction is aborted first. As many transactional ids are kept as
+fit into memory, and of one host as many as leave as much free to others (POLICY_VIOLATION), which Kafka does not bound.
 *Not supported*: two-phase commit (KIP-939), which Kafka 4.3 does not serve either.
 """
 

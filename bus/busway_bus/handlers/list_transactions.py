@@ -1,8 +1,8 @@
 """ListTransactions (key 66, versions 0-2): the transactions of this broker (KIP-664).
 
 Versions: 1 filters by age (KIP-994), 2 by a regular expression that the whole transactional id matches (KIP-1152).
-Behaviour: names of states that do not exist are told; an age counts from the first partition on. Expressions are RE2's, matched in a time
-that is linear in pattern and id; they need the extra `patterns`, and are refused without it.
+Behaviour: unknown states in the filter are returned; an age counts from the first partition on. Expressions are RE2's, matched in a time that is
+linear in pattern and id; they need the extra `patterns`, and are refused without it.
 *Not supported*: nothing is left out.
 """
 

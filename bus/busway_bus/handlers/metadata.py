@@ -1,11 +1,10 @@
-"""Metadata (key 3, versions 0-13): brokers, topics, and who leads their partitions.
+"""Metadata (key 3, versions 0-13): brokers, topics, and the leaders of their partitions.
 
-Versions: 0 asks for all topics with an empty list, 1+ with null; 4 says whether to create what is missing, 9 is flexible, 10 has
-topic ids (KIP-516), 12 can ask by id, 13 has an error for the whole answer.
-Behaviour: an unknown topic is UNKNOWN_TOPIC_OR_PARTITION; when both the client and auto.create.topics.enable allow it, it is made in the
-background, and the client that asks again has it. A partition that is offline after damage has no leader: LEADER_NOT_AVAILABLE.
-Brokers are told by their addresses for the listener that the client came by. Without access control everybody may do everything, and
-authorized operations say so.
+Versions: 0 asks for all topics with an empty list, 1+ with null; 4 says whether to create what is missing, 9 is flexible, 10 has topic ids (KIP-516),
+12 can ask by id, 13 has an error for the whole response.
+Behaviour: an unknown topic is UNKNOWN_TOPIC_OR_PARTITION; when both the client and auto.create.topics.enable allow it, it is created in the
+background, and a retry returns it. A partition that is offline after damage has no leader: LEADER_NOT_AVAILABLE. Brokers have their addresses for the
+client's listener. Without access control every operation is authorized.
 *Not supported*: nothing is left out.
 """
 

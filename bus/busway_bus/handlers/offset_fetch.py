@@ -1,11 +1,10 @@
-"""OffsetFetch (key 9, versions 1-10): how far groups have read.
+"""OffsetFetch (key 9, versions 1-10): committed offsets of groups.
 
-Versions: 2 asks for all topics with null, 5 has the leader epoch, 6 is flexible, 7 can ask for stable offsets (KIP-447),
-8 for many groups (KIP-709), 9 has member epochs (KIP-848), 10 topic ids.
-Behaviour: a partition without an offset answers -1, one committed for an earlier topic of the same name too. Where stable offsets are asked
-for, UNSTABLE_OFFSET_COMMIT is the answer for a partition whose offset an open transaction may change. A topic or partition
-that is named again is answered once, where Kafka answers it as often as it is named; a group that would make the answer too large is answered
-with COORDINATOR_LOAD_IN_PROGRESS, and is to be asked for again.
+Versions: 2 asks for all topics with null, 5 has the leader epoch, 6 is flexible, 7 can ask for stable offsets (KIP-447), 8 for many groups (KIP-709),
+9 has member epochs (KIP-848), 10 topic ids.
+Behaviour: a partition without an offset answers -1, one committed for an earlier topic of the same name too. A request for stable offsets gets
+UNSTABLE_OFFSET_COMMIT for a partition whose offset an open transaction may change. A repeated topic or partition is answered once, where Kafka
+answers each mention. A group that would make the response too large is answered with COORDINATOR_LOAD_IN_PROGRESS, to be retried.
 *Not supported*: nothing is left out.
 """
 
@@ -39,7 +38,7 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, 
 GROUP_ERROR_SINCE = 2
 GROUPS_SINCE = 8
 FETCHED_AT_ONCE: Final = 1_000
-"""Offsets that are told while all others wait; of more, others get their turn between."""
+"""Offsets returned without yielding to other requests; more are split."""
 ROW_BYTES: Final = 256
 """What a topic and an offset take in an answer beside metadata, and what that is made of."""
 TOPIC_IDS_SINCE = 10
@@ -48,7 +47,7 @@ NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timest
 UNSTABLE = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 """Stands for an offset that an open transaction may change."""
 UNSTABLE_FIRST = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
-"""The same where it would be the first; who asks for all offsets of a group is not told of it, as in Kafka."""
+"""Stands for a partition's first offset, pending in a transaction; a request for all offsets of a group omits it, as in Kafka."""
 
 Table = dict[tuple[str, int], CommittedOffset]
 TopicPartitions = list[tuple[str | None, UUID, Sequence[int]]]
@@ -136,7 +135,7 @@ def _count(groups: Sequence[OffsetFetchRequestGroup], context: RequestContext) -
 async def _many(
     groups: Sequence[OffsetFetchRequestGroup], context: RequestContext, *, stable: bool
 ) -> OffsetFetchResponse:
-    """One whose offsets are all asked for is told once, however often it is named."""
+    """Answer several groups; a repeated group with all its offsets is answered once."""
     answers: list[OffsetFetchResponseGroup] = []
     room = AnswerRoom()
     whole: set[str] = set()
@@ -223,11 +222,10 @@ def _id(image: ClusterImage, name: str | None) -> UUID:
 async def _table(
     group_id: str, context: RequestContext, *, stable: bool, member_id: str | None = None, epoch: int = -1
 ) -> Table:
-    """The offsets of a group, once they are durable: a crash must not take back what was told; `UNSTABLE` where stable ones are asked for
-    and an open transaction may change it.
+    """Return a group's offsets once they are durable: a crash must not revoke a returned offset.
 
-    Those of topics that are gone wait for the next check to be removed; they are not shown, least of all for a new topic of
-    the same name.
+    If stable ones are requested, those that an open transaction may change are `UNSTABLE`. Those of deleted topics stay until the next check removes
+    them; they are not returned, in particular not for a new topic of the same name.
     """
     offsets, pending = await context.node.groups.offsets(group_id, member_id, epoch)
     topics = context.node.image.topics

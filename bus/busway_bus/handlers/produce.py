@@ -1,13 +1,13 @@
 """Produce (key 0, versions 3-13): append one batch to each partition named.
 
-Versions: 7 allows zstd (KIP-110), 8 tells which records were refused (KIP-467), 9 is flexible, 10 adds leader hints,
-11 knows TRANSACTION_ABORTABLE, 12 adds a partition to its producer's transaction with the first batch (KIP-890), 13 names topics by id (KIP-516). Version 0 is advertised although it is refused: older librdkafka turns compression off
-when it is not listed (KAFKA-18659).
-Behaviour: acks 0 gets no answer, where it is refused its connection ends, as in Kafka; 1 and -1 are the same on one node; acknowledged means on disk unless the topic says otherwise.
-Every batch is looked through, compressed ones too. Where Kafka would number records anew whose offsets do not follow each other,
-they are refused; so is a batch that inflates to more than 16 times max.message.bytes, or its default where that is more.
-Before the first batch of a transaction in a partition the transaction's coordinator is asked whether it is ongoing there; meanwhile
-what its producer sends waits. Clients may not write control batches.
+Versions: 7 allows zstd (KIP-110), 8 names the refused records (KIP-467), 9 is flexible, 10 adds leader hints, 11 knows TRANSACTION_ABORTABLE, 12 adds
+a partition to its producer's transaction with the first batch (KIP-890), 13 names topics by id (KIP-516). Version 0 is advertised although it is
+refused: older librdkafka turns compression off when it is not listed (KAFKA-18659).
+Behaviour: acks 0 gets no response; a refusal closes its connection, as in Kafka. 1 and -1 are the same on one node; acknowledged means on disk unless
+the topic says otherwise. Every batch is validated, compressed ones too. Records whose offsets are not consecutive are refused, where Kafka would
+renumber them; so is a batch that inflates to more than 16 times max.message.bytes, or its default where that is more. Before the first batch of a
+transaction in a partition its coordinator verifies that the transaction is ongoing there; meanwhile the producer's requests wait. Clients may not
+write control batches.
 """
 
 import asyncio
@@ -370,7 +370,7 @@ def _refuse(response: PartitionProduceResponse, problem: KafkaError) -> None:
 
 
 def _refused(response: ProduceResponse) -> CloseConnection | None:
-    """A producer that wants no answers learns by its closed connection alone that it has to look for the leader anew, as in Kafka."""
+    """Return the close of the connection after a refusal. A producer with acks=0 refreshes its metadata only on that, as in Kafka."""
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code != ErrorCode.NONE:

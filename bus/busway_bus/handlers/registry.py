@@ -138,10 +138,10 @@ class Handler:
     """One API as this broker serves it.
 
     Attributes:
-        advertised_min: lowest version told to clients; below `min_version` only where old clients need it.
+        advertised_min: lowest advertised version; below `min_version` only where old clients need it.
         pipelined: whether the next request of a connection may begin before this one is answered.
-        feature: what it is a part of, advertised only where that is in force; empty for what always is.
-        needs: what whoever asks has to be allowed; with several, which of them depends on what is asked for.
+        feature: its feature, without which it is not advertised; empty for an API that always is.
+        needs: permissions of the client; with several, the request's content decides which.
     """
 
     key: ApiKey

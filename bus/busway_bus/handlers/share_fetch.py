@@ -1,10 +1,10 @@
-"""ShareFetch (key 78, versions 1-2): records that nobody else of a share group has, and what became of earlier ones.
+"""ShareFetch (key 78, versions 1-2): acquire records of a share group, and acknowledge earlier ones.
 
 Versions: 2 can take no more than max_records (KIP-1206) and renews locks (KIP-1222).
-Behaviour: a session names partitions once and then only what changes; epoch 0 begins one, -1 ends it. Each record is locked for its
-member until it is acknowledged, released, or its time is over, and comes at most as often as the group's limit says. Waits until min_bytes
-are there or max_wait_ms is over. What is acknowledged with it is kept before the answer goes out. The batches are read from the files as
-the client takes them: they may have records that the member has not acquired.
+Behaviour: a session names partitions once and then only what changes; epoch 0 begins one, -1 ends it. Each record is locked for its member until it
+is acknowledged, released, or the lock times out, and is delivered at most as often as the group's limit. Waits until min_bytes are there or
+max_wait_ms is over. Acknowledgements in the request are durable before the response. The batches are read from the files as the client takes them:
+they may have records that the member has not acquired.
 *Not supported*: nothing is left out. Dead-letter topics (KIP-1191) are Kafka 4.4's; they need `share.version` 2.
 """
 
@@ -173,7 +173,7 @@ def _answer(
 
 
 def _is_news(session: ShareSession, place: Place, got: Got) -> bool:
-    """Whether a running session has to be told of a partition: of records, of an error, of its end, and once of one that is new."""
+    """Whether a running session's response includes a partition: with records, an error, its recovery, or when new."""
     due = session.partitions.get(place, False)
     if place in session.partitions:
         session.partitions[place] = got.error is not None

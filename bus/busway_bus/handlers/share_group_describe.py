@@ -1,9 +1,9 @@
 """ShareGroupDescribe (key 77, version 1): state and members of share groups (KIP-932).
 
 Versions: 1 is the first stable one.
-Behaviour: GROUP_ID_NOT_FOUND where there is no share group of that name. Without access control everybody may do everything, and authorized
-operations say so. A group that is named again is answered once, where Kafka answers it as often as it is named; what
-would make the answer too large is answered with COORDINATOR_LOAD_IN_PROGRESS, and is to be asked for again.
+Behaviour: GROUP_ID_NOT_FOUND where there is no share group of that name. Without access control every operation is authorized. A repeated group is
+answered once, where Kafka answers each mention. A group that would make the response too large is answered with COORDINATOR_LOAD_IN_PROGRESS, to be
+retried.
 *Not supported*: nothing is left out.
 """
 

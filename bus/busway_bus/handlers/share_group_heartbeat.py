@@ -1,9 +1,9 @@
 """ShareGroupHeartbeat (key 76, version 1): a member of a share group joins, stays or leaves (KIP-932).
 
 Versions: 1 is the first stable one.
-Behaviour: the coordinator spreads the partitions over the members, which may share them (the `simple` assignor); partitions are given out
-once the share coordinator has begun them, which takes until a next heartbeat. Epoch 0 joins, -1 leaves. A member that is an epoch behind, or
-says everything once more, is told again what it has, since the answer that told it may be lost; Kafka does not tell it.
+Behaviour: the coordinator spreads the partitions over the members, which may share them (the `simple` assignor); partitions are assigned once the
+share coordinator has initialized them, by a later heartbeat. Epoch 0 joins, -1 leaves. A member that is an epoch behind, or sends a full request,
+gets its assignment again, since the response may be lost; Kafka does not repeat it.
 *Not supported*: nothing is left out.
 """
 

@@ -1,10 +1,10 @@
-"""Which aborted transactions a reader of committed records has to know (KIP-98), in Kafka's `.txnindex` format.
+"""Aborted transactions for isolation.level=read_committed (KIP-98), in Kafka's `.txnindex` format.
 
-What lives here: one entry, the search in an index that is read through a function, and how many a reader is told. What does not: files
-(`transaction_index`), and which segments are looked at (`partition_log`).
+What lives here: one entry, the search in an index through a read function, and the bound for one fetch. What does not: files
+(`transaction_index`), and the choice of segments (`partition_log`).
 
-An entry is written with the marker that aborts, so entries are in the order of their markers. Each has the last stable offset that
-held from then on: what is read below that needs no entry that comes later.
+An entry is written with its abort marker, so entries are ordered by marker. Each has the last stable offset after its marker: reads
+below that need no later entry.
 """
 
 import struct
@@ -22,11 +22,11 @@ PAGE_ENTRIES: Final = 120
 _VERSION: Final = 0
 
 Read = Callable[[int, int], bytes]
-"""At most so many bytes of the index, from a position on."""
+"""Read (position, size): at most `size` bytes of the index."""
 
 
 class AbortedTransaction(NamedTuple):
-    """A producer whose records from `first_offset` to `last_offset`, that of its marker, were rolled back."""
+    """An aborted transaction of a producer; `last_offset` is its marker's."""
 
     producer_id: int
     first_offset: int
@@ -35,19 +35,19 @@ class AbortedTransaction(NamedTuple):
 
     @classmethod
     def of(cls, ended: Ended) -> "AbortedTransaction":
-        """The entry of a transaction that was aborted."""
+        """Build the entry of an aborted transaction."""
         return cls(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
 
     def packed(self) -> bytes:
-        """As it is written to the end of an index."""
+        """Encode the entry."""
         return ENTRY.pack(_VERSION, *self)
 
 
 def entries(read: Read, first: int, behind: int) -> list[AbortedTransaction]:
-    """The entries from number `first` to before number `behind`.
+    """Read the entries with numbers from `first` to below `behind`.
 
     Raises:
-        CorruptBatch: they are not there, or no entries.
+        CorruptBatch: they are missing or invalid.
     """
     content = read(first * ENTRY.size, (behind - first) * ENTRY.size)
     if len(content) != (behind - first) * ENTRY.size:
@@ -62,7 +62,9 @@ def entries(read: Read, first: int, behind: int) -> list[AbortedTransaction]:
 
 
 def first_ending_at(read: Read, count: int, offset: int) -> int:
-    """Number of the first entry whose marker is at `offset` or behind it; `count`, that of all entries, where there is none.
+    """Find the first entry with a marker at or after `offset`.
+
+    Returns its number, or `count`.
 
     Raises:
         CorruptBatch: as of `entries`.
@@ -78,11 +80,11 @@ def first_ending_at(read: Read, count: int, offset: int) -> int:
 
 
 class Overlaps:
-    """The aborted transactions that somebody has to know who reads from `offset` on to before `upper`.
+    """Aborted transactions overlapping a read from `offset` to below `upper`.
 
     Attributes:
-        upper: less than was asked for where there would be too many transactions.
-        complete: whether no entry that comes later matters.
+        upper: lowered if there are more than `limit` transactions.
+        complete: whether no later entry overlaps.
     """
 
     __slots__ = ("_heap", "_limit", "_offset", "complete", "upper")
@@ -91,17 +93,17 @@ class Overlaps:
         self._offset = offset
         self._limit = limit
         self._heap: list[tuple[int, int]] = []
-        """Where each transaction begins, the last one first, by the negative offset, and whose it is."""
+        """Max-heap by first offset: (negative first offset, producer id)."""
         self.upper = upper
         self.complete = False
 
     @property
     def transactions(self) -> list[tuple[int, int]]:
-        """(Producer id, first offset) of each, in the order of the offsets."""
+        """(Producer id, first offset) of each, ordered by offset."""
         return sorted(((producer, -begin) for begin, producer in self._heap), key=lambda entry: entry[1])
 
     def collect(self, read: Read, count: int) -> None:
-        """Take in the index of one more segment, the next one, with so many entries.
+        """Add the index of the next segment, with `count` entries.
 
         Raises:
             CorruptBatch: as of `entries`.
@@ -126,5 +128,5 @@ class Overlaps:
         begin, producer = heappushpop(self._heap, new)
         if -begin > self._offset:
             self.upper = -begin
-        else:  # all of them begin before what is read, so reading less would spare none
+        else:  # all begin at or before `offset`, so a lower `upper` would exclude none
             heappush(self._heap, (begin, producer))

@@ -1,7 +1,7 @@
-"""Where a batch was put, and the batch as it is stored there.
+"""Result of an append, and the stored form of a batch.
 
-What lives here: offsets, leader epoch and the broker's time in a header. What does not: which batch may be written (`validate`,
-`producer_state`), and into which segment (`partition_log`).
+What lives here: setting offsets, leader epoch and the broker's time in a header. What does not: validation (`validate`,
+`producer_state`), and the segment (`partition_log`).
 """
 
 from typing import NamedTuple
@@ -15,12 +15,12 @@ from busway_protocol.types import Buffer
 
 
 class AppendInfo(NamedTuple):
-    """Where a batch was put.
+    """Result of an append.
 
     Attributes:
         log_append_time_ms: -1 for CreateTime topics.
-        began: whether a transaction has begun with it.
-        ended: the transaction that it has ended.
+        began: whether the batch began a transaction.
+        ended: the transaction that it ended.
     """
 
     first_offset: int
@@ -35,7 +35,7 @@ class AppendInfo(NamedTuple):
 def stamped(
     records: Buffer, header: BatchHeader, *, first: int, leader_epoch: int, config: LogConfig, now_ms: int
 ) -> tuple[list[bytes | bytearray | memoryview], BatchHeader]:
-    """A batch as it is stored from offset `first` on, in pieces, and its header."""
+    """Return a batch stored at offset `first`, in pieces, and its header."""
     if config.message_timestamp_type == "LogAppendTime":
         whole = bytearray(records)
         assign_offset(whole, base_offset=first, leader_epoch=leader_epoch)
@@ -48,7 +48,7 @@ def stamped(
 
 
 def marker_batch(marker: EndTransaction, now_ms: int) -> tuple[bytes, TransactionMarker]:
-    """The batch that ends a transaction, and what is in it."""
+    """Build the control batch of a transaction marker. Return it and its content."""
     batch = end_transaction_marker(
         marker.producer_id,
         marker.producer_epoch,

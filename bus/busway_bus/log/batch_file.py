@@ -1,6 +1,6 @@
-"""Going from batch to batch in a segment's log file.
+"""Iteration over the batches of a segment's log file.
 
-What lives here: headers and what they say of the next one. What does not: which offsets ought to follow (`segment`), and writing.
+What lives here: reading headers, and the position of the next batch. What does not: the expected offsets (`segment`), and writing.
 """
 
 from collections.abc import Iterator
@@ -20,15 +20,15 @@ from busway_protocol.records.batch import (
 )
 
 _LOOK_BYTES: Final = 8 * 1024
-"""Read at once between two index entries, which lie 4 KiB apart by default."""
+"""Bytes of one read between index entries. Those are 4 KiB apart by default."""
 _SCAN_BYTES: Final = 64 * 1024
-"""Read at once for headers alone."""
+"""Bytes of one read for headers only."""
 _BATCHES_BYTES: Final = 1024 * 1024
-"""Read at once where every batch is looked at."""
+"""Bytes of one read for whole batches."""
 
 
 class BatchFile:
-    """Batches one behind the other; all reading may raise CorruptBatch, and ColdPages where it must not wait."""
+    """Consecutive batches of a file. All reads may raise CorruptBatch, and ColdPages without `wait`."""
 
     __slots__ = ("_file", "_path")
 
@@ -37,10 +37,12 @@ class BatchFile:
         self._path = path
 
     def headers(self, position: int = 0, *, wait: bool = True) -> Iterator[tuple[BatchHeader, int]]:
-        """Headers of the batches from `position` on, with their positions; ends where too little for a header is left.
+        """Iterate over (header, position) of batches from `position`.
+
+        Ends when less than a header remains.
 
         Raises:
-            CorruptBatch: a header is damaged, or its batch reaches beyond the file.
+            CorruptBatch: a header is damaged, or its batch extends beyond the file.
             ColdPages: without `wait`, the disk would have to be waited for.
         """
         size, window, start = self._file.size, b"", position
@@ -66,10 +68,12 @@ class BatchFile:
             yield header, window[at - start : end - start], at
 
     def find(self, offset: int, start: int, *, after: int | None, wait: bool) -> int | None:
-        """Position of the first batch from `start` on that ends at `offset` or behind it, the end of the file where there is none.
+        """Find the first batch from `start` ending at or after `offset`.
+
+        Returns its position, or the end of the file if there is none.
 
         Args:
-            after: where the batch at `start` ends if an index is right; None is answered where it does not.
+            after: expected last offset of the batch at `start`, from an index; None is returned if it differs.
         """
         size, window, window_start, position = self._file.size, b"", start, start
         read = self._reader(wait=wait)
@@ -95,12 +99,12 @@ class BatchFile:
         return size
 
     def header(self, position: int) -> BatchHeader | None:
-        """The header at `position`, None at the end of the file."""
+        """Read the header at `position`; None at the end of the file."""
         data = self._file.read(position, HEADER_BYTES)
         return read_header(data) if len(data) == HEADER_BYTES else None
 
     def size_of(self, position: int, *, wait: bool) -> int:
-        """Size in bytes of the batch at `position`."""
+        """Return the size in bytes of the batch at `position`."""
         _, size = read_span(self._reader(wait=wait)(position, HEADER_BYTES))
         if position + size > self._file.size:
             raise self._too_long(position, size)

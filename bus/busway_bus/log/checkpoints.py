@@ -1,7 +1,7 @@
 """The small files beside the logs, in Kafka's formats.
 
 What lives here: offset checkpoints (recovery point, high watermark, log start, cleaner), `partition.metadata` and `meta.properties` as
-text. What does not: writing them (any `Files` does that durably).
+text. What does not: writing them durably (`Files`).
 """
 
 import base64
@@ -19,13 +19,13 @@ QUORUM_STATE = "quorum-state"
 
 
 def offsets_text(offsets: Mapping[tuple[str, int], int]) -> str:
-    """An offset checkpoint: version, count, then `topic partition offset` a line."""
+    """Format an offset checkpoint: version, count, one `topic partition offset` per line."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
     return "\n".join(["0", str(len(lines)), *lines, ""])
 
 
 def offsets_from_text(text: str) -> dict[tuple[str, int], int]:
-    """The offsets of a checkpoint; lines that cannot be read are left out, they only make recovery read more."""
+    """Parse an offset checkpoint. Invalid lines are skipped: recovery only reads more."""
     offsets = {}
     for line in text.splitlines()[2:]:
         parts = line.rsplit(" ", 2)
@@ -35,26 +35,26 @@ def offsets_from_text(text: str) -> dict[tuple[str, int], int]:
 
 
 def uuid_text(value: UUID) -> str:
-    """An identifier as Kafka prints it: URL-safe base64 without padding, 22 characters."""
+    """Format an id as Kafka does: URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def uuid_from_text(text: str) -> UUID:
-    """The identifier in Kafka's print.
+    """Parse an id in Kafka's format.
 
     Raises:
-        ValueError: it is not 22 characters of base64.
+        ValueError: the text is not 22 characters of base64.
     """
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """A Java properties file."""
+    """Format a Java properties file."""
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
 def properties_from_text(text: str) -> dict[str, str]:
-    """The pairs of a Java properties file; `#` and `!` begin comments."""
+    """Parse a Java properties file; `#` and `!` start comments."""
     pairs = {}
     for raw in text.splitlines():
         line = raw.strip()

@@ -1,10 +1,10 @@
-"""Which transactional records compaction drops, and which ends of transactions (KIP-98, KIP-534).
+"""Transactional records and markers dropped by compaction (KIP-98, KIP-534).
 
-What lives here: the transactions that are under way where a cleaning has come to, batch by batch. What does not: records and their keys
-(`compaction`), the indexes that aborted transactions are in (`aborted`).
+What lives here: the transactions in progress at the position of a cleaning, batch by batch. What does not: records and their keys
+(`compaction`), the indexes of aborted transactions (`aborted`).
 
-Records of an aborted transaction go at once. Its marker stays until no record of it is left, and then, as a tombstone does, until
-the delete horizon: a reader who is in the middle of the transaction has to meet its end. A commit marker likewise.
+Records of an aborted transaction are dropped immediately. A marker, abort or commit, stays until no record of its transaction is left,
+and then until the delete horizon, as a tombstone: a reader in the middle of the transaction must see its end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,23 +17,23 @@ from busway_protocol.records.record import Record
 
 
 class CleanedTransactions:
-    """What a cleaning knows at the batch that it has come to; only stable batches come, so every transaction has ended."""
+    """Transactions at the current batch of a cleaning. All batches are stable: every transaction has ended."""
 
     __slots__ = ("_aborted", "_committed", "_pending")
 
     def __init__(self) -> None:
         self._pending: list[tuple[int, AbortedTransaction]] = []
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
-        """By producer, with whether any record of it was met."""
+        """Producer id → current aborted transaction, and whether a record was seen."""
         self._committed: set[int] = set()
 
     def add(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """More transactions that were aborted; those that are known already may be among them."""
+        """Add aborted transactions; duplicates are allowed."""
         for entry in aborted:
             heappush(self._pending, (entry.first_offset, entry))
 
     def records(self, header: BatchHeader) -> bool:
-        """Go over a batch of records; answers whether they were rolled back."""
+        """Process a batch of records; return whether it was aborted."""
         self._begin(header.last_offset)
         if not header.is_transactional:
             return False
@@ -45,7 +45,10 @@ class CleanedTransactions:
         return True
 
     def control(self, header: BatchHeader, records: Sequence[Record]) -> tuple[bool, AbortedTransaction | None]:
-        """Go over a control batch; answers whether it ends nothing that is left, and the entry that its index still needs."""
+        """Process a control batch.
+
+        Returns whether no record of its transaction is left, and the index entry still needed.
+        """
         self._begin(header.last_offset)
         if not records:
             return True, None

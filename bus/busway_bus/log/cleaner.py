@@ -1,10 +1,10 @@
-"""Cleaning one compacted log: carries out what `compaction` decides.
+"""Cleaning of one compacted log, by the rules of `compaction`.
 
-What lives here: reading the dirty part, writing cleaned segments and putting them in place so that a crash at any moment loses
-nothing. What does not: which log, threads and pauses; the work comes in small steps for whoever runs them (`replication.log_cleaner`).
+What lives here: reading the dirty part, writing cleaned segments and swapping them in so that a crash at any time loses nothing. What
+does not: the choice of the log, threads and pauses. The work is split into small steps for `replication.log_cleaner`.
 
-As in Kafka, a cleaned segment is written as `.cleaned`, synced, renamed to `.swap`, and takes its place once the segments that
-it replaces are renamed to `.deleted`. What a start finds says what to do: `.cleaned` is thrown away, `.swap` is finished.
+As in Kafka, a cleaned segment is written as `.cleaned`, synced and renamed to `.swap`. It gets its final name after the replaced segments
+are renamed to `.deleted`. A start removes `.cleaned` files and finishes `.swap` files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ _PRODUCERS_PER_STEP: Final = 100
 
 
 def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
-    """The cleaning that is due for a log, None when none is.
+    """Plan the due cleaning of a log; None if none is due.
 
     Raises:
         CorruptBatch: the first dirty batch cannot be read.
@@ -46,11 +46,11 @@ def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
 class Cleaner:
     """One cleaning of one log.
 
-    Call `map_keys`, then for each of `groups`: `write`, `prepare`, `put_in_place`, `settle`. All but `put_in_place` read or write
-    files and are for another thread than the one that appends.
+    Call `map_keys`, then for each of `groups`: `write`, `prepare`, `put_in_place`, `settle`. Call `put_in_place` in the thread that
+    appends, and the others, which do file I/O, in another thread.
 
     Attributes:
-        end: up to where the log is clean when all groups are done.
+        end: end of the clean part after all groups.
     """
 
     def __init__(self, log: PartitionLog, chosen: Plan, *, now_ms: int, keys_max: int = CLEANED_KEYS_MAX) -> None:
@@ -67,16 +67,18 @@ class Cleaner:
 
     @property
     def end(self) -> int:
-        """Up to where the log is clean afterwards."""
+        """End of the clean part after this cleaning."""
         return self._offsets.end
 
     @property
     def unsettled(self) -> bool:
-        """Whether a segment was put in place whose files do not have their names yet; a start gives them those."""
+        """Whether a swapped-in segment still has its `.swap` names. A start would finish that."""
         return self._placed is not None
 
     def map_keys(self) -> Iterator[None]:
-        """Note what must not be lost of producers, read the dirty part and note the last offset of each key; a step for each batch.
+        """Map each key of the dirty part to its last offset. One step for each batch.
+
+        Also collects the last batch of each producer, which must be kept.
 
         Raises:
             ProtocolError: a batch is damaged, so the log cannot be cleaned.
@@ -100,12 +102,12 @@ class Cleaner:
                 yield
 
     def groups(self) -> list[Sequence[Segment]]:
-        """The segments that are rewritten together, for the part whose keys are known."""
+        """Group the segments to rewrite together, up to `end`."""
         chosen = [segment for segment in self._segments if segment.base_offset < self._offsets.end]
         return [chosen[first:behind] for first, behind in groups(chosen, self._config)]
 
     def write(self, group: Sequence[Segment]) -> Iterator[None]:
-        """Write what stays of the group into a new segment beside the log; a step for each batch.
+        """Write the retained records of a group into a new segment. One step for each batch.
 
         Raises:
             ProtocolError: a batch is damaged.
@@ -143,7 +145,7 @@ class Cleaner:
             self.abandon()
 
     def prepare(self) -> bool:
-        """Make the new segment durable under the name by which a start would finish the swap; False: nothing to swap."""
+        """Sync the new segment and rename it to `.swap`. False if there is nothing to swap."""
         if self._new is None:
             return False
         self._new.finish()
@@ -152,7 +154,7 @@ class Cleaner:
         return self._log.kept.rename(self._new, SWAP)
 
     def put_in_place(self, group: Sequence[Segment], now_ms: int) -> bool:
-        """Let the log read from the new segment, on the thread that appends; False when the old ones are gone by now."""
+        """Swap the new segment in, in the thread that appends. False if the old ones were deleted."""
         assert self._new is not None
         if not self._log.swap_in(group, self._new, now_ms):
             return False
@@ -160,14 +162,14 @@ class Cleaner:
         return True
 
     def settle(self, now_ms: int) -> None:
-        """Set the old files aside and give the new ones their names."""
+        """Rename old files to `.deleted`, new ones to their final names."""
         assert self._placed is not None
         self._log.remove_deleted(now_ms)
         self._log.kept.rename(self._placed, "")
         self._placed = None
 
     def abandon(self) -> None:
-        """Remove what was written for a group and not put in place."""
+        """Remove a new segment that was not swapped in."""
         if self._new is not None:
             self._new.close()
             if not self._log.closed:
@@ -175,7 +177,9 @@ class Cleaner:
             self._new = None
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether a batch tells the last sequence of its producer, or where it has none in its epoch, that epoch."""
+        """Whether a batch holds its producer's last sequence.
+
+        If the producer has none in its epoch: whether the batch holds that epoch."""
         last = self._producers.get(header.producer_id)
         if last is None:
             return False
@@ -193,5 +197,5 @@ class Cleaner:
 def _passed(
     transactions: CleanedTransactions, header: BatchHeader, records: Sequence[Record]
 ) -> tuple[bool, AbortedTransaction | None]:
-    """Let the transactions know of a batch; whether it is over with it, and the entry that the index needs."""
+    """Pass a batch to `transactions`. Return whether it may be dropped, and the index entry needed."""
     return transactions.control(header, records) if header.is_control else (transactions.records(header), None)

@@ -1,9 +1,9 @@
-"""Which records of a compacted log stay (KIP-58, KIP-354, KIP-534).
+"""Retention of records in a compacted log (KIP-58, KIP-354, KIP-534).
 
-What lives here: the choice of what to clean, the map from key to its last offset, and what becomes of one batch. What does not:
-files, and when to do it (`cleaner`). Offsets never change: a batch keeps its base offset and its last offset, also when it
-loses records, so that readers go on where they were. A tombstone stays until the delete horizon that the first cleaning
-writes into its batch, so that every reader who is at most delete.retention.ms behind sees it.
+What lives here: the range to clean, the map from key to last offset, and the rewrite of one batch. What does not: files and scheduling
+(`cleaner`). Offsets never change: a batch without some of its records keeps base offset and last offset, so that readers can continue.
+A tombstone stays until the delete horizon, which the first cleaning writes into its batch: readers at most delete.retention.ms behind
+see it.
 """
 
 from collections.abc import Sequence
@@ -36,12 +36,12 @@ _NULL: Final = varint(-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A cleaning that would be possible now.
+    """A possible cleaning.
 
     Attributes:
-        first_dirty: everything below it was cleaned before.
-        end: everything below it may be cleaned.
-        ratio: share of the dirty bytes in what would be read.
+        first_dirty: end of the part cleaned before.
+        end: end of the cleanable part.
+        ratio: dirty bytes as a fraction of all bytes up to `end`.
     """
 
     first_dirty: int
@@ -50,10 +50,11 @@ class Plan:
 
 
 def plan(segments: Sequence[SegmentView], *, cleaned: int, config: LogConfig, now_ms: int) -> Plan | None:
-    """What could be cleaned, None when there is nothing; `segments` are those that are closed, on disk, and without open transactions.
+    """Plan a cleaning; None if there is nothing dirty.
 
     Args:
-        cleaned: the end of the last cleaning.
+        segments: closed segments on disk, without open transactions.
+        cleaned: end of the last cleaning.
     """
     if not segments:
         return None
@@ -74,13 +75,16 @@ def plan(segments: Sequence[SegmentView], *, cleaned: int, config: LogConfig, no
 
 
 def due(chosen: Plan, config: LogConfig, *, oldest_ms: int, now_ms: int) -> bool:
-    """Whether to clean now: enough is dirty, or the first dirty record, of `oldest_ms`, has waited too long."""
+    """Whether a cleaning is due.
+
+    Either by dirty ratio, or by the timestamp `oldest_ms` of the first dirty record.
+    """
     overdue = 0 <= oldest_ms < now_ms - config.max_compaction_lag_ms
     return overdue or chosen.ratio > config.min_cleanable_dirty_ratio
 
 
 def groups(segments: Sequence[SegmentView], config: LogConfig) -> list[tuple[int, int]]:
-    """Ranges (first, behind the last) of segments whose records fit into one segment when they are cleaned."""
+    """Split segments into ranges (first, end) that fit into one segment each."""
     ranges: list[tuple[int, int]] = []
     start = total = 0
     for at, segment in enumerate(segments):
@@ -95,10 +99,10 @@ def groups(segments: Sequence[SegmentView], config: LogConfig) -> list[tuple[int
 
 
 class KeyOffsets:
-    """The last offset of each key in the dirty part of a log.
+    """Last offset of each key in a log's dirty part.
 
     Attributes:
-        end: the map knows every record of the dirty part below it.
+        end: end of the mapped part.
     """
 
     __slots__ = ("_keys_max", "_offsets", "end")
@@ -112,9 +116,9 @@ class KeyOffsets:
         return len(self._offsets)
 
     def add(self, header: BatchHeader, records: Sequence[Record], *, rolled_back: bool = False) -> bool:
-        """Take in a batch; False when the map is full, and `end` says how far it came.
+        """Map the keys of a batch. False if the map is full, with `end` at the first unmapped record.
 
-        What was rolled back supersedes nothing.
+        Aborted records supersede nothing.
         """
         if not (header.is_control or rolled_back):
             for record in records:
@@ -129,19 +133,19 @@ class KeyOffsets:
         return True
 
     def superseded(self, record: Record) -> bool:
-        """Whether a later record has the same key; one without a key has no place in a compacted log."""
+        """Whether a later record has the key, or there is no key."""
         if record.key is None:
             return True
         return self._offsets.get(_digest(record.key), -1) > record.offset
 
 
 def _digest(key: bytes) -> bytes:
-    """Sixteen bytes stand for a longer key; a shorter one can never be mistaken for them."""
+    """Hash keys of 16 bytes or more to 16 bytes. Shorter keys stay, so they cannot collide with hashes."""
     return key if len(key) < _DIGEST_BYTES else blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 def horizon(header: BatchHeader) -> int | None:
-    """Until when, in ms, the batch's tombstones are kept; None before the first cleaning (KIP-534)."""
+    """Return the delete horizon of a batch in ms. None before its first cleaning (KIP-534)."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
 
@@ -156,12 +160,12 @@ def cleaned_batch(
     keep_empty: bool,
     over: bool = False,
 ) -> Buffer | None:
-    """What stays of a batch: the batch itself where nothing changes, None where nothing is left.
+    """Clean a batch: return it unchanged, a smaller one, or None if nothing is left.
 
     Args:
-        records: what is in the batch.
-        over: whether its records were rolled back, or it is the end of a transaction that nothing is left of.
-        keep_empty: keep the header of a batch that loses all its records, for its producer's sequence or its last offset.
+        records: the records of the batch.
+        over: whether its records were aborted, or it is the marker of a transaction without remaining records.
+        keep_empty: keep the header of an empty batch, for its producer's sequence or its last offset.
     """
     until = horizon(header)
     expired = until is not None and until <= now_ms
@@ -170,7 +174,7 @@ def cleaned_batch(
     elif over:
         retained = []
     else:
-        # A tombstone that the map does not know yet may still have a value before it.
+        # An earlier record of the key may remain before a tombstone that is not mapped yet.
         retained = [
             record
             for record in records
@@ -183,14 +187,14 @@ def cleaned_batch(
         return batch if header.records_count == 0 else _empty(header)
     begins = until is None and (
         over if header.is_control else any(record.value is None for record in retained)
-    )  # a reader who is behind sees a tombstone, or the end of a transaction, for so long yet
+    )  # lagging readers must still see a tombstone or marker until the horizon
     if len(retained) == header.records_count and not begins:
         return batch
     return _rebuilt(header, retained, now_ms + delete_retention_ms if begins else until)
 
 
 def _empty(header: BatchHeader) -> bytes:
-    """The header alone."""
+    """Build the batch without records."""
     return _sealed(
         header._replace(
             batch_length=HEADER_BYTES - LENGTH_OVERHEAD,
@@ -203,7 +207,7 @@ def _empty(header: BatchHeader) -> bytes:
 
 
 def _rebuilt(header: BatchHeader, records: Sequence[Record], until: int | None) -> bytes:
-    """The batch with these records only. A delete horizon takes the place of the base timestamp."""
+    """Build the batch with `records` only. A delete horizon replaces the base timestamp."""
     base_timestamp = records[0].timestamp if until is None else until
     body = bytearray()
     for record in records:

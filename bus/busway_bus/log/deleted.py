@@ -1,8 +1,8 @@
-"""Segments that are no longer part of a log, and those that will be next.
+"""Deleted segments of a log, and the age of the next ones.
 
-What lives here: their files, which get another name at once, so that no crash brings them back, and go when they are due; and looking up
-how old a segment is. Before the first of them goes it is on disk where the log begins (`start_note`): a start tells by that what was
-deleted from what is lost. What does not: which segments go (`retention`, `cleaner`), and the log that is read (`partition_log`).
+What lives here: renaming their files, so that they do not return after a crash, and removing them when due; look-up of a segment's age.
+The new log start offset is written to disk before (`start_note`), so that a start can distinguish deleted from lost segments. What does
+not: the choice of segments (`retention`, `cleaner`), and the readable log (`partition_log`).
 """
 
 import logging
@@ -22,10 +22,10 @@ logger = logging.getLogger("busway.log")
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A segment whose files are to be removed when due, its producers' snapshot perhaps too.
+    """A deleted segment, and whether its producer snapshot is deleted too.
 
     Attributes:
-        start: where the log begins without it; None where another segment has taken its place.
+        start: log start offset without it; None if another segment replaces it.
     """
 
     due_ms: int
@@ -34,10 +34,12 @@ class Deleted:
     start: int | None = None
 
     def remove(self, files: Files, directory: str, now_ms: int) -> bool:
-        """Set its files aside, and remove them when they are due; answers whether they are gone. Waits for the disk.
+        """Rename its files, and remove them when due. Return whether they are removed.
+
+        Waits for the disk.
 
         Raises:
-            OSError: the disk failed; it may be tried again.
+            OSError: the disk failed; retry is safe.
         """
         if not self.segment.deleted:
             self.segment.rename(DELETED)
@@ -50,12 +52,12 @@ class Deleted:
 
 
 class DeletedSegments:
-    """Those of one log whose files are still there, in the order in which they left it.
+    """Deleted segments of one log with remaining files, in order of deletion.
 
-    `append` belongs to the thread that appends to the log, `remove` to any.
+    Call `append` in the thread that appends to the log, `remove` in any.
 
     Args:
-        start: where it is on disk that the log begins, 0 where nothing is.
+        start: log start offset noted on disk, 0 without a note.
     """
 
     def __init__(self, files: Files, directory: str, kept: SideFiles, start: int) -> None:
@@ -69,14 +71,16 @@ class DeletedSegments:
         return len(self._entries)
 
     def append(self, entry: Deleted) -> None:
-        """One more; `remove` does the rest."""
+        """Add a segment for `remove`."""
         self._entries.append(entry)
 
     def remove(self, now_ms: int | None) -> None:
-        """Set all files aside, and remove those that are due, or all of them where there is no time. Waits for the disk.
+        """Rename all files; remove due ones, all if `now_ms` is None.
+
+        Waits for the disk.
 
         Raises:
-            OSError: the disk failed; it may be tried again.
+            OSError: the disk failed; retry is safe.
         """
         entries = tuple(self._entries)
         with self._kept.guard:
@@ -99,13 +103,13 @@ class DeletedSegments:
             self._note.move(max(start for start, _ in starts), starts[0][1].path(".index"))
 
     def close(self) -> None:
-        """Close the files that are left; the next start goes on."""
+        """Close the remaining files; the next start removes them."""
         for entry in self._entries:
             entry.segment.close()
 
 
 def date(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> None:
-    """Look up how old the oldest closed segments are, as far as retention asks. Waits for the disk."""
+    """Look up the age of the oldest closed segments for retention. Waits for the disk."""
     if "delete" not in config.cleanup_policy or config.retention_ms < 0:
         return
     for segment in segments:

@@ -1,10 +1,10 @@
-"""How many files are open at once.
+"""Limit of open files, and a pool of descriptors.
 
-What lives here: the process's limit, raised as far as it goes, and a bounded set of descriptors for very many files: one that was not
-used for long is closed and opened again when it is wanted, from any thread. What does not: reading and writing (`os_files`).
+What lives here: the process limit, raised to its maximum, and a bounded pool of descriptors for very many files, for all threads. A
+descriptor not used recently is closed, and reopened on demand. What does not: reading and writing (`os_files`).
 
-A file with bytes that were written and not synced stays open: what the system finds out about them in between is told to those who have
-the file open, and might be forgotten when nobody has.
+A file with unsynced bytes stays open: the system reports write-back errors through open descriptors, and may lose them when all are
+closed.
 """
 
 import errno
@@ -18,16 +18,16 @@ from typing import Final
 from busway_bus.kernel.limits import DESCRIPTORS_SCANNED_MAX, FILES_MIN, OTHER_DESCRIPTORS_MAX
 
 UNLIMITED: Final = 1_048_576
-"""What counts as the limit where the system names none."""
+"""Assumed limit if the system reports none."""
 FILES_SHARE: Final = 2
-"""One descriptor in so many is for files, the others are for connections."""
+"""One of this many descriptors is for files, the others are for connections."""
 _OUT: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open files to the hard one; answers what it is then."""
+    """Raise the soft limit of open files to the hard one. Return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for limit in (hard, UNLIMITED, 10_240):  # macOS names no hard limit and takes no more than OPEN_MAX
+    for limit in (hard, UNLIMITED, 10_240):  # macOS reports no hard limit and accepts at most OPEN_MAX
         if soft == resource.RLIM_INFINITY or 0 <= limit <= soft:
             break
         try:
@@ -40,10 +40,10 @@ def raise_limit() -> int:
 
 
 class Pooled:
-    """A file whose descriptor comes from a pool; its attributes are the pool's, but for `path` and `needed`.
+    """A file with a pooled descriptor. The pool owns all attributes but `path` and `needed`.
 
     Attributes:
-        needed: whether it has to stay open although nobody uses it.
+        needed: whether it must stay open while unused.
     """
 
     __slots__ = ("closed", "descriptor", "needed", "path", "recent", "users")
@@ -58,11 +58,11 @@ class Pooled:
 
 
 class Descriptors:
-    """Open descriptors, at most `limit` of them as long as any can be spared.
+    """Pool of open descriptors: at most `limit`, unless all are in use.
 
     Attributes:
-        guard: held for moments, never while the disk is waited for; `users` of a file changes under it alone. A loan may end wherever
-            Python lets go of it, in the middle of this too, so the same thread may take it twice.
+        guard: never held during disk I/O; protects `users` of a file. Reentrant, because the garbage collection of a loan may run
+            while the same thread holds it.
     """
 
     def __init__(self, limit: int) -> None:
@@ -72,18 +72,18 @@ class Descriptors:
 
     @property
     def left(self) -> int:
-        """How many connections there may be beside them."""
+        """Number of descriptors left for connections."""
         return max(FILES_SHARE * self.limit - self.limit - OTHER_DESCRIPTORS_MAX, OTHER_DESCRIPTORS_MAX)
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Number of open descriptors."""
         return len(self._open)
 
     def take(self, file: Pooled, flags: int = 0) -> int:
-        """The descriptor of a file, which stays open until `give`.
+        """Return the descriptor of a file, open until `give`.
 
         Raises:
-            OSError: the file is closed or cannot be opened; too many are open and none can be spared.
+            OSError: the file is closed or cannot be opened, or the limit is reached and all are in use.
         """
         while True:
             with self.guard:
@@ -98,7 +98,7 @@ class Descriptors:
             except FileNotFoundError:
                 if file.path == path:
                     raise
-                continue  # it was given another name meanwhile
+                continue  # it was renamed meanwhile
             with self.guard:
                 if file.descriptor < 0 and not file.closed:
                     file.descriptor = opened
@@ -110,7 +110,7 @@ class Descriptors:
             os.close(opened)  # another thread was faster
 
     def give(self, file: Pooled) -> None:
-        """The descriptor is not used any more, for now."""
+        """Release the descriptor."""
         with self.guard:
             file.users -= 1
         file.recent = True
@@ -118,13 +118,13 @@ class Descriptors:
             self.settle(file)
 
     def settle(self, file: Pooled) -> None:
-        """A user of a file that was closed meanwhile is done with it."""
+        """Shut a closed file if no user is left."""
         with self.guard:
             if not file.users:
                 self._shut(file)
 
     def close(self, file: Pooled) -> None:
-        """Close a file for good, as soon as nobody uses it."""
+        """Close a file for good, once it has no users."""
         with self.guard:
             if not file.closed:
                 file.closed = True
@@ -132,10 +132,12 @@ class Descriptors:
                     self._shut(file)
 
     def open(self, path: Path, flags: int) -> int:
-        """A descriptor that is the caller's to close; where there are no more, one that nobody uses is closed for it.
+        """Open a descriptor owned by the caller.
+
+        At the limit an unused pooled one is closed.
 
         Raises:
-            OSError: it cannot be opened; none can be spared.
+            OSError: the file cannot be opened, or the limit is reached and all are in use.
         """
         while True:
             try:
@@ -154,7 +156,7 @@ class Descriptors:
                     ) from None
 
     def _spare(self, scanned_max: int) -> bool:
-        """Close files that were not used since they were last looked at; answers whether any was."""
+        """Close files not used since the last scan; return whether any was."""
         spared = False
         for _ in range(min(scanned_max, 2 * len(self._open))):
             file = next(iter(self._open))

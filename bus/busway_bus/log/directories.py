@@ -1,8 +1,8 @@
-"""Whose a directory is, and what becomes of those that are nobody's.
+"""Directories of partitions, and handling of deleted and stray ones.
 
-What lives here: the names that Kafka gives to partitions' directories, `partition.metadata`, and the look at the data directory at
-start. Nothing is removed then but what a committed deletion names: by the topic id in the directory, or by the `-delete` that was put
-behind its name. What is not known is set aside as `-stray`, with all that is in it. What does not: the logs themselves (`store`).
+What lives here: Kafka's names for partition directories, `partition.metadata`, and the scan of the data directory at start. The scan
+removes only directories of committed deletions, known by the topic id inside or the suffix `-delete`. Unknown ones are renamed to
+`-stray`, with their contents. What does not: the logs themselves (`store`).
 """
 
 import re
@@ -24,30 +24,32 @@ _METADATA: Final = re.compile(rb"\s*version:\s*0\s*\n\s*topic_id:\s*([A-Za-z0-9_
 
 
 def directory_of(key: Key) -> str:
-    """The directory of a partition."""
+    """Return the directory name of a partition."""
     return f"{key[0]}-{key[1]}"
 
 
 def aside(key: Key, unique: UUID, suffix: str) -> str:
-    """The name under which a partition's directory waits for its end: `topic-partition.uuid-delete`, the topic cut short where the
-    name would be longer than a file system takes, as Kafka does it."""
+    """Return the name for a directory set aside: `topic-partition.uuid-delete`.
+
+    The topic is shortened to fit `FILE_NAME_BYTES_MAX`, as in Kafka.
+    """
     tail = f"-{key[1]}.{unique.hex}{suffix}"
     return key[0][: FILE_NAME_BYTES_MAX - len(tail)] + tail
 
 
 def key_of(name: str) -> Key | None:
-    """The partition that a directory of this name belongs to."""
+    """Parse a directory name; None if it is not a partition's."""
     topic, dash, partition = name.rpartition("-")
     return (topic, int(partition)) if dash and topic and partition.isdecimal() and partition.isascii() else None
 
 
 def metadata_bytes(topic_id: UUID) -> bytes:
-    """`partition.metadata` of a partition of this topic."""
+    """Encode `partition.metadata`."""
     return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
 def topic_id_in(content: bytes | None) -> UUID | None:
-    """The topic id in a `partition.metadata`, None where it is missing or damaged."""
+    """Parse the topic id of `partition.metadata`; None if missing or damaged."""
     match = _METADATA.fullmatch(content or b"")
     try:
         return uuid_from_text(match[1].decode()) if match else None
@@ -56,7 +58,7 @@ def topic_id_in(content: bytes | None) -> UUID | None:
 
 
 def partitions_in(files: Files) -> dict[str, Key]:
-    """The directories that hold a partition, by name: they are called like one and have its files."""
+    """Map directory names to partitions, by name and contents."""
     partitions = {}
     for name in files.list("."):
         key = key_of(name)
@@ -67,13 +69,13 @@ def partitions_in(files: Files) -> dict[str, Key]:
 
 @dataclass(slots=True)
 class Leftovers:
-    """What a start made of directories that are nobody's.
+    """Result of the scan at start: directories without a partition.
 
     Attributes:
-        deleted: whose deletion was committed and is finished now.
-        strays: name → new name of those set aside now.
-        earlier: set aside by an earlier start and still there.
-        gone: partitions that deleted directories had belonged to.
+        deleted: directories of committed deletions, removed now.
+        strays: old name → new name of directories set aside now.
+        earlier: directories set aside by earlier starts.
+        gone: partitions of the deleted directories.
     """
 
     deleted: list[str] = field(default_factory=list)
@@ -82,7 +84,7 @@ class Leftovers:
     gone: set[Key] = field(default_factory=set)
 
     def lines(self) -> Iterable[str]:
-        """What the operator is told."""
+        """Yield the log lines for the operator."""
         for old, new in self.strays.items():
             yield (
                 f"directory {old} belongs to no topic of this cluster; nothing of it is served, it is kept as {new}. If its topic "
@@ -97,14 +99,14 @@ class Leftovers:
 
 
 def settle(files: Files, topic_ids: Mapping[Key, UUID], removed: Collection[UUID], unique: UUID) -> Leftovers:
-    """Finish the deletions that a crash cut off, and set aside what belongs to no partition.
+    """Finish interrupted deletions, and set stray directories aside.
 
-    A directory that a partition expects stays where it is, whatever is in it: opening it tells.
+    The directory of an existing partition stays, whatever it contains: opening it reports errors.
 
     Args:
-        topic_ids: of every partition that there is.
-        removed: ids of the topics whose deletion was committed.
-        unique: goes into the names of strays.
+        topic_ids: topic id of every existing partition.
+        removed: ids of topics with a committed deletion.
+        unique: part of the names of strays.
     """
     leftovers = Leftovers()
     names = files.list(".")
@@ -116,7 +118,7 @@ def settle(files: Files, topic_ids: Mapping[Key, UUID], removed: Collection[UUID
     partitions = partitions_in(files)
     prefixes = {name.rpartition(".")[0] for name in doomed}
     for key in topic_ids:
-        # Deleted and made again under its name, but the new one's directory was not there yet.
+        # Deleted and created again under its name, but without a new directory yet.
         if directory_of(key) not in partitions and aside(key, unique, DELETED).rpartition(".")[0] in prefixes:
             leftovers.gone.add(key)
     for name, key in partitions.items():

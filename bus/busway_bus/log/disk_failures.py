@@ -1,7 +1,7 @@
-"""Log lines about appends that the disk refuses.
+"""Log lines for appends refused by the disk.
 
-What lives here: one line at the first failure, a count in each interval after it, and one when appends work again. What does not: what
-the client is answered (`replication.manager`, `quorum.alone`).
+What lives here: one line at the first failure, a count for each interval after it, and one when appends work again. What does not: the
+response to the client (`replication.manager`, `quorum.alone`).
 """
 
 import logging
@@ -13,10 +13,10 @@ logger = logging.getLogger("busway.replication")
 
 
 class DiskFailures:
-    """Logs that appends fail, at most once in each `DISK_FAILURE_LOG_INTERVAL_MS`.
+    """Logger of failed appends, at most once in each `DISK_FAILURE_LOG_INTERVAL_MS`.
 
     Args:
-        now: seconds on a clock that does not jump.
+        now: monotonic clock in seconds.
 
     Attributes:
         failing: whether the last append failed.
@@ -29,7 +29,7 @@ class DiskFailures:
         self._count = 0
 
     def failed(self, what: str, problem: OSError) -> None:
-        """Count an append that failed, and log it where a line is due."""
+        """Count a failed append, and log it if a line is due."""
         self.failing = True
         self._count += 1
         now = self._now()
@@ -40,7 +40,10 @@ class DiskFailures:
         self._logged_at, self._count = now, 0
 
     def worked(self) -> None:
-        """Log that appends work again, where the last one failed; once in an interval, as a full disk may take the small ones."""
+        """Log that appends work again, after a failed one.
+
+        At most once in an interval: a full disk may accept small appends.
+        """
         self.failing = False
         now = self._now()
         if now - self._worked_at >= DISK_FAILURE_LOG_INTERVAL_MS / 1000:

@@ -1,6 +1,6 @@
-"""Which leader epoch began at which offset, in Kafka's checkpoint format (KIP-101).
+"""Start offsets of leader epochs, in Kafka's checkpoint format (KIP-101).
 
-What lives here: the cache over text. What does not: the file.
+What lives here: the cache, and its text. What does not: the file.
 """
 
 
@@ -14,7 +14,7 @@ class LeaderEpochs:
 
     @classmethod
     def from_text(cls, text: str) -> "LeaderEpochs":
-        """From the content of a `leader-epoch-checkpoint`; what cannot be read is left out and learnt again."""
+        """Parse a `leader-epoch-checkpoint`. Invalid lines are skipped; recovery restores them from the batches."""
         epochs = cls()
         for line in text.splitlines()[2:]:
             epoch, _, start = line.partition(" ")
@@ -23,16 +23,16 @@ class LeaderEpochs:
         return epochs
 
     def text(self) -> str:
-        """The content of the checkpoint: version, count, one pair a line."""
+        """Format the checkpoint: version, count, one pair per line."""
         return "".join([f"0\n{len(self.entries)}\n", *(f"{epoch} {start}\n" for epoch, start in self.entries)])
 
     @property
     def latest(self) -> int:
-        """The newest epoch, -1 when there is none."""
+        """The newest epoch, -1 if there is none."""
         return self.entries[-1][0] if self.entries else -1
 
     def assign(self, epoch: int, start: int) -> bool:
-        """Note that `epoch` begins at `start`; answers whether that is news."""
+        """Add an epoch starting at `start`. False if it is not newer than the latest."""
         if epoch <= self.latest:
             return False
         while self.entries and self.entries[-1][1] >= start:
@@ -41,7 +41,7 @@ class LeaderEpochs:
         return True
 
     def end_offset(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest epoch up to `epoch` and the offset where it ended; (-1, -1) when it is not known."""
+        """Return the largest epoch up to `epoch` and its end offset. (-1, -1) if unknown."""
         if epoch < 0 or not self.entries or epoch > self.latest:
             return -1, -1
         if epoch == self.latest:
@@ -54,5 +54,5 @@ class LeaderEpochs:
         return latest, log_end
 
     def truncate(self, end: int) -> None:
-        """Forget epochs that began at or behind `end`."""
+        """Remove epochs that start at or after `end`."""
         self.entries = [entry for entry in self.entries if entry[1] < end]

@@ -1,30 +1,30 @@
-"""The names of a partition's files, which are Kafka's but for `.cut` and `.start.deleted`.
+"""Names of a partition's files: Kafka's, except `.cut` and `.start.deleted`.
 
-What lives here: base offset in twenty digits, and what follows it. What does not: directories (`directories`), and the files beside
-them (`checkpoints`).
+What lives here: base offset in twenty digits, and suffixes. What does not: directories (`directories`), and the files beside them
+(`checkpoints`).
 """
 
 from typing import Final
 
 LOG: Final = ".log"
 TRANSACTIONS: Final = ".txnindex"
-"""The aborted transactions whose end is in a segment; there only where it has any."""
+"""Index of aborted transactions with markers in the segment. Absent if there are none."""
 SEGMENT_FILES: Final = (".index", ".timeindex", TRANSACTIONS, LOG)
-"""What a segment is made of, the log last: while it has its name, the segment is there."""
+"""Suffixes of a segment's files. The log is last: the segment exists as long as it does."""
 SNAPSHOT: Final = ".snapshot"
-"""The producers' state as of the offset in the name."""
+"""Producer snapshot at the offset in the name."""
 EPOCHS: Final = "leader-epoch-checkpoint"
 
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
-"""What follows the name of a file that leaves, of one that is being written, and of one that is whole and comes."""
+"""Suffixes of files: deleted, being written, ready to be swapped in."""
 START: Final = f".start{DELETED}"
-"""What follows the offset that a log begins at (see `start_note`)."""
+"""Suffix of the note of a log start offset (see `start_note`)."""
 CUT: Final = ".cut"
-"""What a start took out of a log."""
+"""Suffix of bytes cut from a log at start."""
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """`00000000000000000042.log` and the like."""
+    """Build a file name such as `00000000000000000042.log`."""
     return f"{base_offset:020d}{suffix}"

@@ -1,8 +1,8 @@
-"""A part of a log file that goes to a client: read when its socket has room for it, not before.
+"""Range of a log file, read when the client's socket has room.
 
-What lives here: the range, and the ways to the client: `take` gives bytes, `descriptor` and `position` are for `os.sendfile`, with
-`skip` after it. What does not: which range it is (`partition_log`) and when it is read (`server.stream`). Whoever has a slice can read
-it, whatever becomes of the segment: its file stays open that long.
+What lives here: the range, and two ways to send it: bytes by `take`, or `os.sendfile` with `descriptor` and `position`, then `skip`. What
+does not: the choice of the range (`partition_log`) and the time of reading (`server.stream`). A slice stays readable after the deletion
+of its segment, because it keeps the file open.
 """
 
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from busway_bus.kernel.files import Loan
 
 Warming = Callable[[], None]
-"""Reads pages from the disk into memory; to be called in another thread, may raise OSError."""
+"""Reads pages from the disk into memory. Call it in another thread; may raise OSError."""
 
 
 class ColdPages(Exception):
-    """A look-up that would have to wait for the disk.
+    """A look-up that would wait for the disk.
 
     Attributes:
-        warm: once it has run, the same is asked again, and that time waited for: memory may be so short that the pages are gone once more.
+        warm: call it, then repeat the look-up with `wait`: under memory pressure the pages may be evicted again.
     """
 
     def __init__(self, warm: Warming) -> None:
@@ -26,10 +26,10 @@ class ColdPages(Exception):
 
 
 class FileSlice:
-    """Bytes of a file; `len` is how many are left to take.
+    """A range of a file; `len` is the number of bytes left.
 
     Attributes:
-        position: where in the file the first of them is.
+        position: position of the next byte in the file.
     """
 
     __slots__ = ("_left", "_loan", "position")
@@ -44,14 +44,14 @@ class FileSlice:
 
     @property
     def descriptor(self) -> int:
-        """The file's, open as long as the slice is there; -1 where there is none, and `take` is the only way."""
+        """Descriptor of the file, open as long as the slice exists. -1 if only `take` is supported."""
         return self._loan.descriptor
 
     def take(self, count: int) -> bytes:
-        """The next `count` bytes, or what is left of them.
+        """Read the next `count` bytes, or all that are left.
 
         Raises:
-            OSError: the disk failed, or the file has become shorter.
+            OSError: the disk failed, or the file was truncated.
         """
         size = min(count, self._left)
         data = self._loan.read(self.position, size)
@@ -64,7 +64,7 @@ class FileSlice:
         """As `take`, but never waits for the disk.
 
         Raises:
-            BlockingIOError: they are not all in memory, or the file has become shorter.
+            BlockingIOError: not all bytes are in memory, or the file was truncated.
             OSError: the disk failed.
         """
         size = min(count, self._left)
@@ -73,13 +73,13 @@ class FileSlice:
         return data
 
     def skip(self, count: int) -> None:
-        """The next `count` bytes, of those that are left, went another way."""
+        """Skip the next `count` bytes, sent by `os.sendfile`."""
         assert 0 <= count <= self._left, "no more was sent than there is"
         self.position += count
         self._left -= count
 
     def in_memory(self, count: int) -> bool:
-        """Whether the next `count` bytes can be read or sent without a wait for the disk, as far as a cheap look tells.
+        """Whether the next `count` bytes are in memory, by a cheap probe.
 
         Raises:
             OSError: the disk failed.
@@ -87,7 +87,7 @@ class FileSlice:
         return self._loan.in_memory(self.position, min(count, self._left))
 
     def warm(self, count: int) -> None:
-        """Wait, in any thread but the event loop's, until the next `count` bytes are in memory.
+        """Read the next `count` bytes into memory. Not in the event loop's thread.
 
         Raises:
             OSError: the disk failed.

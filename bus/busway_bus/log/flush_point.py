@@ -1,6 +1,6 @@
-"""What a flush puts on disk, in the order in which a start after a crash relies on it.
+"""One flush of a log, in the order required by recovery.
 
-What lives here: one flush of one log, for any thread. What does not: when it is due and whom it is told (`flusher`).
+What lives here: one flush of one log, for any thread. What does not: its time and its waiters (`flusher`).
 """
 
 from typing import NamedTuple
@@ -11,13 +11,15 @@ from busway_bus.log.side_files import SideFiles
 
 
 class FlushPoint(NamedTuple):
-    """What a flush that starts now will have put on disk when it is done: the segments rolled since the last one, each with the
-    producers' snapshot as of its end, and the one that is written to. `truncations` is how often the log had been truncated.
+    """Everything that one flush makes durable.
 
-    The leader epochs come first, where they are news and a snapshot follows: until then a start learns them from the batches.
-
-    Now and then there is a snapshot for the end of the last segment too: up to there the next start reads nothing again. It takes the
-    place of those at `outdated`."""
+    Attributes:
+        rolled: segments rolled since the last flush, each with the producer snapshot of its end.
+        active: the segment for appends; `end_offset` is its end.
+        epochs: leader epochs, written first, if they changed and a snapshot follows; before that a start reads them from the batches.
+        truncations: number of truncations of the log so far.
+        snapshot: producer snapshot of `end_offset`, if due; the next start reads only later records. It replaces those at `outdated`.
+    """
 
     kept: SideFiles
     rolled: tuple[tuple[Segment, ProducersAt], ...]
@@ -29,9 +31,9 @@ class FlushPoint(NamedTuple):
     outdated: tuple[int, ...] = ()
 
     def sync(self) -> None:
-        """Wait for the disk, in any thread; a log that was closed meanwhile (its topic is gone) needs no sync.
+        """Wait for the disk, in any thread. Errors of a log closed meanwhile (deleted topic) are ignored.
 
-        A snapshot is written only when everything before it is on disk, so it proves that, epochs and indexes included (see
+        A snapshot is written only when everything before it is on disk, epochs and indexes included, so it proves that (see
         `recovery`).
 
         Raises:

@@ -1,9 +1,8 @@
 """Group commit: one flusher for a data directory.
 
-What lives here: which log is synced when, and telling those who wait. While a log's sync is under way its next waiters gather for
-the one after it, so that a busy disk makes each wait a little longer but not one record slower. Logs are synced beside each other:
-a slow file makes its own waiters wait and nobody else. What does not: when a write counts as acknowledged (`replication`). A failed
-sync is final: the kernel may have dropped the pages.
+What lives here: the order of syncs, and the callbacks of waiters. While a log is being synced, new waiters are collected for its next
+sync: a slow disk increases the latency, not the number of syncs. Logs are synced concurrently: a slow file delays only its own waiters.
+What does not: acknowledgement (`replication`). A failed sync is final: the kernel may have dropped the pages.
 """
 
 import asyncio
@@ -19,41 +18,41 @@ from busway_bus.log.partition_log import PartitionLog
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Flushed: TypeAlias = Callable[[KafkaError | None], None]
-"""Told that a sync is over, or why there will be none; it raises nothing."""
+"""Called with None after a sync, or with the error. Must not raise."""
 _Waiting: TypeAlias = dict[Flushed, None]
 _Synced: TypeAlias = tuple[PartitionLog, FlushPoint, BaseException | None]
-"""What was synced, or why it was not."""
+"""Log, synced flush point, and the error if it failed."""
 
 
 class Flusher:
-    """Syncs logs in threads of its own, of each log one sync at a time.
+    """Threads that sync logs, one sync at a time for each log.
 
     Args:
-        on_failure: called once when a sync fails; from then on every request is refused.
+        on_failure: called once when a sync fails; every later request is refused.
     """
 
     def __init__(self, on_failure: Callable[[OSError], None] | None = None) -> None:
         self._ready: dict[PartitionLog, _Waiting] = {}
-        """Logs to be synced as soon as there is a thread, in the order in which that was asked for."""
+        """Logs waiting for a thread, in FIFO order."""
         self._syncing: dict[PartitionLog, _Waiting] = {}
         self._again: dict[PartitionLog, _Waiting] = {}
-        """Logs to be synced once more when their sync is over."""
+        """Logs to be synced again after their current sync."""
         self._executor = ThreadPoolExecutor(SYNCS_AT_ONCE_MAX, thread_name_prefix="busway-flush")
         self._threads: set[asyncio.Future[_Synced]] = set()
         self._next: deque[tuple[PartitionLog, FlushPoint]] = deque()
-        """What a thread takes that is done with its sync, without asking the event loop."""
+        """Queued syncs. A thread takes its next one without a round trip to the event loop."""
         self._failed: OSError | None = None
         self._on_failure = on_failure
 
     @property
     def failed(self) -> OSError | None:
-        """The error of the sync that failed, None while all is well."""
+        """Error of the first failed sync, or None."""
         return self._failed
 
     def flush(self, log: PartitionLog, flushed: Flushed) -> None:
-        """Tell `flushed` when everything appended to `log` so far is on disk, once for all that ask before the sync begins.
+        """Call `flushed` when everything appended to `log` so far is on disk.
 
-        What it is told is KafkaError KAFKA_STORAGE_ERROR when the disk failed.
+        Requests before the start of a sync share it. If the disk failed, the argument is KafkaError KAFKA_STORAGE_ERROR.
         """
         if self._failed is not None:
             flushed(_storage_error(self._failed))
@@ -63,13 +62,13 @@ class Flusher:
         self._start()
 
     def request(self, log: PartitionLog) -> "asyncio.Future[None]":
-        """The same as a future, for who waits alone."""
+        """As `flush`, with a future instead of a callback."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.flush(log, functools.partial(_settle, waiter))
         return waiter
 
     def _start(self) -> None:
-        """Begin what may begin."""
+        """Queue ready logs for the threads, at most `SYNCS_NEXT_MAX`."""
         while self._ready and len(self._next) < SYNCS_NEXT_MAX:
             log = next(iter(self._ready))
             self._syncing[log] = self._ready.pop(log)
@@ -77,7 +76,7 @@ class Flusher:
             self._begin_thread()
 
     def _begin_thread(self) -> None:
-        """Have a thread take what is next, where there is something and a thread is free."""
+        """Start a thread if a sync is queued and a thread is free."""
         if len(self._threads) < SYNCS_AT_ONCE_MAX and (due := self._take_next()) is not None:
             loop = asyncio.get_running_loop()
             thread = loop.run_in_executor(self._executor, self._sync, *due, loop)
@@ -91,12 +90,12 @@ class Flusher:
             return None
 
     def _sync(self, log: PartitionLog, point: FlushPoint, loop: asyncio.AbstractEventLoop) -> "_Synced":
-        """Sync, and what comes next as long as there is something; in a thread. What it did last is its result."""
+        """Run syncs in a thread until the queue is empty. Return the result of the last one."""
         while True:
             problem: BaseException | None = None
             try:
                 point.sync()
-            except BaseException as raised:  # noqa: BLE001 - it is told to whoever waits
+            except BaseException as raised:  # noqa: BLE001 - passed on to the waiters
                 problem = raised
             following = self._take_next()
             if following is None:
@@ -106,13 +105,13 @@ class Flusher:
 
     def _thread_ended(self, thread: "asyncio.Future[_Synced]") -> None:
         self._threads.discard(thread)
-        self._begin_thread()  # what was put there when this one had looked already
+        self._begin_thread()  # a sync may have been queued after this thread's last look
         if not thread.cancelled():
             self._synced(*thread.result())
 
     def _synced(self, log: PartitionLog, point: FlushPoint, problem: BaseException | None) -> None:
         waiting = self._syncing.pop(log)
-        # What a disk says after it has failed is not believed, of other files neither.
+        # After a failure no sync of this disk is trusted, not even of other files.
         problem = self._failed or problem
         if problem is not None:
             self._refuse(log, waiting, problem)
@@ -120,12 +119,15 @@ class Flusher:
         log.flushed(point)
         if log in self._again:
             self._ready[log] = self._again.pop(log)
-        self._start()  # the disk has work while the answers go out
+        self._start()  # the disk works while the callbacks run
         for flushed in waiting:
             flushed(None)
 
     def _refuse(self, log: PartitionLog, waiting: _Waiting, problem: BaseException) -> None:
-        """Refuse whoever waits for any log: the next sync might succeed because the kernel has thrown the pages away."""
+        """Fail all waiters, of every log if it is a disk error.
+
+        A later sync might succeed only because the kernel dropped the pages.
+        """
         refused = [waiting, self._again.pop(log, {})]
         if isinstance(problem, OSError):
             refused += [*self._ready.values(), *self._again.values()]
@@ -139,7 +141,7 @@ class Flusher:
         self._start()
 
     async def drain(self) -> None:
-        """Wait for the syncs that are under way or asked for."""
+        """Wait for all running and requested syncs."""
         while self._threads:
             await asyncio.wait(self._threads)
             await asyncio.sleep(0)

@@ -1,10 +1,10 @@
 """Sparse indexes over a segment, in Kafka's file format.
 
-What lives here: the search in one index file, of which no more is in memory than the page that was used last. `.index`: pairs of
-relative offset and file position, four bytes each; `.timeindex`: timestamp in eight bytes and relative offset in four. An entry is
-made about every index.interval.bytes. What does not: files, which are read through a function; and whether an entry is to be believed
-(`segment` looks at the batch that it names). Files are read and not mapped: under a map a page that the disk cannot deliver would end
-the process, where a read gives an error of one partition.
+What lives here: the search in one index file, with only the last used page in memory. `.index`: pairs of relative offset and file
+position, four bytes each; `.timeindex`: timestamp in eight bytes and relative offset in four. There is an entry about every
+index.interval.bytes. What does not: files, which are read through a function; and verification of an entry (`segment` checks its
+batch). Files are read, not memory-mapped: an unreadable page of a mapping would kill the process, while a failed read is an error of
+one partition.
 """
 
 import struct
@@ -14,22 +14,22 @@ from typing import Final
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 """Relative offset of a batch's last record, position of the batch."""
 TIME_ENTRY: Final = struct.Struct(">qi")
-"""Largest timestamp so far, relative offset of a record that has it."""
+"""Largest timestamp so far, relative offset of a record with it."""
 PAGE_BYTES: Final = 4096
 OFFSETS_MAX: Final = 2**31 - 1
-"""A segment's indexes hold offsets relative to its base in four bytes, so it has no more than these."""
+"""Largest relative offset of a segment. Indexes have four bytes for it."""
 
 _GUESSES: Final = 2
 
 Read = Callable[[int, int], bytes]
-"""At most so many bytes of the index file, from a position on."""
+"""Read (position, size): at most `size` bytes of the index file."""
 
 
 class SparseIndex:
     """Entries of one file, ascending in both columns.
 
     Attributes:
-        count: how many there are.
+        count: number of entries.
     """
 
     __slots__ = ("_entry", "_page", "_page_entries", "count")
@@ -42,23 +42,25 @@ class SparseIndex:
 
     @property
     def size_bytes(self) -> int:
-        """What they take in the file."""
+        """Size of the entries in the file."""
         return self.count * self._entry.size
 
     def pack(self, first: int, second: int) -> bytes:
-        """One more entry, as it is written to the end of the file."""
+        """Encode an entry."""
         return self._entry.pack(first, second)
 
     def entry(self, number: int, read: Read) -> tuple[int, int]:
-        """The entry with this number, from 0 on."""
+        """Return an entry by number, from 0."""
         page, at = divmod(number, self._page_entries)
         return self._at(self._load(page, read), at)
 
     def find(self, column: int, key: int, read: Read) -> int:
-        """Number of the last entry that has at most `key` in a column, -1 where all have more.
+        """Find the last entry with at most `key` in a column.
 
-        The page that was used last is tried first, without one the last page of the file, where most of those read who read anything;
-        then where the key would be if entries lay evenly, and beside that.
+        Returns its number, or -1.
+
+        Tries the last used page, or else the last page of the file, where most reads are. Then up to `_GUESSES` interpolated pages, then
+        a binary search.
         """
         pages = -(-self.count // self._page_entries)
         if not pages:
@@ -85,7 +87,7 @@ class SparseIndex:
         return low * self._page_entries + self._within(page, column, key)
 
     def truncate(self, count: int) -> int:
-        """Keep the first `count` entries; answers the bytes that stay."""
+        """Keep the first `count` entries; return their size in bytes."""
         self.count = count
         self._page = (-1, b"")
         return self.size_bytes
@@ -110,7 +112,7 @@ class SparseIndex:
         return self._at(read(page * self._page_entries * size, size).ljust(size, b"\0"), 0)
 
     def _load(self, number: int, read: Read) -> bytes:
-        """A page; bytes that are missing in the file are zeros, which make no entry that names a batch."""
+        """Read a page. Bytes missing in the file are zeros, which form no valid entry."""
         first = number * self._page_entries
         size = min(self._page_entries, self.count - first) * self._entry.size
         loaded, page = self._page

@@ -1,8 +1,8 @@
-"""The look into a batch that a client sends: whether its records are what its header says, and the batch as it will be stored.
+"""Inspection of a client's records, and the batch to be stored.
 
-What lives here: what Kafka's `LogValidator` finds out record by record (KIP-467, KIP-937). One that does not parse would stop every
-consumer of the partition for good. What does not: the header (`validate`), sequence numbers (`producer_state`), and where the work
-is done: a small batch is looked through at once, the steps of a larger one are for whoever runs them beside the event loop.
+What lives here: the checks of each record by Kafka's `LogValidator` (KIP-467, KIP-937). A malformed record would stop every consumer of
+the partition for good. What does not: the header (`validate`), sequence numbers (`producer_state`), and the thread: a small batch is
+inspected on the event loop, a larger one in steps for another thread.
 """
 
 from collections.abc import Generator, Sequence
@@ -19,23 +19,27 @@ from busway_protocol.records.walk import OFFENDERS_MAX, RECORDS_A_MS, RecordWalk
 from busway_protocol.types import Buffer
 
 _STEP_RECORDS: Final = RECORDS_A_MS // 3
-"""Records of one step, some hundred microseconds."""
+"""Records of one step, a few hundred microseconds."""
 RECORDS_ON_LOOP_MAX: Final = RECORDS_A_MS * 2 // 3
-"""Records of one request that are looked through at once, under a millisecond; more wait for a thread, a slice at a time."""
+"""Records of one request inspected on the event loop, under a millisecond. More are inspected in a thread, in slices."""
 _TIMES_STEP: Final = 500
-"""Records whose times are looked at in one step, in Python alone."""
+"""Records of one step of the timestamp check, which is pure Python."""
 NO_KEY: Final = "Compacted topic cannot accept message without key"
 
 
 class Inspected(NamedTuple):
-    """A batch that may be stored, with its header; in another codec than it came where the topic asks for one."""
+    """A valid batch with its header, recompressed if the topic requires it."""
 
     records: Buffer
     header: BatchHeader
 
 
 class RecordsRefused(KafkaError):
-    """Some records of a batch are at fault, and with them the batch; `records` are (place in the batch, reason) of the first ones."""
+    """Refusal of a batch for some of its records.
+
+    Attributes:
+        records: (index in the batch, reason) of the first ones, at most `OFFENDERS_MAX`.
+    """
 
     def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -43,7 +47,7 @@ class RecordsRefused(KafkaError):
 
 
 def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Inspected | None:
-    """The batch looked through; None when that is too much work to make others wait for it.
+    """Inspect a batch on the event loop. None if it is too large for that.
 
     Raises:
         KafkaError: as `inspect` does.
@@ -60,12 +64,14 @@ def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, n
 
 
 def inspect(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Generator[None, None, Inspected]:
-    """Look through a batch of any size, in steps of less than a millisecond beside taking it out of its codec.
+    """Inspect a batch of any size, in steps.
+
+    A step takes under a millisecond, except for decompression.
 
     Raises:
-        RecordsRefused: INVALID_RECORD or INVALID_TIMESTAMP, records are at fault.
-        KafkaError: INVALID_RECORD, the records cannot be read; MESSAGE_TOO_LARGE, out of their codec, or in the topic's own, they
-            have too many bytes.
+        RecordsRefused: INVALID_RECORD or INVALID_TIMESTAMP, some records are invalid.
+        KafkaError: INVALID_RECORD, the records cannot be parsed; MESSAGE_TOO_LARGE, they are too large decompressed, or in the
+            topic's codec.
     """
     yield from _framing_steps(records, header)
     try:
@@ -77,7 +83,7 @@ def inspect(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int
 
 
 def finished(steps: Generator[None, None, Inspected]) -> Inspected:
-    """All steps taken in one go."""
+    """Run all steps; return the result."""
     try:
         while True:
             next(steps)
@@ -117,7 +123,7 @@ def _look(
         if check_times(walk.earliest, config, now_ms) or check_times(walk.latest, config, now_ms):
             yield from _name_offenders(header, data, config, now_ms)
         if walk.latest != header.max_timestamp and header.timestamp_type == 0:
-            # Look-ups by time and retention go by this field, so it has to be true; Kafka writes it anew likewise.
+            # Look-ups by time and retention use this field, so it is corrected, as in Kafka.
             mended = bytearray(records)
             set_max_timestamp(mended, walk.latest)
             records, header = mended, read_header(mended)
@@ -131,7 +137,10 @@ def _look(
 def _name_offenders(
     header: BatchHeader, data: bytes | bytearray, config: LogConfig, now_ms: int
 ) -> Generator[None, None, None]:
-    """Refuse a batch with records whose times are out of range; which ones takes a second, slower look."""
+    """Refuse a batch with timestamps out of range.
+
+    A second, slower pass finds the records.
+    """
     offenders, count = [], 0
     for number, moment in record_times(header, data):
         problem = None if moment == NO_TIMESTAMP else check_times(moment, config, now_ms)

@@ -1,6 +1,6 @@
-"""The settings of one log, by Kafka's topic config names.
+"""Settings of one log, by Kafka's topic config names.
 
-What lives here: a frozen picture of a topic's settings as the log needs them. Parsing and defaults are in `kernel`.
+What lives here: an immutable copy of the topic settings used by the log. What does not: parsing and defaults (`kernel`).
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from busway_bus.kernel.config_def import ConfigValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """Times in ms, sizes in bytes; the defaults are Kafka's."""
+    """Settings of one log: times in ms, sizes in bytes, Kafka's defaults."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_gzip_level: int = -1
@@ -43,12 +43,15 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """When a segment is old enough to be closed: only then can it be compacted, so max.compaction.lag.ms counts too."""
+        """Age in ms at which a segment is rolled.
+
+        Only rolled segments are compacted, so max.compaction.lag.ms limits it too.
+        """
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
 
     @classmethod
     def from_values(cls, values: Mapping[str, ConfigValue]) -> "LogConfig":
-        """From typed topic settings (`BrokerConfig.topic_config`)."""
+        """Build from typed topic settings (`BrokerConfig.topic_config`)."""
         chosen = {name: values[name.replace("_", ".")] for name in cls.__dataclass_fields__}
         policy = chosen["cleanup_policy"]
         assert isinstance(policy, list)

@@ -1,7 +1,9 @@
-"""`Files` on the operating system: the only module of the broker that opens, writes and syncs.
+"""`Files` on the operating system.
 
-What lives here: system calls. What does not: how many files are open (`descriptors`), any idea of what the bytes mean. Kafka's promise that acknowledged means
-on disk ends in this module's `sync`.
+This is the broker's only module that opens, writes and syncs files.
+
+What lives here: system calls. What does not: the limit of open files (`descriptors`), the meaning of the bytes. The guarantee that
+acknowledged records are on disk rests on this module's `sync`.
 """
 
 import errno
@@ -16,20 +18,19 @@ from weakref import WeakValueDictionary
 from busway_bus.log.descriptors import FILES_SHARE, Descriptors, Pooled, raise_limit
 
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
-"""Linux answers EAGAIN to a read with it that would wait for the disk; elsewhere a read waits."""
+"""Linux read flag: EAGAIN instead of a wait for the disk. Elsewhere a read waits."""
 _PROBED_BYTES: Final = 256 * 1024
-"""Pages come into memory and leave it many at a time, so one of so many bytes speaks for the others; a probe costs as much as sending
-10 KiB."""
+"""Bytes for each probed page. Pages are cached and evicted in large groups. A probe costs as much as sending 10 KiB."""
 _WARMED_BYTES: Final = 256 * 1024
 _REWRITTEN_BYTES: Final = 1024 * 1024
 
 
 class DirectoryInUse(RuntimeError):
-    """Another process has the data directory open; the text names it."""
+    """The data directory is open in another process, named in the text."""
 
 
 class OsLoan:
-    """Keeps the descriptor of a file open until nobody has this any more."""
+    """Loan of a file's descriptor, which stays open as long."""
 
     __slots__ = ("_file", "_pool", "descriptor")
 
@@ -39,14 +40,14 @@ class OsLoan:
         self._file = file
 
     def read(self, position: int, size: int) -> bytes:
-        """At most `size` bytes from `position` on."""
+        """Read at most `size` bytes from `position`."""
         return os.pread(self.descriptor, size, position)
 
     def read_now(self, position: int, size: int) -> bytes | bytearray:
         """As `read`, but never waits for the disk.
 
         Raises:
-            BlockingIOError: not all of it is in memory, or the file ends before.
+            BlockingIOError: not all bytes are in memory, or the file is shorter.
         """
         data = bytearray(size)
         try:
@@ -60,7 +61,7 @@ class OsLoan:
         return data
 
     def in_memory(self, position: int, size: int) -> bool:
-        """Whether one byte of each `_PROBED_BYTES`, and the last one, can be read at once."""
+        """Whether one byte of each `_PROBED_BYTES` and the last are in memory."""
         if not size:
             return True
         probe = [bytearray(1)]
@@ -76,18 +77,18 @@ class OsLoan:
         return True
 
     def warm(self, position: int, size: int) -> None:
-        """Read them, and let the system keep what was read."""
+        """Read the range into the page cache."""
         _advise(self.descriptor, position, size)
         for place in range(position, position + size, _WARMED_BYTES):
             os.pread(self.descriptor, min(_WARMED_BYTES, position + size - place), place)
 
     def __del__(self) -> None:
-        if hasattr(self, "_file"):  # there was a descriptor to take
+        if hasattr(self, "_file"):  # `__init__` got a descriptor
             self._pool.give(self._file)
 
 
 class OsFile(Pooled):
-    """A file with its size kept at hand; it has a descriptor while it is used, and as long as there are enough of them."""
+    """A file with its size in memory. Its pooled descriptor may be closed while unused."""
 
     __slots__ = ("__weakref__", "_failed", "_guard", "_pool", "_unnamed", "disposable", "size")
 
@@ -95,8 +96,8 @@ class OsFile(Pooled):
         super().__init__(path)
         self._pool = pool
         self._guard = pool.guard
-        # A file whose name is not on disk is lost although its content was synced; the first sync sees to both, also for
-        # a file that an earlier process made and never synced.
+        # A synced file is lost if its directory entry is not on disk. The first sync writes both, also for a file that an earlier
+        # process created and never synced.
         self._unnamed: Path | None = path.parent
         self._failed: OSError | None = None
         self.disposable = False
@@ -110,7 +111,7 @@ class OsFile(Pooled):
                 pool.give(self)
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Write the pieces at the end; what a failed write left behind is cut off again, or nothing more is written."""
+        """Append the pieces. A failed write is truncated; if that fails too, the file refuses all use."""
         size = sum(map(len, pieces))
         descriptor = self._take()
         try:
@@ -128,7 +129,10 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def _take(self) -> int:
-        """What `Descriptors.take` gives, at less cost where the file is open: each record comes by here."""
+        """As `Descriptors.take`, with a fast path for open files.
+
+        It is called for each append and read.
+        """
         with self._guard:
             if self.descriptor >= 0 and not self.closed:
                 self.users += 1
@@ -142,7 +146,7 @@ class OsFile(Pooled):
             self.spoil(problem)
 
     def read(self, position: int, size: int) -> bytes:
-        """At most `size` bytes from `position` on."""
+        """Read at most `size` bytes from `position`."""
         descriptor = self._take()
         try:
             return os.pread(descriptor, size, position)
@@ -150,7 +154,11 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def read_now(self, position: int, size: int) -> bytes:
-        """At most `size` bytes from `position` on, or a BlockingIOError where the disk would have to be waited for."""
+        """As `read`, but never waits for the disk.
+
+        Raises:
+            BlockingIOError: not all bytes are in memory.
+        """
         descriptor = self._take()
         data = bytearray(min(size, max(0, self.size - position)))
         try:
@@ -166,7 +174,7 @@ class OsFile(Pooled):
         return bytes(data)
 
     def lend(self) -> OsLoan:
-        """Something to read the file with later, also when it is closed by then."""
+        """Return a loan for later reads, valid even after `close`."""
         return OsLoan(self, self._pool)
 
     def truncate(self, size: int) -> None:
@@ -179,8 +187,11 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def rewrite(self, position: int) -> None:
-        """Write what is there from `position` on once more, in its place: the system takes pages whose write-back failed for clean ones."""
-        descriptor = self._pool.open(self.path, os.O_RDWR)  # where the other one writes, it appends
+        """Rewrite the content from `position` in place.
+
+        After a failed write-back the system marks pages clean that are not on disk.
+        """
+        descriptor = self._pool.open(self.path, os.O_RDWR)  # the pooled descriptor is opened with O_APPEND
         try:
             for place in range(position, self.size, _REWRITTEN_BYTES):
                 rest, at = memoryview(os.pread(descriptor, min(_REWRITTEN_BYTES, self.size - place), place)), place
@@ -191,12 +202,15 @@ class OsFile(Pooled):
             os.close(descriptor)
 
     def sync(self) -> None:
-        """Return when the content is on disk; a file that was closed meanwhile (its topic is gone) needs none.
+        """Wait until the content is on disk. Does nothing for a file closed meanwhile (deleted topic).
 
-        A failure is final, for this file for ever: the system may have thrown the pages away and call the next sync a success.
+        A failure is final for this file: the system may have dropped the pages and report success for the next sync.
+
+        Raises:
+            OSError: the disk failed, now or earlier.
         """
         if self._failed is not None:
-            raise self._failed.with_traceback(None)  # which grows whenever it is raised
+            raise self._failed.with_traceback(None)  # a traceback grows with each raise
         try:
             descriptor = self._pool.take(self)
         except OSError:
@@ -204,7 +218,7 @@ class OsFile(Pooled):
                 return
             raise
         try:
-            self.needed = False  # what is appended from here on makes it so again
+            self.needed = False  # a later append sets it again
             os.fdatasync(descriptor)
             if self._unnamed is not None:
                 sync_directory(self._unnamed, self._pool)
@@ -216,17 +230,17 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def close(self) -> None:
-        """Close without syncing, as soon as no other thread is at it."""
+        """Close without syncing, once no other thread uses the file."""
         self._pool.close(self)
 
     def spoil(self, problem: OSError) -> None:
-        """Close, and let every sync from now on fail."""
+        """Close, and make every later sync fail."""
         self._failed = problem
         self.close()
 
 
 class OsFiles:
-    """The tree below one data directory, locked against other processes while it is open."""
+    """Files below one data directory, locked against other processes until `close`."""
 
     def __init__(self, root: str) -> None:
         self.root = Path(root)
@@ -246,13 +260,13 @@ class OsFiles:
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def close(self) -> None:
-        """Give the directory back."""
+        """Release the lock of the directory."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def volume(self) -> tuple[int, int]:
-        """How many bytes the volume of the directory has, and how many of them may still be written; -1 where it does not say."""
+        """Return total and free bytes of the directory's volume; -1 if unknown."""
         try:
             usage = shutil.disk_usage(self.root)
         except OSError:
@@ -260,15 +274,15 @@ class OsFiles:
         return usage.total, usage.free
 
     def connections_max(self) -> int:
-        """How many descriptors are left for connections."""
+        """Return the number of descriptors left for connections."""
         return self.descriptors.left
 
     def open(self, path: str) -> OsFile:
-        """The file at `path`, made when it is not there."""
+        """Open or create the file at `path`."""
         return self._opened(path, None)
 
     def open_later(self, path: str, size: int) -> OsFile:
-        """The file at `path`, which has so many bytes; nothing is opened before it is used."""
+        """Return the file of `size` bytes at `path`, opened at first use."""
         return self._opened(path, size)
 
     def _opened(self, path: str, size: int | None) -> OsFile:
@@ -277,14 +291,14 @@ class OsFiles:
         return opened
 
     def read_bytes(self, path: str) -> bytes | None:
-        """A whole small file, None when it is not there."""
+        """Read a whole small file; None if it does not exist."""
         try:
             return (self.root / path).read_bytes()
         except FileNotFoundError:
             return None
 
     def replace(self, path: str, content: bytes) -> None:
-        """Temporary file, sync, rename, sync of the directory."""
+        """Replace a file atomically: temporary file, sync, rename, sync of the directory."""
         target = self.root / path
         temporary = target.with_name(target.name + ".tmp")
         descriptor = self.descriptors.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -299,21 +313,21 @@ class OsFiles:
         sync_directory(target.parent, self.descriptors)
 
     def remove(self, path: str) -> None:
-        """Remove a file; nothing happens when it is not there."""
+        """Remove a file, if it exists."""
         (self.root / path).unlink(missing_ok=True)
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in a directory are on disk."""
+        """Wait until the names in a directory are on disk."""
         sync_directory(self.root / path, self.descriptors)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename durably; who has the file open does not notice."""
+        """Rename durably. An open file follows to its new name."""
         source, target = self.root / old, self.root / new
         opened = self._by_path.get(source)
         if opened is None or opened.closed:
             source.rename(target)
         else:
-            self.descriptors.take(opened)  # nobody opens it by its old name meanwhile
+            self.descriptors.take(opened)  # holds the descriptor, so that no thread reopens the old name meanwhile
             try:
                 source.rename(target)
                 opened.path = target
@@ -323,21 +337,21 @@ class OsFiles:
         sync_directory(target.parent, self.descriptors)
 
     def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Rename durably, with one sync for each directory that got a name."""
+        """Rename durably, with one sync for each target directory."""
         for old, new in pairs:
             (self.root / old).rename(self.root / new)
         for parent in {(self.root / new).parent for _, new in pairs}:
             sync_directory(parent, self.descriptors)
 
     def list(self, path: str) -> Sequence[str]:
-        """The names in a directory, sorted; empty when it is not there."""
+        """List the names in a directory, sorted. Empty if it does not exist."""
         try:
             return sorted(os.listdir(self.root / path))
         except FileNotFoundError:
             return []
 
     def sizes(self, path: str) -> Mapping[str, int]:
-        """The files in a directory and their sizes; empty when it is not there."""
+        """Map the files in a directory to their sizes. Empty if it does not exist."""
         try:
             with os.scandir(self.root / path) as entries:
                 return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
@@ -345,31 +359,31 @@ class OsFiles:
             return {}
 
     def make_directory(self, path: str) -> None:
-        """Make a directory durably."""
+        """Create a directory durably."""
         target = self.root / path
         target.mkdir(exist_ok=True)
         sync_directory(target.parent, self.descriptors)
 
     def make_directories(self, names: Sequence[str]) -> None:
-        """Make directories below the root, with one sync."""
+        """Create directories below the root, with one sync."""
         for name in names:
             (self.root / name).mkdir(exist_ok=True)
         if names:
             sync_directory(self.root, self.descriptors)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all that is in it."""
+        """Remove a directory with its contents."""
         shutil.rmtree(self.root / path, ignore_errors=True)
 
 
 def _advise(descriptor: int, position: int, size: int) -> None:
-    """Let the system read ahead, where it takes the hint."""
+    """Ask the system to read ahead, where supported."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, position, size, os.POSIX_FADV_WILLNEED)
 
 
 def sync_directory(path: Path, descriptors: Descriptors) -> None:
-    """Return when the names in a directory are on disk."""
+    """Wait until the names in a directory are on disk."""
     descriptor = descriptors.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

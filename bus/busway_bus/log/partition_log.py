@@ -1,8 +1,8 @@
-"""The log of one partition: ordered segments, start and end, and what the batches in it say of producers and epochs.
+"""Log of one partition: segments, start and end, producers, leader epochs.
 
-What lives here: append, read, roll, truncation, deletion. What does not: the start-up scan (`recovery`), look-ups by time
-(`times`), waiting for the disk (`flusher`), clocks (times come in), and who may write (`replication`). What a client sends is looked
-through once (`inspection`), what is read never. Neither appends, reads nor rolls wait for the disk.
+What lives here: append, read, roll, truncation, deletion. What does not: the start-up scan (`recovery`), look-ups by time (`times`),
+waiting for the disk (`flusher`), clocks (times are arguments), and leadership (`replication`). Batches are inspected on append
+(`inspection`), not on read. Appends, reads and rolls do not wait for the disk.
 """
 
 import logging
@@ -45,10 +45,10 @@ class PartitionLog:
     """One partition's records on disk.
 
     Attributes:
-        start_offset: first offset that may be read.
+        start_offset: first readable offset.
         flushed_offset: everything below it is on disk.
-        was_cut: whether a damaged or torn end was cut off when the log was opened.
-        kept: what other threads write beside it.
+        was_cut: whether a damaged or torn end was cut off at opening.
+        kept: files of the directory written by other threads.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class PartitionLog:
         cleaned: int = 0,
         clean: bool = False,
     ) -> None:
-        """Open the log in `directory`, an empty one where nothing is there; the arguments are those of `recovery.recover`.
+        """Open or create the log in `directory`; for the arguments see `recovery.recover`.
 
         Raises:
             CorruptLog: data below the recovery point is damaged.
@@ -95,7 +95,7 @@ class PartitionLog:
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """Offset of the next record."""
         return self._segments[-1].next_offset
 
     @property
@@ -105,18 +105,18 @@ class PartitionLog:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction begins that has not ended, None where all have."""
+        """First offset of the oldest open transaction, None if none is open."""
         return self.producers.first_unstable_offset
 
     @property
     def active(self) -> Segment:
-        """The segment that is written to."""
+        """The segment for appends."""
         return self._segments[-1]
 
     # Writing
 
     def append(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Look through the one batch that a client sent, and write it.
+        """Inspect and write a client's batch.
 
         Raises:
             KafkaError: the batch is refused (see `validate`, `inspection` and `producer_state`); nothing was written.
@@ -129,13 +129,13 @@ class PartitionLog:
     def append_inspected(
         self, batch: Inspected, *, leader_epoch: int, now_ms: int, verification: Verification | None = None
     ) -> AppendInfo:
-        """Write a batch that was looked through.
+        """Write an inspected batch.
 
         Args:
-            verification: what its coordinator has said yes to, where it is the first of a transaction here.
+            verification: the coordinator's confirmation, for the first batch of a transaction here.
 
         Raises:
-            KafkaError: its sequence numbers are not next, or its transaction is not ongoing; nothing was written.
+            KafkaError: its sequence number is not the next one, or its transaction is not ongoing; nothing was written.
             OSError: the disk failed.
         """
         header = batch.header
@@ -151,10 +151,10 @@ class PartitionLog:
         return self._write(batch.records, header, leader_epoch, now_ms)
 
     def append_own(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write a batch that this broker built itself: no limits, no sequence numbers.
+        """Write a batch of this broker, without checks of limits and sequences.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, it is for a producer that another has taken over from.
+            KafkaError: INVALID_PRODUCER_EPOCH, its producer was fenced.
             OSError: the disk failed.
         """
         header = read_header(batch)
@@ -163,8 +163,9 @@ class PartitionLog:
         return self._write(batch, header, leader_epoch, now_ms)
 
     def append_marker(self, marker: EndTransaction, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write the end of a producer's transaction, whether it has one open here or not; nothing where there can be nothing to end, and
-        the answer is that of a `duplicate` of what is last.
+        """Write a transaction marker, also if no transaction is open here.
+
+        If `check_marker` finds nothing to end, nothing is written, and the result is a `duplicate` with the last offset.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; nothing was written.
@@ -216,7 +217,7 @@ class PartitionLog:
         )
 
     def roll(self, now_ms: int) -> None:
-        """Start a new segment. The old one is synced by the next flush, and recovery copes when there was none."""
+        """Start a new segment. The next flush syncs the old one, recovery handles a crash before that."""
         old = self._segments[-1]
         if old.size == 0:
             return
@@ -229,7 +230,7 @@ class PartitionLog:
     # Flushing
 
     def flush_point(self) -> FlushPoint:
-        """What is to be synced for everything appended so far."""
+        """Collect what must be synced to make all appends durable."""
         active = self._segments[-1]
         active.remember_end()
         epochs: bytes | None = None
@@ -242,7 +243,7 @@ class PartitionLog:
             )
         if self._new_epoch and (self._rolled or snapshot is not None):
             epochs = self.epochs.text().encode()
-            self._new_epoch = False  # a sync that fails is the last
+            self._new_epoch = False  # no retry is needed: a failed sync is final
         return FlushPoint(
             self.kept, tuple(self._rolled), active, self.end_offset, epochs, self.kept.truncations, snapshot, outdated
         )
@@ -253,20 +254,20 @@ class PartitionLog:
             self._rolled = [entry for entry in self._rolled if entry not in point.rolled]
         if (
             point.truncations == self.kept.truncations
-        ):  # else what took the place of the lost end is not what was synced
+        ):  # else the synced records were truncated and may have been replaced
             self.flushed_offset = max(self.flushed_offset, point.end_offset)
 
     @property
     def wants_flush(self) -> bool:
-        """Whether segments were rolled that no flush has covered yet; or a snapshot is due."""
+        """Whether rolled segments are unflushed, or a snapshot is due."""
         return bool(self._rolled) or self._snapshots.requested
 
     # Reading
 
     def extent(self, offset: int, *, up_to: int, wait: bool = True) -> Extent | None:
-        """Where the batches lie from the one that holds `offset` on, below offset `up_to`; None where there are none.
+        """Locate the batches from the one with `offset`, below `up_to`. None if there are none.
 
-        Only positions are looked up; no batch is read but for finding the first one.
+        Only positions are looked up. Batch headers are read only to find the first batch.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE.
@@ -283,7 +284,7 @@ class PartitionLog:
     def slice(
         self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True, wait: bool = True
     ) -> FileSlice | None:
-        """The bytes of `extent`, at most `max_bytes`, to be read later; None where there are none. See `reading.cut`.
+        """Return at most `max_bytes` of `extent` to be read later, or None. See `reading.cut`.
 
         Raises:
             KafkaError, CorruptBatch, ColdPages: as of `extent`.
@@ -294,8 +295,9 @@ class PartitionLog:
     def committed_slice(
         self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True, wait: bool = True
     ) -> tuple[FileSlice | None, Sequence[tuple[int, int]]]:
-        """As `slice`, for a reader of committed records: with (producer id, first offset) of each aborted transaction that may have
-        records in there.
+        """As `slice`, for isolation.level=read_committed.
+
+        Also returns (producer id, first offset) of each aborted transaction that may have records in the slice.
 
         Raises:
             KafkaError, CorruptBatch, ColdPages: as of `extent`.
@@ -307,7 +309,7 @@ class PartitionLog:
         return reading.committed(self._segments, extent, batches, offset, up_to, wait=wait)
 
     def aborted(self, first: Segment, upper: int) -> Iterable[AbortedTransaction]:
-        """The aborted transactions with their markers in a segment or behind it, of those that begin before `upper`.
+        """Iterate over aborted transactions that start before `upper`, with markers in segment `first` or later.
 
         Raises:
             CorruptBatch: an index is damaged.
@@ -315,12 +317,12 @@ class PartitionLog:
         return reading.aborted(tuple(self._segments), first, upper)
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> bytes:
-        """What `slice` is, read at once."""
+        """As `slice`, but read immediately."""
         batches = self.slice(offset, max_bytes, up_to=up_to, min_one=min_one)
         return b"" if batches is None else batches.take(len(batches))
 
     def batches(self, offset: int = 0) -> Iterator[bytes]:
-        """Every batch from `offset` on, whole, for those who load their state from a log."""
+        """Iterate over whole batches from `offset`, to replay state from a log."""
         for segment in self._segments[reading.segment_at(self._segments, max(offset, self.start_offset)) :]:
             segment.check()
             for header, position in segment.headers():
@@ -330,13 +332,13 @@ class PartitionLog:
     # Looking up
 
     def search_time(self, timestamp_ms: int, *, up_to: int) -> times.Search:
-        """The search for (offset, timestamp, leader epoch) of the first record at or after `timestamp_ms`; see `times`."""
+        """Search (offset, timestamp, leader epoch) of the first record from `timestamp_ms`; see `times`."""
         return times.first_at(
             tuple(self._segments), timestamp_ms, start_offset=self.start_offset, up_to=up_to, config=self.config
         )
 
     def search_largest_time(self, *, up_to: int) -> times.Search:
-        """The search for the first record with the largest timestamp."""
+        """Search the first record with the largest timestamp."""
         return times.first_of_largest(
             tuple(self._segments), start_offset=self.start_offset, up_to=up_to, config=self.config
         )
@@ -344,10 +346,10 @@ class PartitionLog:
     # Getting smaller
 
     def advance_start(self, offset: int, now_ms: int) -> None:
-        """Let the log begin at `offset`; whole segments below it go (KIP-107).
+        """Raise the start offset and delete whole segments below it (KIP-107).
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, the offset is behind the end.
+            KafkaError: OFFSET_OUT_OF_RANGE, the offset is after the end.
         """
         if offset > self.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is behind the end, {self.end_offset}")
@@ -358,7 +360,7 @@ class PartitionLog:
             self._deleted.append(Deleted(due, segment, snapshot=True, start=self._segments[0].base_offset))
 
     def maintain(self, now_ms: int) -> None:
-        """Roll by age and delete by retention; the files follow with `remove_deleted`."""
+        """Roll by age and delete by retention; `remove_deleted` removes the files."""
         active = self._segments[-1]
         if active.size and now_ms - active.created_ms > self.config.roll_ms:
             self.roll(now_ms)
@@ -368,21 +370,20 @@ class PartitionLog:
 
     @property
     def has_deleted(self) -> bool:
-        """Whether files of deleted segments are still there, or retention waits for `date`: both are for `remove_deleted`."""
+        """Whether `remove_deleted` is due. Files of deleted segments remain, or retention needs `date`."""
         return bool(self._deleted) or self._undated
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Rename the files of deleted segments, so that no crash brings them back, and remove those that are due; then look how old
-        the next ones are.
+        """Rename files of deleted segments, remove due ones, then call `date`.
 
-        Waits for the disk: for another thread than the loop's.
+        The new names prevent their return after a crash. Waits for the disk: not for the event loop's thread.
         """
         self._deleted.remove(now_ms)
         if not self.closed:
             self.date(now_ms)
 
     def date(self, now_ms: int) -> None:
-        """Look up how old the oldest segments are, as far as retention asks. Waits for the disk, likewise."""
+        """Look up the age of the oldest segments for retention. Waits for the disk."""
         self._undated = False
         deleted.date(tuple(self._segments[:-1]), self.config, now_ms)
 
@@ -391,7 +392,7 @@ class PartitionLog:
         self._undated = count < len(self._segments) - 1 and not self._segments[count].dated
         if count == len(self._segments):
             self.roll(now_ms)
-        # What is not flushed yet stays until the flush of its roll is over.
+        # Unflushed segments stay until their flush is done.
         while count and self._segments[0].next_offset <= self.flushed_offset:
             self.advance_start(self._segments[1].base_offset, now_ms)
             count -= 1
@@ -399,7 +400,7 @@ class PartitionLog:
     # Compaction (see `cleaner`)
 
     def closed_segments(self) -> tuple[Segment, ...]:
-        """The segments that will not change any more and are on disk, oldest first."""
+        """Return the rolled segments that are on disk, oldest first."""
         waiting = {segment for segment, _ in self._rolled}
         closed = []
         for segment in self._segments[:-1]:
@@ -409,13 +410,13 @@ class PartitionLog:
         return tuple(closed)
 
     def stable_segments(self) -> tuple[Segment, ...]:
-        """Those of them that no open transaction has records in, or begins before."""
+        """Return the closed segments below the first unstable offset."""
         unstable = self.first_unstable_offset
         closed = self.closed_segments()
         return closed if unstable is None else tuple(segment for segment in closed if segment.next_offset <= unstable)
 
     def swap_in(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
-        """Read from `new` instead of the consecutive `old` ones from now on; False when they are not there any more."""
+        """Replace the consecutive segments `old` by `new`. False if they were deleted meanwhile."""
         if self.closed or old[0] not in self._segments:
             return False
         at = self._segments.index(old[0])
@@ -428,7 +429,7 @@ class PartitionLog:
         return True
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Cut everything at and behind `offset`, as a follower does that has gone astray."""
+        """Cut everything from `offset`, as a diverged follower does."""
         with self.kept.guard:
             self.kept.truncations += 1
         for name in self._files.list(self.directory):
@@ -445,7 +446,7 @@ class PartitionLog:
         self.producers = replayed(self._files, self.directory, self._segments, now_ms).in_place_of(self.producers)
 
     def close(self, *, clean: bool) -> None:
-        """Close the files; a clean close syncs them and leaves the producers' snapshot for the next start."""
+        """Close the files. A clean close syncs them and writes a producer snapshot."""
         if clean:
             self._segments[-1].finish()
             self._snapshots.requested = True

@@ -1,16 +1,15 @@
-"""Where in a segment's file offsets are that readers ask for again and again.
+"""Cache of file positions of frequently read offsets in a segment.
 
-What lives here: a few of them, the newest. What does not: finding them (`segment`).
+What lives here: the newest positions, at most `POSITIONS_MAX` of each kind. What does not: the look-up (`segment`).
 """
 
 from busway_bus.kernel.limits import POSITIONS_MAX
 
 
 class Positions:
-    """Positions of batches by the offsets that they were looked up for.
+    """Cached positions of batches by offset.
 
-    What readers ask for never takes the place of the ends of flushes: where the last one ended is where the high watermark is, and is
-    asked for by all of them.
+    Readers' offsets never evict the ends of flushes: the last one is the high watermark, which every reader looks up.
     """
 
     __slots__ = ("_ends", "_starts")
@@ -20,20 +19,20 @@ class Positions:
         self._starts: dict[int, int] = {}
 
     def get(self, offset: int) -> int | None:
-        """The position for an offset, None where it is not remembered."""
+        """Return the cached position of an offset, or None."""
         position = self._ends.get(offset)
         return self._starts.get(offset) if position is None else position
 
     def end(self, offset: int, position: int) -> None:
-        """A flush ends before this offset."""
+        """Cache the end of a flush."""
         _remember(self._ends, offset, position)
 
     def start(self, offset: int, position: int) -> None:
-        """A reader asked for this offset."""
+        """Cache the position of a reader's offset."""
         _remember(self._starts, offset, position)
 
     def clear(self) -> None:
-        """The file has changed."""
+        """Clear the cache after a change of the file."""
         self._ends.clear()
         self._starts.clear()
 

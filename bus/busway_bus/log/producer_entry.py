@@ -1,7 +1,7 @@
-"""What a partition remembers of one producer, and how that of all of them is written down in Kafka's `.snapshot` format.
+"""State of one producer in a partition, and Kafka's `.snapshot` format.
 
-What lives here: the last five batches of a producer in few bytes, and the snapshot to and from bytes. What does not: the decision about a
-batch (`producer_state`), when a snapshot is taken (`snapshots`) and written (`flush_point`).
+What lives here: the last five batches of a producer, packed, and encoding and decoding of a snapshot. What does not: validation of a
+batch (`producer_state`), the time of a snapshot (`snapshots`) and its writing (`flush_point`).
 """
 
 import struct
@@ -21,7 +21,7 @@ _VERSION: Final = 1
 
 
 class BatchSeen(NamedTuple):
-    """One batch of a producer that was written."""
+    """One written batch of a producer."""
 
     first_sequence: int
     last_sequence: int
@@ -35,13 +35,13 @@ class ProducerEntry:
     """One producer id.
 
     Attributes:
-        seen_ms: when it wrote last by the broker's clock, whatever times its records have.
-        coordinator_epoch: of the last marker that ended a transaction of it, -1 before the first.
-        transaction_start: the first offset of its open transaction, -1 without one.
-        marker_timestamp: of the last marker, in ms.
+        seen_ms: time of its last write by the broker's clock, not by record timestamps.
+        coordinator_epoch: of its last transaction marker, -1 before the first.
+        transaction_start: first offset of its open transaction, -1 without one.
+        marker_timestamp: of its last marker, in ms.
         last_sequence: of the last batch of its epoch, -1 before the first.
-        generation: how many snapshots had been taken when it changed last: one that a snapshot holds is copied before it changes.
-        packed: its last batches in its epoch, oldest first: there may be very many producers.
+        generation: number of snapshots taken before its last change. An entry held by a snapshot is copied before a change.
+        packed: last batches of its epoch, oldest first, packed to save memory with very many producers.
     """
 
     epoch: int
@@ -54,40 +54,40 @@ class ProducerEntry:
     packed: bytes = b""
 
     def add(self, first_sequence: int, last_sequence: int, first_offset: int, last_offset: int, timestamp: int) -> None:
-        """A batch of its epoch was written."""
+        """Add a written batch of the current epoch."""
         self.packed = self.packed[_KEPT_BEFORE:] + _SEEN.pack(
             first_sequence, last_sequence, first_offset, last_offset, timestamp
         )
         self.last_sequence = last_sequence
 
     def begin(self, epoch: int) -> None:
-        """It has a new epoch, with no batch yet."""
+        """Start a new epoch without batches."""
         self.epoch, self.last_sequence, self.packed = epoch, -1, b""
 
     def copy(self, generation: int) -> "ProducerEntry":
-        """The same, for this generation."""
+        """Copy the entry for a generation."""
         return replace(self, generation=generation)
 
     @property
     def batches(self) -> list[BatchSeen]:
-        """The last batches of its epoch that are remembered, oldest first."""
+        """The last batches of its epoch, at most `BATCHES_KEPT`, oldest first."""
         return list(map(BatchSeen._make, _SEEN.iter_unpack(self.packed)))
 
     @property
     def last_batch(self) -> BatchSeen | None:
-        """The last batch of its epoch."""
+        """The last batch of its epoch, or None."""
         packed = self.packed
         return BatchSeen._make(_SEEN.unpack_from(packed, len(packed) - _SEEN.size)) if packed else None
 
     @property
     def last_timestamp(self) -> int:
-        """Of what was written last, a marker included, in ms; -1 where nothing is known."""
+        """Largest timestamp of its last batch and marker, in ms. -1 if unknown."""
         last = self.last_batch
         return max(-1 if last is None else last.timestamp, self.marker_timestamp)
 
 
 class ProducersAt:
-    """All producers of a partition as they were at one moment; they are put into bytes by whoever writes them, in any thread."""
+    """Producers of a partition at one time, encodable in any thread."""
 
     __slots__ = ("_entries",)
 
@@ -95,10 +95,12 @@ class ProducersAt:
         self._entries = entries
 
     def encode(self) -> bytes:
-        """In Kafka's format, an entry for each batch that is remembered, a producer's newest last.
+        """Encode in Kafka's format, one entry for each kept batch.
 
-        Kafka writes the newest alone, so that a batch that was written before a start but answered by none cannot be told
-        from a gap after it; it reads these and takes the last of each producer.
+        A producer's newest batch is last.
+
+        Kafka writes only the newest batch: after a restart it cannot recognise the retry of an earlier one as a duplicate. It can read
+        this snapshot, and uses the last entry of each producer.
         """
         entries = self._entries
         count = sum(max(len(entry.packed) // _SEEN.size, 1) for entry in entries.values())
@@ -106,7 +108,7 @@ class ProducersAt:
         _COUNT.pack_into(content, _HEADER.size, count)
         position = _HEADER.size + _COUNT.size
         for producer_id, entry in entries.items():
-            # What a producer has that has written nothing in its epoch but the end of a transaction.
+            # An entry without batches, for a producer with only a marker in its epoch.
             batches = _SEEN.iter_unpack(entry.packed) if entry.packed else ((-1, -1, -1, -1, entry.marker_timestamp),)
             for _, last_sequence, first_offset, last_offset, timestamp in batches:
                 _ENTRY.pack_into(
@@ -127,7 +129,7 @@ class ProducersAt:
 
 
 def from_snapshot(content: bytes, now_ms: int) -> dict[int, ProducerEntry] | None:
-    """The producers in a snapshot, all of them seen now; None when it is damaged."""
+    """Decode a snapshot, with `now_ms` as last use of each producer. None if it is damaged."""
     entries: dict[int, ProducerEntry] = {}
     try:
         version, crc = _HEADER.unpack_from(content)

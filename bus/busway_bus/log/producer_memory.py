@@ -1,8 +1,8 @@
-"""What all partitions of a node remember of producers: anybody may write with ids that nobody was given, each kept for a day.
+"""Memory limit for producer state of all partitions of a node.
 
-What lives here: the count, and the word to who brings one more where there is no room. What does not: what is remembered
-(`producer_entry`). Nobody who may be at work is forgotten for it: a batch that is sent again would be written twice. Where it becomes short,
-those go that have been idle for longer than any client sends a batch again.
+Clients may write with producer ids that were never allocated, and each is kept for a day. What lives here: the byte count, and the
+refusal of new producers at the limit. What does not: the state itself (`producer_entry`). Active producers are never evicted: a retried
+batch would be written twice. When memory is short, producers expire that are idle for longer than any client retries a batch.
 """
 
 import logging
@@ -13,14 +13,14 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("busway.log")
 _TOLD_AGAIN_BELOW: Final = 0.9
-"""Part of the limit below which the next refusal is told in the log again."""
+"""Fraction of the limit below which the next refusal is logged again."""
 
 
 class ProducerMemory:
-    """Bytes of all partitions together.
+    """Bytes used by producers of all partitions.
 
     Attributes:
-        used: now; what a start finds in the logs is taken in however much it is.
+        used: current bytes. Producers recovered at start count without limit.
     """
 
     def __init__(self, limit: int = PRODUCERS_BYTES_MAX) -> None:
@@ -30,21 +30,24 @@ class ProducerMemory:
 
     @property
     def full(self) -> bool:
-        """Whether no producer may come that is not remembered."""
+        """Whether new producers are refused."""
         return self.used >= self._limit
 
     def kept_ms(self, expiration_ms: int) -> int:
-        """For how long an idle producer is remembered: for less than `producer.id.expiration.ms` while half of the room is taken."""
+        """Return the expiration of idle producers in ms.
+
+        At most `IDLE_PRODUCERS_KEPT_MS` while half of the limit is used, else `producer.id.expiration.ms`.
+        """
         return min(expiration_ms, IDLE_PRODUCERS_KEPT_MS) if self.used >= self._limit // 2 else expiration_ms
 
     def change(self, by: int) -> None:
-        """More is remembered, or less."""
+        """Add `by` bytes, which may be negative."""
         self.used += by
         if self.used < self._limit * _TOLD_AGAIN_BELOW:
             self._told = False
 
     def refusal(self) -> KafkaError:
-        """What a producer is told that is not remembered; the log has a line when that begins."""
+        """Build the error for a new producer; log once when refusals begin."""
         if not self._told:
             self._told = True
             logger.warning(

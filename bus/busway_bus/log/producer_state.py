@@ -1,9 +1,8 @@
-"""What a partition remembers of its producers: sequence numbers, so that a retried batch is not written twice, and open transactions
-(KIP-98, KIP-890).
+"""Producer state of a partition: sequence numbers and open transactions (KIP-98, KIP-890).
 
-What lives here: the producers, the transactions that they have open, the decision about a new batch and about the end of a transaction.
-What does not: what is kept of one producer, and its form in a snapshot (`producer_entry`); disks and clocks; when a reader may know of the end of a
-transaction (`replication.partition_state`); who is asked whether a batch belongs to one (`replication.transaction_verification`).
+What lives here: the producers, their open transactions, validation of new batches and transaction markers. What does not: the entry of
+one producer and the snapshot format (`producer_entry`); disks and clocks; visibility of a transaction's end to readers
+(`replication.partition_state`); verification with the coordinator (`replication.transaction_verification`).
 """
 
 from collections import OrderedDict
@@ -21,15 +20,15 @@ from busway_protocol.records.control import TransactionMarker
 
 LAST_EPOCH: Final = 2**15 - 1
 NEW_EPOCH_SINCE: Final = 2
-"""The transaction version from which on the end of a transaction has an epoch of its own (KIP-890)."""
+"""First transaction version whose markers bump the producer epoch (KIP-890)."""
 
 
 class Ended(NamedTuple):
-    """A transaction that a marker ends.
+    """A transaction ended by a marker.
 
     Attributes:
-        last_offset: that of the marker.
-        last_stable_offset: where the oldest transaction begins that is open still, or the offset behind the marker.
+        last_offset: offset of the marker.
+        last_stable_offset: start of the oldest transaction still open, or the offset after the marker.
     """
 
     producer_id: int
@@ -40,7 +39,7 @@ class Ended(NamedTuple):
 
 
 class LastOfProducer(NamedTuple):
-    """What compaction must not lose of a producer: the last offset of its last batch, -1 where its epoch has none."""
+    """Last offset of a producer's last batch, kept by compaction. -1 without a batch in its epoch."""
 
     last_offset: int
     epoch: int
@@ -48,12 +47,13 @@ class LastOfProducer(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Verification:
-    """A producer's question to its coordinator, asked before its first batch of a transaction; void as soon as anything of the
-    transaction, its end included, is written.
+    """Pending verification of a transaction's first batch with its coordinator.
+
+    It becomes invalid when a record or marker of the transaction is written.
 
     Attributes:
-        lowest_sequence: of all batches that waited for an answer: none behind it may be written first.
-        from_zero: whether the producer's epoch begins with the transaction (transaction version 2), and so its sequence.
+        lowest_sequence: lowest sequence of the waiting batches; a higher one must not be written first.
+        from_zero: whether each transaction has its own epoch (transaction version 2), with sequences from 0.
     """
 
     seen_ms: int
@@ -66,7 +66,7 @@ class ProducerState:
     """The producers of one partition.
 
     Attributes:
-        first_unstable_offset: where the oldest open transaction begins, None where none is open; may be read in any thread.
+        first_unstable_offset: first offset of the oldest open transaction, None if none is open; readable in any thread.
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class ProducerState:
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self._open: OrderedDict[int, int] = OrderedDict()
-        """Producers with an open transaction and where it begins, which are in the order of these offsets."""
+        """Producers with an open transaction → its first offset, in ascending order."""
         self._verifications: dict[int, Verification] = {}
         self.first_unstable_offset: int | None = None
         self._generation = 0
@@ -92,25 +92,25 @@ class ProducerState:
     # Memory
 
     def join(self, memory: ProducerMemory) -> None:
-        """Count what is remembered here in this from now on, and nowhere else."""
+        """Move the memory accounting of this partition to `memory`."""
         self._memory.change(-self._held)
         self._held = 0
         self._memory = memory
         self._count()
 
     def leave(self) -> ProducerMemory:
-        """Count here what is remembered here, and nowhere else; answers where it was counted."""
+        """Move the memory accounting to a private one; return the previous one."""
         memory = self._memory
         self.join(ProducerMemory())
         return memory
 
     def in_place_of(self, other: "ProducerState") -> "ProducerState":
-        """Count where another did, which does not any more."""
+        """Take over the memory accounting of `other`."""
         self.join(other.leave())
         return self
 
     def _count(self) -> None:
-        """There are more or fewer producers."""
+        """Update the memory accounting."""
         held = PRODUCER_BYTES * len(self._entries) + VERIFICATION_BYTES * len(self._verifications)
         self._memory.change(held - self._held)
         self._held = held
@@ -119,20 +119,20 @@ class ProducerState:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[tuple[int, ProducerEntry]]:
-        """Every producer id that is remembered."""
+        """Iterate over (producer id, entry)."""
         return iter(self._entries.items())
 
     # Transactions
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
-        """Whether a producer has a transaction open, in this epoch."""
+        """Whether a producer has an open transaction in this epoch."""
         return producer_id in self._open and self._entries[producer_id].epoch == epoch
 
     def verification(self, header: BatchHeader, now_ms: int, *, from_zero: bool) -> Verification | None:
-        """What has to be answered with yes before a transactional batch may be written; None where its transaction is open already.
+        """Register the verification required for a transactional batch. None if its transaction is open.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH; POLICY_VIOLATION where nothing is known of the producer, and there is no room for more.
+            KafkaError: INVALID_PRODUCER_EPOCH; POLICY_VIOLATION for a new producer at the memory limit.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         if self.is_open(producer_id, epoch):
@@ -154,17 +154,16 @@ class ProducerState:
         return waiting
 
     def holds(self, producer_id: int, verification: Verification | None) -> bool:
-        """Whether nothing was written to a producer's transaction, nor its end, since this was asked for."""
+        """Whether a verification is valid: no record or marker was written since."""
         return verification is not None and self._verifications.get(producer_id) is verification
 
     def check_marker(self, marker: EndTransaction) -> bool:
-        """Judge the end of a transaction before it is written. One that is repeated is written again, as in Kafka.
+        """Validate a transaction marker before it is written. A repeated marker is written again, as in Kafka.
 
         Returns:
-            False where there is nothing to end: no transaction is open here, and the epoch is too old, or the producer is not known and
-            there is no room to remember it. Anybody may write outside of
-            transactions with an epoch that is higher, before the transaction has written here; Kafka refuses the marker then, gives its
-            coordinator no way on, and the transactional id is of no use any more.
+            False if there is nothing to end: no transaction is open here, and the epoch is stale, or the producer is unknown and memory
+            is full. A stale epoch arises when a client writes here with a higher epoch, outside of transactions, before the transaction
+            does. Kafka refuses such a marker: its coordinator cannot complete, and the transactional id becomes unusable.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
@@ -174,7 +173,7 @@ class ProducerState:
             return not self._memory.full
         stale = marker.producer_epoch < entry.epoch
         if marker.transaction_version >= NEW_EPOCH_SINCE and marker.producer_epoch == entry.epoch:
-            # The records of a transaction have an older epoch than its end, unless there was none left.
+            # A transaction's records have an older epoch than its marker, unless the epochs are exhausted.
             stale = entry.transaction_start >= 0 and entry.epoch < LAST_EPOCH
         if stale and entry.transaction_start >= 0:
             raise KafkaError(
@@ -190,7 +189,7 @@ class ProducerState:
         return not stale
 
     def ended_by(self, header: BatchHeader, marker: TransactionMarker) -> Ended | None:
-        """The transaction that a marker at its final offset would end, None where none is open."""
+        """Return the transaction ended by a marker with its final offset, if any."""
         first_offset = self._open.get(header.producer_id)
         if first_offset is None:
             return None
@@ -204,7 +203,7 @@ class ProducerState:
         )
 
     def end(self, header: BatchHeader, marker: TransactionMarker, now_ms: int) -> None:
-        """A marker was written, now or as far as is known."""
+        """Apply a marker that was written, or replayed, at `now_ms`."""
         if self._verifications.pop(header.producer_id, None) is not None:
             self._count()
         if self._open.pop(header.producer_id, None) is not None:
@@ -217,7 +216,7 @@ class ProducerState:
     # Batches
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
-        """Refuse a producer that another has taken over from.
+        """Refuse a fenced producer.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH.
@@ -230,14 +229,14 @@ class ProducerState:
             )
 
     def check(self, header: BatchHeader, verification: Verification | None = None) -> BatchSeen | None:
-        """Judge a batch before it is written: None to write it, or the earlier batch that it repeats.
+        """Validate a batch before it is written. Return the earlier batch if it is a duplicate.
 
         Args:
-            verification: what its coordinator has said yes to, where the batch is the first of a transaction here.
+            verification: the coordinator's confirmation, for the first batch of a transaction here.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE or OUT_OF_ORDER_SEQUENCE_NUMBER; NOT_ENOUGH_REPLICAS where the
-                coordinator's word is void meanwhile; POLICY_VIOLATION where nothing is known of the producer, and there is no room for more.
+            KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE or OUT_OF_ORDER_SEQUENCE_NUMBER; NOT_ENOUGH_REPLICAS if the
+                verification has become invalid; POLICY_VIOLATION for a new producer at the memory limit.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -273,7 +272,7 @@ class ProducerState:
             return
         expected = (entry.last_sequence + 1) % SEQUENCES
         if header.base_sequence != expected:
-            # Whether a sequence far behind was ever written is not known any more: clients take "duplicate" for an acknowledgement.
+            # Old sequences are not kept, so this is not answered as a duplicate: clients take that for an acknowledgement.
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected} is next",
@@ -290,8 +289,8 @@ class ProducerState:
                 ErrorCode.INVALID_TXN_STATE, f"no transaction of producer {producer_id} is known to be ongoing"
             )
         if not self.holds(producer_id, verification):
-            # The end of its last transaction came while its coordinator was asked about this one. Kafka says INVALID_TXN_STATE, which costs
-            # the producer a transaction that may well be ongoing; whether it is comes out when the batch is sent again.
+            # The marker of the previous transaction arrived during the verification. Kafka answers INVALID_TXN_STATE, which aborts a
+            # transaction that may be ongoing. A retriable error lets the retry verify again.
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, f"the coordinator of producer {producer_id} has to be asked again"
             )
@@ -303,7 +302,7 @@ class ProducerState:
             )
 
     def apply(self, header: BatchHeader, now_ms: int) -> bool:
-        """Remember a batch of records that was written, now or as far as is known; answers whether a transaction has begun with it."""
+        """Apply a written or replayed batch; return whether it began a transaction."""
         if header.producer_id < 0:
             return False
         entry = self._entries.get(header.producer_id)
@@ -325,7 +324,7 @@ class ProducerState:
         return True
 
     def _entry(self, header: BatchHeader, now_ms: int) -> ProducerEntry:
-        """The producer of a batch in its epoch, which may change."""
+        """Return the mutable entry of a producer, at the batch's epoch."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = ProducerEntry(header.producer_epoch, now_ms, generation=self._generation)
@@ -339,9 +338,9 @@ class ProducerState:
         return entry
 
     def expire(self, now_ms: int, after_ms: int) -> None:
-        """Forget producers that have been idle for `after_ms`, unless they have a transaction open.
+        """Remove producers idle for `after_ms`, unless they have an open transaction.
 
-        Kafka goes by the records' times, and so forgets a producer that writes old ones while it is at work.
+        Kafka uses record timestamps, and so expires an active producer of old records.
         """
         idle = [
             producer_id
@@ -358,7 +357,10 @@ class ProducerState:
         self._count()
 
     def last_records(self) -> Iterator[tuple[int, LastOfProducer]]:
-        """What compaction must not lose, by producer id, as it is when the first is asked for or, of some, soon after; for any thread."""
+        """Iterate over each producer's last batch, which compaction must keep. For any thread.
+
+        The producers are those at the first step; their batches may be newer.
+        """
         for producer_id, entry in self._entries.copy().items():
             last = entry.last_batch
             yield producer_id, LastOfProducer(-1 if last is None else last.last_offset, entry.epoch)
@@ -366,17 +368,17 @@ class ProducerState:
     # The snapshot
 
     def taken(self) -> ProducersAt:
-        """The state as it is now, to be put into bytes later: what changes from now on changes in copies."""
+        """Take a copy-on-write snapshot of the state, to be encoded later."""
         self._generation += 1
         return ProducersAt(self._entries.copy())
 
     def snapshot(self) -> bytes:
-        """The state in Kafka's `.snapshot` format."""
+        """Encode the state in Kafka's `.snapshot` format."""
         return self.taken().encode()
 
     @classmethod
     def from_snapshot(cls, content: bytes, now_ms: int) -> "ProducerState | None":
-        """The state in a snapshot, all producers seen now; None when it is damaged, so that the caller reads the log instead."""
+        """Decode a snapshot, with `now_ms` as last use of each producer. None if it is damaged."""
         entries = from_snapshot(content, now_ms)
         if entries is None:
             return None

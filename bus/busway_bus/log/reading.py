@@ -1,8 +1,8 @@
-"""Which bytes of which segment a reader gets.
+"""Look-up of the bytes for a reader.
 
-What lives here: looking up, by positions. What does not: the segments and the bounds of the log (`partition_log`), and the reading
-itself, which a client's socket decides about (`file_slice`). Nothing between the first byte and the last is looked at; which of
-their transactions were aborted is in indexes (`aborted`).
+What lives here: look-up of positions. What does not: segments and bounds of the log (`partition_log`), and reading the bytes when the
+client's socket has room (`file_slice`). Batches in the middle of the range are not read; aborted transactions are in indexes
+(`aborted`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from busway_protocol.records.batch import CorruptBatch
 
 
 class Extent(NamedTuple):
-    """Whole batches that lie one behind the other in a segment's file, from byte `position` to before byte `end`."""
+    """Consecutive whole batches of a segment: bytes `position` to below `end`."""
 
     segment: Segment
     position: int
@@ -23,7 +23,7 @@ class Extent(NamedTuple):
 
 
 def segment_at(segments: Sequence[Segment], offset: int) -> int:
-    """Number of the segment that holds `offset`."""
+    """Find the index of the segment with `offset`."""
     low, high = 0, len(segments)
     while high - low > 1:
         middle = (low + high) // 2
@@ -35,7 +35,9 @@ def segment_at(segments: Sequence[Segment], offset: int) -> int:
 
 
 def extent(segments: Sequence[Segment], offset: int, up_to: int, *, wait: bool) -> Extent | None:
-    """Where the batches lie from the one that holds `offset` on, below offset `up_to`, in one segment; None where there are none.
+    """Locate the batches from `offset` to below `up_to` in one segment.
+
+    None if there are none.
 
     Raises:
         CorruptBatch: a header is damaged on disk.
@@ -55,10 +57,10 @@ def extent(segments: Sequence[Segment], offset: int, up_to: int, *, wait: bool) 
 
 
 def cut(batches: Extent, max_bytes: int, *, min_one: bool, wait: bool) -> FileSlice | None:
-    """At most `max_bytes` of an extent.
+    """Take at most `max_bytes` of an extent.
 
-    The last batch may be cut off, as in Kafka, which no client minds; the first one never is: it comes even when it is larger, or
-    without `min_one` not at all (KIP-74).
+    The last batch may be incomplete, as in Kafka; clients ignore it. The first one is always complete, even if larger than `max_bytes`;
+    without `min_one` the result is None then (KIP-74).
 
     Raises:
         CorruptBatch: the first header is damaged on disk.
@@ -77,8 +79,9 @@ def cut(batches: Extent, max_bytes: int, *, min_one: bool, wait: bool) -> FileSl
 def committed(
     segments: Sequence[Segment], extent: Extent, batches: FileSlice, offset: int, up_to: int, *, wait: bool
 ) -> tuple[FileSlice, Sequence[tuple[int, int]]]:
-    """What a reader of committed records gets of `batches`, the beginning of `extent` from `offset` on: fewer of them where too many
-    transactions in them were aborted; with (producer id, first offset) of those.
+    """Find the aborted transactions of `batches`, the beginning of `extent` from `offset`.
+
+    Returns their (producer id, first offset), and `batches`, shortened if there are too many aborted transactions.
 
     Raises:
         CorruptBatch: an index is damaged on disk.
@@ -98,8 +101,9 @@ def committed(
 
 
 def aborted(segments: Sequence[Segment], first: Segment, upper: int) -> Iterator[AbortedTransaction]:
-    """The aborted transactions with their markers in `first` or behind it, of those that begin before `upper`; none where `first` is
-    no segment any more.
+    """Iterate over aborted transactions that start before `upper`.
+
+    Only those with markers in segment `first` or later; empty if `first` was removed from `segments`.
 
     Raises:
         CorruptBatch: an index is damaged on disk.

@@ -1,7 +1,7 @@
-"""A batch in the codec that its topic asks for (`compression.type`).
+"""Recompression of a batch to its topic's codec (`compression.type`).
 
-What lives here: putting the records, once they are out of the codec in which they came (`inspection`), into another. What does not:
-the codecs (`records.compression`). A topic that keeps the producer's codec, which is the default, never gets here.
+What lives here: compressing the records, decompressed by `inspection`, with another codec. What does not: the codecs
+(`records.compression`). Not used for topics that keep the producer's codec, the default.
 """
 
 import struct
@@ -25,24 +25,24 @@ _ATTRIBUTES: Final = struct.Struct(">h")
 _LENGTH_AT: Final = 8
 _CRC_AT: Final = 17
 LZ4_FAST: Final = 9
-"""The level that is Kafka's default and stands for the fast compressor; any other is one of the dense one."""
+"""Kafka's default level: the fast compressor. Any other level is one of the high-compression one."""
 
 
 def wanted_codec(config: LogConfig) -> int | None:
-    """The number of the codec that the topic asks for; None to keep the producer's."""
+    """Return the number of the topic's codec; None to keep the producer's."""
     if config.compression_type == "producer":
         return None
     return 0 if config.compression_type == "uncompressed" else CODECS[config.compression_type]
 
 
 def recompressed(records: Buffer, plain: Buffer, codec: int, config: LogConfig) -> bytearray:
-    """The batch in another codec: length, attributes and checksum are new, all else is as it was.
+    """Recompress a batch; only length, attributes and checksum of the header change.
 
     Args:
-        plain: the records out of the codec in which they came.
+        plain: the decompressed records.
 
     Raises:
-        KafkaError: MESSAGE_TOO_LARGE, in the new codec the batch has more than max.message.bytes.
+        KafkaError: MESSAGE_TOO_LARGE, the recompressed batch exceeds max.message.bytes.
     """
     batch = bytearray(memoryview(records)[:HEADER_BYTES])
     batch += plain if codec == 0 else compress(codec, bytes(plain), _level(codec, config))

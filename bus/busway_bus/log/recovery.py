@@ -1,15 +1,13 @@
-"""Opening a log: which segments are there, how far they are good, and what they say of producers and epochs.
+"""Recovery of a log at start: segments, intact end, producers, leader epochs.
 
-What lives here: the start-up scan. After a clean stop closed segments are not even opened. After any other what the newest producers'
-snapshot covers is trusted after a cheap look at the ends of the segments (`trust`); what came later is read through, and a torn end is
-cut off, with a line in the log and the bytes kept beside it in a `.cut` file, which is never served and goes with the partition: a
-flipped bit in what a killed process had not checkpointed looks like a torn end. Files that a deletion or a cleaning left half done are
-tidied first. What does not: the log in use (`partition_log`). Nothing that was flushed is ever cut: damage there is a `CorruptLog`, for
-the operator to judge.
+What lives here: the start-up scan. After a clean shutdown closed segments are not opened. After an unclean one records below the newest
+producer snapshot are trusted after a cheap check of the segments' ends (`trust`). Later records are read, and a torn end is cut off
+with a log line. Its bytes are kept in a `.cut` file, which is never served and is deleted with the partition: a flipped bit in records
+not yet checkpointed looks like a torn end. Files of an interrupted deletion or cleaning are tidied first. What does not: the log in use
+(`partition_log`). Flushed records are never cut: damage there is a `CorruptLog`, for the operator to decide.
 
-How far the disk is known to be good is the recovery point of the checkpoint, or the newest producer snapshot where that is further on:
-the flusher writes a snapshot, at a roll and in between (`RECOVERY_BYTES_MAX`), only after it has synced everything before it, the
-indexes too.
+The disk is known to be good up to the checkpoint's recovery point or the newest producer snapshot, whichever is higher. The flusher
+writes a snapshot at each roll, and at least every `RECOVERY_BYTES_MAX`, only after it has synced everything before it, indexes included.
 """
 
 import logging
@@ -48,19 +46,19 @@ _COPIED_BYTES: Final = 1024 * 1024
 
 
 class CorruptLog(RuntimeError):
-    """Data that was flushed is damaged; the text names the file and the offset. Nothing is cut by itself then."""
+    """Damage in flushed data; the text names file and offset. Nothing is cut automatically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What a directory holds.
+    """Recovered state of a log.
 
     Attributes:
-        start: where it is on disk that the log begins, as what was before was deleted; 0 where nothing is.
-        proven_bytes: how much of the last segment the next start need not read, as things are.
-        was_cut: whether anything was taken out of the log, and the leader epochs that it was written in with it.
-        newest_snapshot: offset of the newest producers' snapshot, 0 where there is none.
-        new_epoch: whether the batches told of a leader epoch that the checkpoint does not name.
+        start: log start offset noted on disk after a deletion; 0 without a note.
+        proven_bytes: bytes of the last segment that the next start need not read.
+        was_cut: whether records were cut, and with them possibly their leader epochs.
+        newest_snapshot: offset of the newest producer snapshot, 0 if there is none.
+        new_epoch: whether batches have a leader epoch that is missing from the checkpoint.
     """
 
     segments: list[Segment]
@@ -76,12 +74,12 @@ class Recovered:
 def recover(
     files: Files, directory: str, config: LogConfig, *, now_ms: int, flushed: int, cleaned: int, clean: bool
 ) -> Recovered:
-    """Open the segments in `directory`, an empty one where nothing is there.
+    """Open the segments in `directory`, creating one if there is none.
 
     Args:
-        flushed: recovery point from the checkpoint: what is damaged below it is not a torn tail.
-        cleaned: up to where the log was compacted; only there may offsets be missing.
-        clean: whether the last process closed it in order, so that the files are trusted.
+        flushed: recovery point from the checkpoint; damage below it is not a torn tail.
+        cleaned: end of the compacted part; below it offsets may be missing.
+        clean: whether the last shutdown was clean, so that the files are trusted.
 
     Raises:
         CorruptLog: data below the recovery point is damaged.
@@ -90,8 +88,10 @@ def recover(
 
 
 def write_snapshot(files: Files, directory: str, offset: int, snapshot: bytes) -> bool:
-    """Write the producers' state as of `offset`; answers whether it went well: where that fails the records are no less on disk, and the next start reads from an
-    older snapshot on."""
+    """Write the producer snapshot of `offset`; False if the disk failed.
+
+    A failure loses no records: the next start replays from an older snapshot.
+    """
     try:
         files.replace(f"{directory}/{file_name(offset, SNAPSHOT)}", snapshot)
     except OSError as problem:
@@ -106,7 +106,7 @@ def write_snapshot(files: Files, directory: str, offset: int, snapshot: bytes) -
 
 
 class _Recovery:
-    """One directory's scan."""
+    """The start-up scan of one directory."""
 
     def __init__(
         self, files: Files, directory: str, config: LogConfig, *, now_ms: int, cleaned: int, clean: bool
@@ -126,7 +126,7 @@ class _Recovery:
         self._cuts: list[str] = []
 
     def run(self, flushed: int) -> Recovered:
-        """Do it all; what was opened is closed again where it fails."""
+        """Run the scan; close all segments if it fails."""
         try:
             self._tidy()
             self._sizes = self._files.sizes(self._directory)
@@ -168,7 +168,7 @@ class _Recovery:
         return sorted(offsets)
 
     def _tidy(self) -> None:
-        """Remove what a deletion or an unfinished cleaning left; finish a swap that had begun (see `cleaner`)."""
+        """Remove files of deletions and unfinished cleanings; finish swaps (see `cleaner`)."""
         names = self._files.list(self._directory)
         swaps = [name.removesuffix(f"{LOG}{SWAP}") for name in names if name.endswith(f"{LOG}{SWAP}")]
         for name in names:
@@ -195,14 +195,14 @@ class _Recovery:
             if base <= old < end_offset:
                 for suffix in SEGMENT_FILES:
                     self._files.remove(f"{self._directory}/{file_name(old, suffix)}")
-        # Without an old log file beside it, an index of aborted transactions is the new one's: those are gone for good before.
+        # The old log files must be gone durably before the rename: an aborted-transaction index without one belongs to the new segment.
         self._files.sync_directory(self._directory)
         swap.rename("")
 
     # Segments
 
     def _finish_deletion(self, bases: list[int]) -> None:
-        """Remove what is before the start that is on disk: whoever wrote that was about to."""
+        """Remove segments before the noted start offset: an interrupted deletion."""
         while len(bases) > 1 and bases[1] <= self._start:
             base = bases.pop(0)
             for suffix in SEGMENT_FILES:
@@ -218,8 +218,8 @@ class _Recovery:
         for base in set(self._offsets(TRANSACTIONS)) - set(bases):
             self._files.remove(f"{self._directory}/{file_name(base, TRANSACTIONS)}")
         if bases and bases[0] > self._floor == 0 and not self._clean:
-            # The oldest file's name never reached the disk, so nothing that follows it was acknowledged; or the checkpoints and
-            # snapshots are lost that would say what was before it.
+            # Either the oldest file's name never reached the disk, and no later record was acknowledged; or the checkpoints and
+            # snapshots that covered the records before it are lost.
             self._drop(bases, f"nothing is known of what was before offset {bases[0]}")
             bases = []
         elif self._floor and (not bases or bases[0] > self._floor):
@@ -234,7 +234,7 @@ class _Recovery:
             return
 
     def _check(self, segment: Segment, upper: int | None) -> bool:
-        """Make a segment usable; answers whether it reaches to `upper`, where the next one begins."""
+        """Recover a segment. Return whether it reaches `upper`, the next one's base offset."""
         believed = self._believed(segment) if upper is None else self._believed_closed(segment, upper)
         if segment.unchecked is not None:
             return True
@@ -253,15 +253,15 @@ class _Recovery:
                 )
             self._cut(segment, intact, problem)
         if scanned:
-            # What a killed process left in the page cache counts as flushed from here on, so it has to be. Where a failed sync was its
-            # end, the cache calls clean what the disk does not have.
+            # Records left in the page cache by a killed process count as flushed from here on, so they are synced. If a failed sync
+            # ended that process, its pages are marked clean but are not on disk, so they are rewritten.
             if not self._clean and segment.next_offset > self._floor:
                 segment.rewrite(segment.position_of(self._floor) if self._floor > segment.base_offset else 0)
             segment.sync()
         return problem is None
 
     def _believed(self, active: Segment) -> int | None:
-        """Up to which byte the last segment need not be read; None where nothing of it is believed."""
+        """Return the trusted byte count of the last segment. None if nothing is trusted."""
         self._proven = 0
         if not self._clean:
             self._proven = resume(active, self._newest_snapshot)
@@ -274,13 +274,16 @@ class _Recovery:
             return None
         sound = sound and active.next_offset == max(
             self._newest_snapshot, active.base_offset
-        )  # which a clean stop writes
+        )  # a clean shutdown writes this snapshot
         if sound:
             self._proven = active.size
         return active.size if sound else None
 
     def _believed_closed(self, segment: Segment, upper: int) -> int | None:
-        """The same of one that is closed; after a clean stop it is not even looked at, unless its indexes cannot be right."""
+        """As `_believed`, for a closed segment.
+
+        After a clean shutdown its check is deferred, unless the sizes of its indexes are implausible.
+        """
         if not self._clean and upper > self._floor:
             return None
         segment.undate()
@@ -291,7 +294,7 @@ class _Recovery:
             )
             return segment.size
         sound = has_sound_end(segment, self._config.index_interval_bytes)
-        # An end that does not fit may be a header's mistake: then all checksums are looked at, which tell where the damage is.
+        # A wrong end may come from a damaged header: then a full scan with checksums locates the damage.
         return segment.size if sound and self._ends_wrongly(segment, upper) is None else None
 
     def _gap_allowed(self, upper: int) -> bool:
@@ -307,10 +310,10 @@ class _Recovery:
             return CorruptBatch(f"it ends before {upper}, where the next segment begins")
         return None
 
-    # What is taken out of the log
+    # Cutting
 
     def _cut(self, segment: Segment, size: int, problem: CorruptBatch) -> None:
-        """Cut a segment to `size` bytes; what is behind them is on disk elsewhere before it goes."""
+        """Cut a segment to `size` bytes; save the rest durably in `.cut`."""
         path, behind = segment.path(".log"), segment.size - size
         if not behind:
             return
@@ -336,7 +339,7 @@ class _Recovery:
         )
 
     def _drop(self, bases: list[int], reason: str) -> None:
-        """Take segments out that cannot follow what is before them; none of them can have been acknowledged."""
+        """Rename segments that do not follow the log before them. None was acknowledged."""
         for base in reversed(bases):
             path = f"{self._directory}/{file_name(base, '.log')}"
             cut_path = f"{path}.{0:010d}{CUT}"
@@ -347,7 +350,7 @@ class _Recovery:
             logger.warning("%s is not served any more and kept as %s: %s", path, cut_path, reason)
 
     def _forget_cuts(self) -> None:
-        """Keep the newest cuts; their names sort by offset and position, which is nearly their age."""
+        """Keep the newest `CUTS_MAX` earlier `.cut` files. Names sort by offset and position, roughly by age."""
         if not self._cuts:
             return
         paths = (f"{self._directory}/{name}" for name in self._files.list(self._directory) if name.endswith(CUT))
@@ -357,7 +360,7 @@ class _Recovery:
 
     @staticmethod
     def _date(active: Segment) -> None:
-        """Let the active segment be as old as its first batch, so that a restart does not put its roll off."""
+        """Date the active segment by its first batch. Otherwise a restart would delay its roll."""
         if active.size >= HEADER_BYTES:
             first = read_header(active.read(0, HEADER_BYTES))
             if first.max_timestamp >= 0:
@@ -366,8 +369,10 @@ class _Recovery:
     # Producers and epochs
 
     def _replay(self, snapshots: list[int], epochs: LeaderEpochs, *, whole: bool) -> ProducerState:
-        """The producers as of the end: the newest intact snapshot, and the headers behind it. The indexes of aborted transactions are
-        believed up to where that is; one that is damaged is made anew, from an older snapshot on."""
+        """Restore the producers from the newest intact snapshot and later headers.
+
+        Indexes of aborted transactions are trusted below the snapshot. A damaged index is rebuilt from an older snapshot.
+        """
         damaged = self._damaged_index()
         usable = [offset for offset in snapshots if damaged is None or offset <= damaged.base_offset]
         producers, start = _snapshot(self._files, self._directory, usable, self._now_ms)
@@ -390,17 +395,19 @@ class _Recovery:
                             segment.transactions.append(AbortedTransaction.of(ended))
             except CorruptBatch as problem:
                 raise CorruptLog(f"{segment.path('.log')} is damaged: {problem}") from None
-            segment.transactions.sync()  # the next snapshot says that it is on disk
+            segment.transactions.sync()  # the next snapshot implies that it is on disk
         return producers
 
     def _damaged_index(self) -> Segment | None:
-        """The first segment whose index of aborted transactions cannot be believed; of a log that was closed in order only the size is
-        looked at, as with its other indexes."""
+        """Find the first segment with a damaged index of aborted transactions.
+
+        After a clean shutdown only sizes are checked, as for the other indexes.
+        """
         for segment in self._segments:
             try:
                 segment.transactions.check(segment.base_offset, segment.next_offset, whole=not self._clean)
             except CorruptBatch as problem:
-                # What a crash leaves behind the newest snapshot was never said to be on disk: nothing is wrong there.
+                # After a crash nothing beyond the newest snapshot is guaranteed to be on disk, so this is no damage.
                 as_after_crash = not self._clean and segment.next_offset > self._newest_snapshot
                 level = logging.DEBUG if as_after_crash else logging.WARNING
                 logger.log(level, "%s; it is built again from the log", problem)
@@ -409,7 +416,7 @@ class _Recovery:
 
 
 def _apply(producers: ProducerState, segment: Segment, header: BatchHeader, position: int, now_ms: int) -> Ended | None:
-    """Take in a batch as the producers did when it was written; answers the transaction that it has ended."""
+    """Replay a batch into the producers; return the transaction that it ended."""
     if header.producer_id < 0:
         return None
     if not header.is_control:
@@ -424,7 +431,7 @@ def _apply(producers: ProducerState, segment: Segment, header: BatchHeader, posi
 
 
 def _snapshot(files: Files, directory: str, offsets: list[int], now_ms: int) -> tuple[ProducerState, int]:
-    """The producers of the newest intact snapshot and its offset; none, and 0, where there is none."""
+    """Load the newest intact snapshot and its offset. An empty state and 0 without one."""
     for offset in reversed(offsets):
         content = files.read_bytes(f"{directory}/{file_name(offset, SNAPSHOT)}") or b""
         restored = ProducerState.from_snapshot(content, now_ms)
@@ -434,7 +441,7 @@ def _snapshot(files: Files, directory: str, offsets: list[int], now_ms: int) -> 
 
 
 def replayed(files: Files, directory: str, segments: Sequence[Segment], now_ms: int) -> ProducerState:
-    """The producers as of the end of a log that was cut: the newest intact snapshot that is left, and the headers behind it."""
+    """Restore the producers of a truncated log, by snapshot and later headers."""
     names = [name.removesuffix(SNAPSHOT) for name in files.list(directory) if name.endswith(SNAPSHOT)]
     producers, start = _snapshot(files, directory, sorted(int(name) for name in names if name.isdigit()), now_ms)
     for segment in segments:

@@ -1,6 +1,6 @@
-"""Which segments are too old or too many.
+"""Choice of segments to delete by retention.ms and retention.bytes.
 
-What lives here: the choice by retention.ms and retention.bytes. What does not: deleting them (`partition_log`), and compaction.
+What lives here: the choice. What does not: deletion (`partition_log`), and compaction.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from busway_bus.log.log_config import LogConfig
 
 
 class SegmentView(Protocol):
-    """What the rules need to know of a segment."""
+    """Attributes of a segment used by the rules."""
 
     base_offset: int
     next_offset: int
@@ -22,17 +22,18 @@ class SegmentView(Protocol):
 
     @property
     def dated(self) -> bool:
-        """Whether `max_timestamp` is at hand."""
+        """Whether `max_timestamp` is in memory."""
 
     @property
     def max_timestamp(self) -> int:
-        """Largest record timestamp, -1 when there is none."""
+        """Largest record timestamp, -1 if there is none."""
 
 
 def expendable(segments: Sequence[SegmentView], config: LogConfig, now_ms: int) -> int:
-    """How many of the oldest segments may go; one goes by its newest record, or when the others are still large enough.
+    """Count the oldest segments that may be deleted.
 
-    Where its records have no timestamps, the time of the last write counts; where nobody has looked for them yet, it stays.
+    A segment expires by its largest timestamp, or when the later segments have at least retention.bytes. Without record timestamps the
+    time of its last write counts. A segment that is not `dated` does not expire by age.
     """
     total = sum(segment.size for segment in segments)
     for number, segment in enumerate(segments):

@@ -1,11 +1,10 @@
 """One segment of a log: a file of batches and its indexes.
 
-What lives here: append, find an offset or a time, truncate, build the indexes anew, over any `Files`. What does not: which segment is
-meant (`partition_log`), going through the batches (`batch_file`), and whether files that an earlier process wrote are to be believed
-(`trust`).
+What lives here: append, look-up by offset or time, truncation, rebuild of the indexes, over any `Files`. What does not: the choice of
+the segment (`partition_log`), iteration over batches (`batch_file`), and trust in files of an earlier process (`trust`).
 
-An entry of an index (`segment_indexes`) is believed when the batch that it names is where it says; where it is not, an earlier entry
-does, so that a damaged index makes a look-up slower and never wrong.
+An index entry (`segment_indexes`) is used only if its batch is at the given position. Otherwise an earlier entry is tried: a damaged
+index makes a look-up slower, never wrong.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,15 +26,15 @@ _UNDATED: Final = -2
 
 
 class Segment:
-    """Batches from `base_offset` on.
+    """Consecutive batches, starting at `base_offset`.
 
     Attributes:
         size: bytes of the log file.
-        next_offset: the offset behind the last batch; where the next segment begins as long as it is `unchecked`.
-        modified_ms: when it was last written to, or else opened, by the broker's clock.
-        indexes: of its batches.
-        transactions: the aborted ones whose markers are in it.
-        unchecked: the look at the files that was put off until somebody reads them, which may raise CorruptBatch (see `trust`).
+        next_offset: the offset after the last batch; the base offset of the next segment while `unchecked` is set.
+        modified_ms: time of the last write, else of opening, by the broker's clock.
+        indexes: its offset index and time index.
+        transactions: index of aborted transactions with their markers in this segment.
+        unchecked: check deferred until the first read; may raise CorruptBatch (see `trust`).
     """
 
     __slots__ = (
@@ -66,11 +65,11 @@ class Segment:
         suffix: str = "",
         sizes: Mapping[str, int] | None = None,
     ) -> None:
-        """Take the files, which are made when they are not there.
+        """Open the files, creating missing ones.
 
         Args:
-            suffix: follows their names until the segment takes its place.
-            sizes: of the files in the directory, by name, where that is known: those in it are opened when they are needed.
+            suffix: appended to the file names until the segment is swapped in.
+            sizes: sizes of the directory's files by name, if known; files in it are opened lazily.
         """
         self._files = files
         self._directory = directory
@@ -114,7 +113,11 @@ class Segment:
     # Writing
 
     def append(self, pieces: list[bytes | bytearray | memoryview], header: BatchHeader, config: LogConfig) -> None:
-        """Write one batch whose header has its final offsets, all of it or an OSError."""
+        """Write one batch with final offsets, completely or not at all.
+
+        Raises:
+            OSError: the disk failed.
+        """
         position = self._log.size
         self._log.append(pieces)
         try:
@@ -130,7 +133,7 @@ class Segment:
         config: LogConfig,
         ended: AbortedTransaction,
     ) -> None:
-        """As `append`, of the marker that aborts a transaction."""
+        """As `append`, for the marker of an aborted transaction."""
         self.transactions.append(ended)
         try:
             self.append(pieces, header, config)
@@ -139,16 +142,16 @@ class Segment:
             raise
 
     def _take_back(self, position: int) -> None:
-        """Undo an append whose index entry could not be written: its offsets will be given to another batch."""
+        """Undo an append without its index entry. Its offsets are assigned to the next batch."""
         try:
             self._log.truncate(position)
             self.indexes.undo()
         except OSError as problem:
-            self._log.spoil(problem)  # nothing may be written behind the damage
+            self._log.spoil(problem)  # nothing may be appended after the damage
             raise
 
     def _note(self, header: BatchHeader, position: int, interval: int) -> None:
-        """Index a batch; where that fails, nothing has changed but the files."""
+        """Index a batch; a failure changes only the files."""
         last, newest, holder = header.last_offset, self._max_timestamp, self._max_timestamp_offset
         if header.max_timestamp > newest:
             newest, holder = header.max_timestamp, last
@@ -158,7 +161,7 @@ class Segment:
         self.next_offset = last + 1
 
     def full(self, more_bytes: int, last_offset: int, config: LogConfig) -> bool:
-        """Whether a batch of `more_bytes` that ends at `last_offset` belongs into a new segment."""
+        """Whether a batch of `more_bytes` ending at `last_offset` requires a new segment."""
         return (
             self.size + more_bytes > config.segment_bytes
             or last_offset - self.base_offset > OFFSETS_MAX
@@ -166,13 +169,13 @@ class Segment:
         )
 
     def finish(self) -> None:
-        """Close the time index with its last entry, as a roll does."""
+        """Write the last entry of the time index, before a roll."""
         self.indexes.note_time(self._max_timestamp, self._max_timestamp_offset)
 
     # Looking up
 
     def check(self, *, wait: bool = True) -> None:
-        """Have the look that was put off.
+        """Run the deferred check, if any.
 
         Raises:
             CorruptBatch: records are damaged or missing.
@@ -182,7 +185,7 @@ class Segment:
             self.unchecked(self, wait)
 
     def position_of(self, offset: int, *, wait: bool = True) -> int:
-        """Position of the batch that holds `offset`, or of the first one behind it.
+        """Find the position of the batch with `offset`, or the next.
 
         Raises:
             CorruptBatch: a header is damaged on disk.
@@ -198,7 +201,7 @@ class Segment:
         return position
 
     def _search(self, offset: int, *, wait: bool) -> int:
-        """As `position_of`, from the last believable index entry on that ends at or before `offset`."""
+        """As `position_of`, from the last valid index entry up to `offset`."""
         for last_offset, start in self.indexes.before(offset, wait=wait):
             if 0 < start < self.size:
                 position = self._batches.find(offset, start, after=last_offset, wait=wait)
@@ -209,7 +212,7 @@ class Segment:
         return position
 
     def offset_near(self, position: int, *, wait: bool) -> int:
-        """An offset that comes after all that is before byte `position`, and not long after it.
+        """Return an offset close after all batches before byte `position`.
 
         Raises:
             ColdPages: without `wait`, the disk would have to be waited for.
@@ -221,11 +224,11 @@ class Segment:
         return self.next_offset
 
     def remember_end(self) -> None:
-        """Keep where the segment ends now: what is on disk, and so the high watermark, will be there soon."""
+        """Cache the position of the current end. The flushed offset and high watermark will be there soon."""
         self._positions.end(self.next_offset, self.size)
 
     def position_before(self, timestamp_ms: int) -> int:
-        """Position of a batch before which no record has this timestamp or a later one.
+        """Find a position before which all timestamps are earlier than `timestamp_ms`.
 
         Raises:
             CorruptBatch: a header is damaged on disk.
@@ -238,7 +241,7 @@ class Segment:
         return 0
 
     def _entry_position(self, timestamp: int, offset: int) -> int | None:
-        """Position of the batch that an entry of the time index names; None where there is no such batch."""
+        """Find the position of the batch of a time index entry. None if the entry is wrong."""
         if not self.base_offset <= offset < self.next_offset:
             return None
         position = self._search(offset, wait=True)
@@ -248,16 +251,16 @@ class Segment:
 
     @property
     def dated(self) -> bool:
-        """Whether the largest timestamp is at hand."""
+        """Whether the largest timestamp is in memory."""
         return self._max_timestamp != _UNDATED
 
     def undate(self) -> None:
-        """Let the largest timestamp be found when it is asked for."""
+        """Defer finding the largest timestamp to its first use."""
         self._max_timestamp = _UNDATED
 
     @property
     def max_timestamp(self) -> int:
-        """Largest record timestamp, -1 when there is none. Waits for the disk where it is not `dated`.
+        """Largest record timestamp, -1 if there is none. Waits for the disk unless `dated`.
 
         Raises:
             CorruptBatch: a header is damaged on disk.
@@ -269,8 +272,9 @@ class Segment:
         return self._max_timestamp
 
     def date(self) -> None:
-        """Find the largest timestamp: the last entry of the time index has it, or a batch behind the one that it names. Without any
-        entry no record has one.
+        """Find the largest timestamp.
+
+        It is in the last entry of the time index or in a batch after that entry's. Without entries no record has a timestamp.
 
         Raises:
             CorruptBatch: a header is damaged on disk.
@@ -290,27 +294,29 @@ class Segment:
     # Reading
 
     def headers(self, position: int = 0, *, wait: bool = True) -> Iterator[tuple[BatchHeader, int]]:
-        """Headers of the batches from `position` on, with their positions; ends where too little for a header is left.
+        """Iterate over (header, position) of batches from `position`.
+
+        Ends when less than a header remains.
 
         Raises:
-            CorruptBatch: a header is damaged, or its batch reaches beyond the file.
+            CorruptBatch: a header is damaged, or its batch extends beyond the file.
             ColdPages: without `wait`, the disk would have to be waited for.
         """
         return self._batches.headers(position, wait=wait)
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of the log file."""
+        """Read bytes of the log file."""
         return self._log.read(position, size)
 
     def slice(self, position: int, size: int) -> FileSlice:
-        """Bytes of the log file, to be read later."""
+        """Return a range of the log file, to be read later."""
         return FileSlice(self._log.lend(), position, size)
 
     def batch_size(self, position: int, *, wait: bool = True) -> int:
         """Size in bytes of the batch at `position`.
 
         Raises:
-            CorruptBatch: its header is damaged, or it reaches beyond the file.
+            CorruptBatch: its header is damaged, or it extends beyond the file.
             ColdPages: without `wait`, the disk would have to be waited for.
         """
         return self._batches.size_of(position, wait=wait)
@@ -318,8 +324,9 @@ class Segment:
     # What an earlier process wrote
 
     def take_end(self, start: int, *, up_to: int | None = None, wait: bool = True) -> int:
-        """Go over the batches from `start` on, the position of the last index entry, and take the end of the segment from them;
-        answers the position where they end.
+        """Set the end of the segment from the batches after `start`. Return its position.
+
+        `start` is the position of the last index entry.
 
         Args:
             up_to: stop before this offset.
@@ -341,18 +348,18 @@ class Segment:
         return end
 
     def cut_indexes(self, offset: int) -> None:
-        """Forget the entries of batches that end at or behind `offset`, and take the largest timestamp from what stays."""
+        """Remove index entries of batches ending at or after `offset`. Updates the largest timestamp."""
         self._positions.clear()
         self.indexes.cut(offset)
         self.take_times()
 
     def take_times(self) -> None:
-        """Let the largest timestamp be what the last entry of the time index says."""
+        """Take the largest timestamp from the last entry of the time index."""
         self._max_timestamp, self._max_timestamp_offset = self.indexes.last_time() or (-1, -1)
 
     @property
     def times_end_well(self) -> bool:
-        """Whether the last entry of the time index, if there is any, names a batch.
+        """Whether the time index is empty or its last entry matches.
 
         Raises:
             CorruptBatch: a header is damaged on disk.
@@ -361,7 +368,7 @@ class Segment:
         return last is None or self._entry_position(*last) is not None
 
     def truncate(self, offset: int) -> None:
-        """Cut everything at and behind `offset`, which begins a batch."""
+        """Cut everything from `offset`, which must start a batch."""
         position = self.position_of(offset)
         self._log.truncate(position)
         self.cut_indexes(offset)
@@ -372,11 +379,11 @@ class Segment:
             self.date()
 
     def recover(self, config: LogConfig, *, gaps_below: int, position: int = 0) -> tuple[int, CorruptBatch | None]:
-        """Read every batch from `position` on, where `next_offset` is, index them anew and answer where the intact part ends, and
-        why there.
+        """Read all batches from `position` and rebuild the indexes.
 
-        Nothing is cut here: whether a damaged end is a torn tail or lost data depends on what was flushed. Where the log was
-        compacted, up to `gaps_below`, offsets may be missing; the checksum does not cover the base offset.
+        The batch at `position` has offset `next_offset`. Returns the end position of the intact part and the reason for a damaged rest. Nothing is cut here: whether a damaged end is a
+        torn tail or lost data depends on the flushed offset. Offsets may be missing in a compacted log, and below `gaps_below`, the
+        end of an earlier compaction. The checksum does not cover the base offset.
         """
         if not position:
             self._positions.clear()
@@ -404,15 +411,15 @@ class Segment:
     # The files
 
     def rewrite(self, position: int) -> None:
-        """Have the next sync write the batches from `position` on, also those that an earlier process could not."""
+        """Write the batches from `position` again. The next sync then includes failed writes of an earlier process."""
         self._log.rewrite(position)
 
     def sync(self) -> None:
-        """Return when the batches are on disk."""
+        """Wait until the batches are on disk."""
         self._log.sync()
 
     def sync_indexes(self) -> None:
-        """Return when the indexes are on disk: once that is known, a start need not read the batches to believe them."""
+        """Wait until the indexes are on disk. A start then trusts them without reading the batches."""
         self.indexes.sync()
         self.transactions.sync()
 
@@ -423,10 +430,10 @@ class Segment:
         self.transactions.close()
 
     def rename(self, suffix: str) -> None:
-        """Give the files another ending, durably; readers that have them open do not notice.
+        """Change the suffix of the files durably. Open descriptors stay valid.
 
         Raises:
-            OSError: the disk failed; it may be tried again.
+            OSError: the disk failed; retry is safe.
         """
         again = False
         for name in self._names():
@@ -434,7 +441,7 @@ class Segment:
                 self._files.rename(self.path(name), f"{self._directory}/{file_name(self.base_offset, name)}{suffix}")
             except FileNotFoundError:
                 again = True
-        if again:  # it was renamed by an attempt that failed behind it
+        if again:  # an earlier attempt failed after its rename
             self._files.sync_directory(self._directory)
         self._suffix = suffix
         self.transactions.renamed(self.path(TRANSACTIONS))

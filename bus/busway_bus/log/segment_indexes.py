@@ -1,7 +1,7 @@
-"""Both indexes of one segment, which stay on disk: what is asked is searched there.
+"""Offset index and time index of one segment, searched on disk.
 
-What lives here: their files, the entries that are due as batches come, and which entries may answer a question. What does not: the
-search (`index`), and the batches that entries name (`segment`), which tell whether an entry is to be believed.
+What lives here: their files, adding entries as batches are appended, and candidate entries for a look-up. What does not: the search
+(`index`), and the batches of the entries (`segment`), by which an entry is verified.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Entry = tuple[int, int]
 
 
 class SegmentIndexes:
-    """Of the segment that begins at `base_offset`; offsets go in and out whole, not relative to it."""
+    """Indexes of the segment at `base_offset`. Arguments and results have absolute offsets."""
 
     __slots__ = (
         "_base_offset",
@@ -42,12 +42,12 @@ class SegmentIndexes:
 
     @property
     def offset_entries(self) -> int:
-        """How many entries the offset index has."""
+        """Number of entries of the offset index."""
         return self._offsets.count
 
     @property
     def time_entries(self) -> int:
-        """How many entries the time index has."""
+        """Number of entries of the time index."""
         return self._times.count
 
     @property
@@ -57,19 +57,19 @@ class SegmentIndexes:
 
     @property
     def offset_bytes(self) -> int:
-        """Size of the offset index."""
+        """Size of the offset index in bytes."""
         return self._offsets.size_bytes
 
-    # Entries as batches come
+    # Adding entries
 
     def note(
         self, last_offset: int, position: int, size_bytes: int, *, interval: int, newest: int, holder: int
     ) -> None:
-        """Take in a batch, and make entries when they are due; where that fails, call `undo`.
+        """Note an appended batch, and add entries when due. Call `undo` after a failure.
 
         Args:
-            interval: bytes between two entries.
-            newest: largest timestamp, that of this batch included; `holder` is the offset of a record that has it.
+            interval: bytes between entries.
+            newest: largest timestamp including this batch; `holder` is the offset of a record with it.
         """
         if self._bytes_since_entry > interval:
             self._offset_file.append([self._offsets.pack(last_offset - self._base_offset, position)])
@@ -79,28 +79,33 @@ class SegmentIndexes:
         self._bytes_since_entry += size_bytes
 
     def note_time(self, timestamp: int, offset: int) -> None:
-        """Make an entry of the time index, if it is later than the last."""
+        """Add an entry to the time index, if later than the last."""
         if timestamp > self._indexed_timestamp:
             self._time_file.append([self._times.pack(timestamp, offset - self._base_offset)])
             self._times.count += 1
             self._indexed_timestamp = timestamp
 
     def undo(self) -> None:
-        """Cut off what a `note` that failed left in the files."""
+        """Truncate partial entries of a failed `note`."""
         self._offset_file.truncate(self._offsets.size_bytes)
         self._time_file.truncate(self._times.size_bytes)
 
     def restart(self, bytes_since_entry: int) -> None:
-        """Go on behind what an earlier process wrote: so many bytes follow the batch of the last entry, it included."""
+        """Continue after existing entries.
+
+        Args:
+            bytes_since_entry: bytes from the start of the last entry's batch.
+        """
         last = self.last_time()
         self._indexed_timestamp = last[0] if last else -1
         self._bytes_since_entry = bytes_since_entry
 
-    # Entries that may answer
+    # Candidates for look-ups
 
     def before(self, offset: int, *, wait: bool) -> Iterator[Entry]:
-        """(Last offset, position) of batches that end at `offset` or before it, the nearest first, from there in ever larger steps:
-        the first that is right is the one.
+        """Iterate over (last offset, position) of batches ending at or before `offset`.
+
+        Nearest first, then back in doubling steps; the caller uses the first valid entry.
 
         Raises:
             ColdPages: without `wait`, the disk would have to be waited for.
@@ -115,7 +120,7 @@ class SegmentIndexes:
             number, step = number - step, step * 2
 
     def at_or_behind(self, position: int, *, wait: bool) -> Entry | None:
-        """(Last offset, position) of the first batch with an entry that is not before `position`, None where there is none.
+        """Return (last offset, position) of the first indexed batch from `position`.
 
         Raises:
             ColdPages: without `wait`, the disk would have to be waited for.
@@ -128,7 +133,7 @@ class SegmentIndexes:
         return self._base_offset + relative, at
 
     def earlier(self, timestamp_ms: int) -> Iterator[Entry]:
-        """(Timestamp, offset of a record that has it) before which no record is as late as `timestamp_ms`, in the same order."""
+        """Iterate over (timestamp, offset) entries earlier than `timestamp_ms`, as `before`."""
         read = self._time_file.read
         number, step = self._times.find(_TIMESTAMP, timestamp_ms - 1, read), 1
         while number >= 0:
@@ -138,14 +143,14 @@ class SegmentIndexes:
             number, step = number - step, step * 2
 
     def last_batch(self, *, wait: bool = True) -> Entry | None:
-        """The last entry of the offset index: last offset and position of a batch."""
+        """Return the offset index's last entry: last offset, position of a batch."""
         if not self._offsets.count:
             return None
         relative, position = self._offsets.entry(self._offsets.count - 1, _reader(self._offset_file, wait=wait))
         return self._base_offset + relative, position
 
     def last_time(self) -> Entry | None:
-        """The last entry of the time index: the largest timestamp, and the offset of a record that has it."""
+        """Return the time index's last entry: largest timestamp, a record's offset."""
         if not self._times.count:
             return None
         timestamp, relative = self._times.entry(self._times.count - 1, self._time_file.read)
@@ -154,7 +159,7 @@ class SegmentIndexes:
     # The files
 
     def cut(self, offset: int) -> None:
-        """Forget the entries of batches that end at or behind `offset`."""
+        """Remove entries of batches ending at or after `offset`."""
         relative = offset - self._base_offset - 1
         self._cut(
             self._offsets.find(_OFFSET, relative, self._offset_file.read) + 1,
@@ -162,7 +167,7 @@ class SegmentIndexes:
         )
 
     def clear(self) -> None:
-        """Forget all entries."""
+        """Remove all entries."""
         self._cut(0, 0)
 
     def _cut(self, offsets: int, times: int) -> None:
@@ -171,7 +176,7 @@ class SegmentIndexes:
         self.restart(0)
 
     def sync(self) -> None:
-        """Return when they are on disk: once that is known, a start need not read the batches to believe them."""
+        """Wait until the indexes are on disk. A start then trusts them without reading the batches."""
         self._offset_file.sync()
         self._time_file.sync()
 
@@ -182,15 +187,15 @@ class SegmentIndexes:
 
 
 def check_offsets(header: BatchHeader, base_offset: int, next_offset: int) -> None:
-    """Check the offsets of a batch that ends a segment up to now.
+    """Check the offsets of a batch at the end of a segment.
 
     No checksum covers the base offset, and in a compacted log a gap before it is no damage.
 
     Args:
-        base_offset: of the segment; `next_offset` is the one behind its other batches.
+        base_offset: of the segment; `next_offset` is the offset after its previous batches.
 
     Raises:
-        CorruptBatch: they are not behind the others, or too far from the segment's own for its indexes.
+        CorruptBatch: the offsets are not after the previous ones, or too far from the base offset for the indexes.
     """
     if not next_offset <= header.base_offset <= header.last_offset <= base_offset + OFFSETS_MAX:
         raise CorruptBatch(
@@ -203,7 +208,7 @@ def _reader(file: File, *, wait: bool) -> Read:
 
 
 def read_now(file: File, position: int, size: int) -> bytes:
-    """What `File.read` gives, without a wait.
+    """As `File.read`, without waiting.
 
     Raises:
         ColdPages: the disk would have to be waited for.

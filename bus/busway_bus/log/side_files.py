@@ -1,7 +1,7 @@
-"""The directory of one log, for threads beside the one that appends: once the log is closed nothing is written there, as the directory
-may be another's by then.
+"""Files of one log written by threads other than the appending one.
 
-What lives here: the files that a flush and a cleaning write. What does not: when they do (`flush_point`, `cleaner`).
+What lives here: the files written by a flush and a cleaning. Nothing is written after the log is closed: its directory may belong to
+another log by then. What does not: the time of writing (`flush_point`, `cleaner`).
 """
 
 import threading
@@ -14,12 +14,12 @@ from busway_bus.log.segment import Segment
 
 
 class SideFiles:
-    """Of one log.
+    """Side files of one log.
 
     Attributes:
-        guard: held while anything is written.
-        closed: whether nothing is any more.
-        truncations: how often the log was cut.
+        guard: held during each write.
+        closed: whether the log is closed, so that nothing is written.
+        truncations: number of truncations of the log.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
@@ -30,7 +30,7 @@ class SideFiles:
         self.truncations = 0
 
     def write_epochs(self, content: bytes) -> None:
-        """Write which leader epoch began where.
+        """Write the leader epoch checkpoint.
 
         Raises:
             OSError: the disk failed.
@@ -40,8 +40,11 @@ class SideFiles:
                 self._files.replace(f"{self._directory}/{EPOCHS}", content)
 
     def write_snapshot(self, offset: int, snapshot: bytes, truncations: int, *, instead_of: Sequence[int] = ()) -> None:
-        """Write the producers' state as of `offset`; one that cannot be written is no failure (see `recovery`). Where the log was cut
-        since the state was taken, nobody knows whether it ever comes to that."""
+        """Write the producer snapshot of `offset`, then remove those at `instead_of`.
+
+        A write error is only logged (see `recovery`). After a truncation since the snapshot was taken it is dropped: the log may never
+        have this state again.
+        """
         with self.guard:
             if self.closed or truncations != self.truncations:
                 return
@@ -50,10 +53,10 @@ class SideFiles:
                     self._files.remove(f"{self._directory}/{file_name(outdated, SNAPSHOT)}")
 
     def new_segment(self, base_offset: int, created_ms: int) -> Segment:
-        """An empty segment beside the log, to be put in place with `PartitionLog.swap_in`.
+        """Create an empty `.cleaned` segment, for `PartitionLog.swap_in`.
 
         Raises:
-            OSError: the disk failed, or the log was closed meanwhile.
+            OSError: the disk failed, or the log is closed.
         """
         with self.guard:
             if self.closed:
@@ -64,7 +67,7 @@ class SideFiles:
             return Segment(self._files, self._directory, base_offset, created_ms, suffix=CLEANED)
 
     def rename(self, segment: Segment, suffix: str) -> bool:
-        """Give a segment's files another ending; False when the log was closed meanwhile."""
+        """Change the suffix of a segment's files. False if the log is closed."""
         with self.guard:
             if self.closed:
                 return False

@@ -1,6 +1,6 @@
-"""When the producers' state of a log is written down between two rolls.
+"""Schedule of producer snapshots between two rolls of a log.
 
-What lives here: how much a start after a kill would read, and which snapshots are superfluous by then. What does not: the state
+What lives here: the bytes that a start after a kill would read, and the snapshots made superfluous by a new one. What does not: the state
 (`producer_state`), writing it (`flush_point`), and what a snapshot proves (`recovery`).
 """
 
@@ -10,14 +10,14 @@ from busway_bus.kernel.limits import RECOVERY_BYTES_MAX, RECOVERY_BYTES_SETTLED
 
 
 class SnapshotSchedule:
-    """Of one log.
+    """Snapshot schedule of one log.
 
     Args:
-        covered_bytes: how much of the last segment the newest snapshot covers.
-        between: where there is a snapshot that is not at the beginning of a segment.
+        covered_bytes: bytes of the last segment covered by the newest snapshot.
+        between: offsets of snapshots that are not at the start of a segment.
 
     Attributes:
-        requested: whether the next flush has to write one, however little came since the last.
+        requested: whether the next flush must write a snapshot, regardless of size.
     """
 
     __slots__ = ("_between", "_covered_bytes", "requested")
@@ -28,15 +28,15 @@ class SnapshotSchedule:
         self.requested = False
 
     def due(self, active_bytes: int) -> bool:
-        """Whether the flush that begins now writes one, the last segment having so many bytes."""
+        """Whether a flush at this segment size writes a snapshot."""
         return self.requested or active_bytes - self._covered_bytes >= RECOVERY_BYTES_MAX
 
     def settle(self, active_bytes: int) -> None:
-        """Somebody looks after the log, now and then: what was appended since is covered soon."""
+        """Request a snapshot in periodic maintenance, from `RECOVERY_BYTES_SETTLED` uncovered bytes."""
         self.requested = active_bytes - self._covered_bytes >= RECOVERY_BYTES_SETTLED
 
     def taken(self, offset: int, active_bytes: int, bases: Collection[int]) -> tuple[int, ...]:
-        """One is taken as of the end; answers where those are that it makes superfluous: not those at the `bases` of segments."""
+        """Note a snapshot at `offset`. Return offsets of superfluous ones, without those at segment `bases`."""
         outdated = tuple(at for at in self._between if at not in bases and at != offset)
         self._between = (offset,)
         self._covered_bytes = active_bytes
@@ -44,10 +44,10 @@ class SnapshotSchedule:
         return outdated
 
     def rolled(self) -> None:
-        """The last segment is a new one."""
+        """Note a roll: the last segment is new."""
         self._covered_bytes = 0
 
     def truncated(self, offset: int, active_bytes: int) -> None:
-        """The log ends at `offset` now; later snapshots are removed."""
+        """Note a truncation to `offset`, which removes later snapshots."""
         self._between = tuple(at for at in self._between if at <= offset)
         self._covered_bytes = min(self._covered_bytes, active_bytes)

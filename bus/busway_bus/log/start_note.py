@@ -1,10 +1,10 @@
-"""Where a log begins, told by the name of a file: what was before that was deleted, and is not lost.
+"""Log start offset in a file name: earlier records were deleted.
 
-What lives here: that file. What does not: which segments go (`deleted`), and what a start makes of it (`recovery`).
+What lives here: that file. What does not: the choice of segments to delete (`deleted`), and its use at start (`recovery`).
 
-It is told before the first file of a segment goes. The checkpoints tell it too, but they need room, and a full disk is when room has to be
-made. So a file that is there gets another name, which takes none: the index of the first segment that ever goes, later on the file itself.
-Its name ends like those of what is deleted, so that Apache Kafka removes it when it is given the directory.
+It is written before the first file of a segment is deleted. The checkpoints have the offset too, but writing them needs space, which a
+full disk lacks. Renaming a file needs none: the first time the index of the first deleted segment, later the note itself. Its suffix is
+that of deleted files, so that Apache Kafka removes it when it opens the directory.
 """
 
 from collections.abc import Iterable
@@ -14,16 +14,16 @@ from busway_bus.log.file_names import START, file_name
 
 
 def noted(names: Iterable[str]) -> list[int]:
-    """The offsets that the files of a directory name, the last one in force."""
+    """Parse the start offsets from file names, in ascending order. The last one is valid."""
     offsets = (name.removesuffix(START) for name in names if name.endswith(START))
     return sorted(int(offset) for offset in offsets if offset.isdecimal())
 
 
 class StartNote:
-    """Of one log; its methods wait for the disk.
+    """The note of one log. Its methods wait for the disk.
 
     Args:
-        offset: what it says already, 0 where there is none.
+        offset: the noted offset, 0 without a note.
     """
 
     def __init__(self, files: Files, directory: str, offset: int) -> None:
@@ -33,18 +33,18 @@ class StartNote:
         self._may_be_large = offset > 0
 
     def move(self, offset: int, spare: str) -> None:
-        """Say durably that the log begins at `offset`, or further on already.
+        """Raise the noted offset to `offset`, durably; a lower one is ignored.
 
         Args:
-            spare: path of a file that can be spared, where there is no note yet.
+            spare: path of an unneeded file, to be renamed if there is no note yet.
 
         Raises:
-            OSError: the disk failed; it may be tried again.
+            OSError: the disk failed; retry is safe.
         """
         if offset <= self._offset:
             return
         there = noted(self._files.list(self._directory))
-        if offset in there:  # an attempt failed behind the renaming
+        if offset in there:  # an earlier attempt failed after its rename
             self._files.sync_directory(self._directory)
         else:
             self._may_be_large |= not there
@@ -52,10 +52,10 @@ class StartNote:
         self._offset = offset
 
     def empty(self) -> None:
-        """Free what the spare file holds, which nobody reads any more.
+        """Free the space of the renamed file by truncating it.
 
         Raises:
-            OSError: the disk failed; it may be tried again.
+            OSError: the disk failed; retry is safe.
         """
         if self._may_be_large:
             file = self._files.open(self._path(self._offset))

@@ -1,6 +1,6 @@
-"""The data directory: every partition's log, and the files that say how far each is known to be good.
+"""The data directory: every partition's log, and the checkpoint files.
 
-What lives here: opening, creating, deleting and closing logs; checkpoints. What does not: partitions' leaders and watermarks
+What lives here: opening, creating, deleting and closing logs; checkpoints. What does not: leaders and high watermarks of partitions
 (`replication`), and the clock. The layout is Kafka's: a directory `topic-partition` for each log.
 """
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("busway.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Whose data this is, from `meta.properties`."""
+    """Identity of a data directory, from `meta.properties`."""
 
     cluster_id: str
     node_id: int
@@ -42,7 +42,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What the checkpoint files should say of one moment, to be written by `LogStore.write` in any thread."""
+    """Contents of the checkpoint files, for `LogStore.write` in any thread."""
 
     offsets: Mapping[str, Mapping[Key, int]]
     deletions: int
@@ -50,7 +50,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """A partition whose log is wanted; `new` when it was created just now, so that there is no directory yet."""
+    """A partition to open. `new`: it was just created and has no directory yet."""
 
     key: Key
     topic_id: UUID
@@ -60,7 +60,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doomed:
-    """A partition that is deleted, with its log where that was open."""
+    """A deleted partition, with its log if that was open."""
 
     key: Key
     topic_id: UUID
@@ -68,7 +68,7 @@ class Doomed:
 
 
 class WrongDirectory(RuntimeError):
-    """A directory belongs to somebody else, or is gone although it held records; the text says which, and what to do."""
+    """A foreign directory, or a missing one that had records. The text has the remedy."""
 
 
 class LogStore:
@@ -76,10 +76,10 @@ class LogStore:
 
     Args:
         files: the tree.
-        new_ids: makes random identifiers, for a directory that is not formatted yet.
+        new_ids: source of random ids, for an unformatted directory.
 
     Attributes:
-        clean: whether the last process closed every log in order; otherwise any may have lost what was not flushed.
+        clean: whether the last process closed every log cleanly; otherwise unflushed records may be lost.
     """
 
     def __init__(self, files: Files, *, node_id: int, new_ids: Callable[[], UUID]) -> None:
@@ -87,12 +87,12 @@ class LogStore:
         self._new_ids = new_ids
         self.logs: dict[Key, PartitionLog] = {}
         self.formatted = False
-        """Whether the directory was empty and got its identity now."""
+        """Whether the directory was empty and was formatted now."""
         self.identity = self._format(node_id, new_ids)
         self.clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
         if self.clean:
             files.remove(cp.CLEAN_SHUTDOWN)
-        # Or the mark may be back after a power cut, and what that tore would be trusted; a start before may have failed here.
+        # Else a power cut may bring the mark back, and torn files would be trusted. An earlier start may have failed here.
         files.sync_directory(".")
         self._recovery = self._offsets(cp.RECOVERY_POINTS)
         self._starts = self._offsets(cp.LOG_STARTS)
@@ -145,7 +145,7 @@ class LogStore:
                 f"the data directory belongs to node {identity.node_id}, this is node {node_id}; set node.id or log.dirs"
             )
         if not properties["directory.id"]:
-            # Whoever formats the nodes of a cluster writes what they share; the directory's id is its own.
+            # Formatting a cluster writes only the properties that its nodes share; the directory id is generated here.
             properties["directory.id"] = directory_id
             self._files.replace(cp.META_PROPERTIES, cp.properties_text(properties).encode())
             self.formatted = not list(partitions_in(self._files))
@@ -166,14 +166,14 @@ class LogStore:
         new: bool = True,
         flushed: int = 0,
     ) -> PartitionLog:
-        """The log of one partition, made when it is not there; waits for the disk.
+        """Open or create the log of one partition; waits for the disk.
 
         Args:
-            flushed: how far it is known to be on disk, where more is known than the checkpoints say.
+            flushed: offset known to be on disk, if higher than the checkpoint's.
 
         Raises:
             CorruptLog: flushed data is damaged.
-            WrongDirectory: the directory belongs to another topic, or is gone with its records.
+            WrongDirectory: the directory belongs to another topic, or is missing although it had records.
         """
         opening = Opening(key=(topic, partition), topic_id=topic_id, config=config, new=new)
         self.expect([opening])
@@ -184,14 +184,14 @@ class LogStore:
             raise outcome
         return self.adopt(opening, outcome)
 
-    # Opening many: `expect` and `adopt` belong to the loop's thread, `prepare` and `load` wait for the disk in any other
+    # Opening many: call `expect` and `adopt` in the event loop's thread, `prepare` and `load` in others: they wait for the disk
 
     def expect(self, openings: Iterable[Opening]) -> None:
-        """There is no clean stop until these are open, or deleted."""
+        """Rule out a clean shutdown until these partitions are open or deleted."""
         self._offline.update(opening.key for opening in openings)
 
     def prepare(self, openings: Sequence[Opening]) -> dict[Key, Exception]:
-        """Make the directories that are missing, all with one sync; answers which partitions cannot be opened."""
+        """Create missing directories with one sync; return partitions that cannot be opened."""
         problems: dict[Key, Exception] = {}
         missing: list[Opening] = []
         for opening in openings:
@@ -216,7 +216,7 @@ class LogStore:
         return problems
 
     def load(self, opening: Opening, now_ms: int) -> "PartitionLog | CorruptLog | OSError":
-        """Open one log below a directory that is prepared."""
+        """Open one log in a prepared directory."""
         key, directory = opening.key, directory_of(opening.key)
         path = f"{directory}/{cp.PARTITION_METADATA}"
         try:
@@ -240,15 +240,17 @@ class LogStore:
         return opened
 
     def adopt(self, opening: Opening, opened: PartitionLog) -> PartitionLog:
-        """Take an open log in."""
+        """Register an open log."""
         self._offline.discard(opening.key)
         self.logs[opening.key] = opened
         opened.producers.join(self._producer_memory)
         return opened
 
     def _check_loss(self, opening: Opening, directory: str) -> None:
-        """A partition that is known and has no `partition.metadata`: an empty directory is the operator's word that it may begin
-        anew; without any, it may where nothing says that it had records."""
+        """Check whether a known partition without `partition.metadata` may start empty.
+
+        An empty directory is the operator's consent. A missing one is accepted if no checkpoint shows records.
+        """
         names = self._files.list(directory)
         if any(name.endswith(".log") for name in names):
             raise _not_its_own(directory, opening.topic_id, None)
@@ -262,23 +264,23 @@ class LogStore:
             logger.warning("%s has no files: the partition begins anew at offset 0", directory)
 
     def truncate(self, key: Key, offset: int, now_ms: int) -> None:
-        """Cut everything at and behind `offset`; no checkpoint says by then that more is on disk. Waits for the disk.
+        """Cut everything from `offset`, after lowering the recovery point on disk. Waits for the disk.
 
         Raises:
-            OSError: the disk failed, or is full; ask again.
+            OSError: the disk failed or is full; retry is safe.
         """
         with self._writing:
-            self._deletions += 1  # checkpoints that were taken before are void
+            self._deletions += 1  # invalidates checkpoints taken before
             self._recovery[key] = min(self._recovery.get(key, 0), offset)
             written = self._offsets(cp.RECOVERY_POINTS)
             if written.get(key, 0) > offset:
                 self._put(cp.RECOVERY_POINTS, cp.offsets_text({**written, key: offset}).encode())
         self.logs[key].truncate(offset, now_ms)
 
-    # Deleting: `doom` belongs to the loop's thread, `delete` and `remove` to any other
+    # Deleting: call `doom` in the event loop's thread, `delete` and `remove` in others
 
     def doom(self, key: Key, topic_id: UUID) -> Doomed:
-        """Have no more to do with a partition."""
+        """Unregister a partition, for `delete`."""
         self._offline.discard(key)
         doomed = self.logs.pop(key, None)
         if doomed is not None:
@@ -286,12 +288,12 @@ class LogStore:
         return Doomed(key=key, topic_id=topic_id, log=doomed)
 
     def delete(self, doomed: Sequence[Doomed]) -> list[str]:
-        """Close logs and give their directories the names of deleted ones, all with one sync; answers the names, for `remove`.
+        """Close logs and rename their directories to `-delete`. Return the names for `remove`.
 
-        A directory that is not proved to be the partition's own is set aside instead.
+        One sync for all. A directory without proof that it is the partition's own becomes `-stray` instead.
 
         Raises:
-            OSError: the disk failed; the next start finishes what is not done.
+            OSError: the disk failed; the next start finishes the deletion.
         """
         pairs, directories = [], []
         for partition in doomed:
@@ -300,7 +302,7 @@ class LogStore:
             directory = directory_of(partition.key)
             names = self._files.list(directory)
             if not names:
-                self._files.remove_tree(directory)  # one that could not be made holds nothing
+                self._files.remove_tree(directory)  # an empty or missing directory
                 continue
             own = topic_id_in(self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")) == partition.topic_id
             pairs.append((directory, aside(partition.key, partition.topic_id, DELETED if own else STRAY)))
@@ -313,7 +315,7 @@ class LogStore:
         return directories
 
     def undeleted(self, doomed: Sequence[Doomed]) -> list[Doomed]:
-        """Of partitions that `delete` failed at, those whose directories are still theirs.
+        """Return the partitions of a failed `delete` that still own their directory.
 
         Raises:
             OSError: the disk failed.
@@ -326,20 +328,20 @@ class LogStore:
         ]
 
     def remove(self, directory: str) -> None:
-        """Remove a directory that `delete` named, with all that is in it."""
+        """Remove a directory returned by `delete`, with its contents."""
         self._files.remove_tree(directory)
 
     def cleaned_offset(self, key: Key) -> int:
-        """Up to where a log was compacted."""
+        """Return the end offset of a log's compacted part."""
         return self._cleaned.get(key, 0)
 
     def note_cleaned(self, key: Key, offset: int) -> None:
-        """Remember that a log was compacted up to `offset`; the next checkpoint writes it down."""
+        """Set the end of a log's compacted part for the next checkpoint."""
         if key in self.logs:
             self._cleaned[key] = offset
 
     def _forget(self, keys: Collection[Key]) -> None:
-        """Take partitions out of the checkpoints, in any thread: what is made anew under their names must not be measured by them."""
+        """Remove partitions from the checkpoints, so that later namesakes do not inherit offsets; in any thread."""
         if not keys:
             return
         with self._writing:
@@ -357,17 +359,17 @@ class LogStore:
                     self._put(name, cp.offsets_text(remaining).encode())
 
     def settle(self, topic_ids: Mapping[Key, UUID], removed: Collection[UUID]) -> Leftovers:
-        """Finish what deletions a crash cut off and set aside what is nobody's (see `directories.settle`)."""
+        """Finish interrupted deletions and set stray directories aside; see `directories.settle`."""
         leftovers = settle(self._files, topic_ids, removed, self._new_ids())
         self._forget(leftovers.gone)
         return leftovers
 
     def partitions(self) -> Collection[Key]:
-        """Those that there are directories of."""
+        """List the partitions with a directory."""
         return partitions_in(self._files).values()
 
     def checkpoint(self, high_watermarks: Mapping[Key, int]) -> Checkpoint:
-        """How far each log is on disk, readable and compacted, and where it begins; logs that are offline keep what is known."""
+        """Collect the offsets to checkpoint. Offline logs keep their last known ones, but for the high watermark."""
         recovery = {**self._recovery, **{key: log.flushed_offset for key, log in self.logs.items()}}
         starts = {**self._starts, **{key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}}
         offsets = {
@@ -379,7 +381,7 @@ class LogStore:
         return Checkpoint(offsets=offsets, deletions=self._deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
-        """Put a checkpoint on disk, in any thread; False when a log was deleted since it was taken, so that it is void."""
+        """Write a checkpoint, in any thread. False if a deletion or truncation has made it invalid."""
         with self._writing:
             if checkpoint.deletions != self._deletions:
                 return False
@@ -394,21 +396,20 @@ class LogStore:
             self._written[name] = content
 
     def expire_producers(self, now_ms: int, after_ms: int) -> Generator[None, None, None]:
-        """Forget the producers of every log that have been idle for `after_ms`, with a stop after each log."""
+        """Remove producers idle for `after_ms` from every log; yield after each log."""
         for log in tuple(self.logs.values()):
             log.producers.expire(now_ms, self._producer_memory.kept_ms(after_ms))
             yield
 
     def maintain(self, now_ms: int) -> Generator[None, None, list[str]]:
-        """Roll and delete what is due in every log, with a stop after each; the files of what was deleted follow with
-        `remove_deleted`.
+        """Roll and delete due segments of every log; yield after each log.
 
-        Returns what went wrong where: one log that fails must not keep the others from making room.
+        `remove_deleted` removes the files. Returns the errors: a failing log must not keep the others from freeing space.
         """
         problems = []
         for key in tuple(self.logs):
             log = self.logs.get(key)
-            if log is None:  # deleted since the last stop
+            if log is None:  # deleted since the last yield
                 continue
             try:
                 log.maintain(now_ms)
@@ -418,10 +419,10 @@ class LogStore:
         return problems
 
     def close(self, *, clean: bool = True) -> None:
-        """Close every log in order, then leave the mark that makes the next start trust the files.
+        """Close every log, then write the clean-shutdown mark.
 
-        There is no mark where a log is offline, or cannot be closed so: its files are to be looked at again. Not clean: files are
-        closed as they are, which is what the end of a killed process leaves.
+        By the mark the next start trusts the files. The mark is omitted if a log is offline or fails to close cleanly. If not `clean`, files are closed as they are, as after the
+        end of a killed process.
         """
         if not clean:
             for partition_log in self.logs.values():

@@ -1,8 +1,8 @@
-"""Finding records by their time.
+"""Look-up of records by timestamp.
 
-What lives here: look-ups over a log's segments (KIP-79, KIP-734), which open the one batch that may hold the record. What does not:
-the time index (`index`) and which segments there are (`partition_log`). A look-up may read many headers, and a batch may hold a
-million records, so the work comes in steps, for whoever runs them beside the event loop.
+What lives here: look-ups over a log's segments (KIP-79, KIP-734), which decompress only batches that may have the record. What does not:
+the time index (`index`) and the set of segments (`partition_log`). A look-up may read many headers, and a batch may have a million
+records, so the work is split into steps, to be run outside the event loop.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -18,13 +18,13 @@ OffsetAndTimestamp = tuple[int, int, int]
 """Offset, timestamp and leader epoch of a record."""
 Search = Generator[None, None, OffsetAndTimestamp | None]
 _STEP: Final = 500
-"""Headers or records of one step, some hundred microseconds."""
+"""Headers or records of one step, a few hundred microseconds."""
 
 
 def first_at(
     segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, up_to: int, config: LogConfig
 ) -> Search:
-    """The first record at or after `timestamp_ms` within the offsets, None when there is none.
+    """Find the first record from `timestamp_ms` within the offsets, or None.
 
     Raises:
         ProtocolError: a batch is damaged on disk.
@@ -50,7 +50,7 @@ def first_at(
 
 
 def first_of_largest(segments: Sequence[Segment], *, start_offset: int, up_to: int, config: LogConfig) -> Search:
-    """The first record with the largest timestamp within the offsets, None when there is none (KIP-734).
+    """Find the first record with the largest timestamp, or None (KIP-734).
 
     Raises:
         ProtocolError: a batch is damaged on disk.
@@ -83,7 +83,7 @@ def first_of_largest(segments: Sequence[Segment], *, start_offset: int, up_to: i
 
 
 def _times(segment: Segment, header: BatchHeader, position: int, config: LogConfig) -> Iterator[tuple[int, int]]:
-    """Offset and timestamp of each record of a batch."""
+    """Iterate over (offset, timestamp) of the records of a batch."""
     batch = segment.read(position, header.size_bytes)
     limit = inflated_max(len(batch), config.max_message_bytes)
     data = inflate(header.compression, memoryview(batch)[HEADER_BYTES:], limit)

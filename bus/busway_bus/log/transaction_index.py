@@ -1,7 +1,6 @@
-"""The `.txnindex` of one segment: the aborted transactions whose markers are in it.
+"""The `.txnindex` of a segment: aborted transactions by their markers.
 
-What lives here: its file, which is there only where there is an entry. What does not: the search in it (`aborted`), and building it anew
-(`recovery`).
+What lives here: its file, created with the first entry. What does not: the search (`aborted`), and the rebuild (`recovery`).
 """
 
 from collections.abc import Callable
@@ -18,13 +17,13 @@ R = TypeVar("R")
 
 
 class TransactionIndex:
-    """Of one segment.
+    """Index of aborted transactions of one segment.
 
     Args:
-        size: of the file, None where there is none.
+        size: size of the file in bytes, None without a file.
 
     Attributes:
-        count: how many entries there are.
+        count: number of entries.
     """
 
     __slots__ = ("_file", "_files", "_path", "count")
@@ -40,11 +39,11 @@ class TransactionIndex:
 
     @property
     def there(self) -> bool:
-        """Whether there is a file."""
+        """Whether the file exists."""
         return self._file is not None
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add the entry of a marker that is written next; `take_back` where that fails.
+        """Add the entry of the next marker. Call `take_back` if writing the marker fails.
 
         Raises:
             OSError: the disk failed; nothing was added.
@@ -53,16 +52,16 @@ class TransactionIndex:
             self._file = self._files.open(self._path)
             self._file.disposable = True
         size = self.count * ENTRY.size
-        if self._file.size != size:  # an earlier process has left a file under this name
+        if self._file.size != size:  # a file left by an earlier process
             self._file.truncate(size)
         self._file.append([entry.packed()])
         self.count += 1
 
     def take_back(self) -> None:
-        """Forget the last entry.
+        """Remove the last entry.
 
         Raises:
-            OSError: the disk failed; nothing is written behind it any more.
+            OSError: the disk failed; the file refuses later writes.
         """
         assert self._file is not None, "an entry was added"
         self.count -= 1
@@ -73,7 +72,7 @@ class TransactionIndex:
             raise
 
     def cut(self, offset: int) -> None:
-        """Forget the entries whose markers are at `offset` or behind it.
+        """Remove the entries with markers at or after `offset`.
 
         Raises:
             CorruptBatch: the index is damaged.
@@ -86,16 +85,16 @@ class TransactionIndex:
             self._file.truncate(count * ENTRY.size)
 
     def clear(self) -> None:
-        """Forget all entries."""
+        """Remove all entries."""
         self.count = 0
         if self._file is not None:
             self._file.truncate(0)
 
     def check(self, base_offset: int, next_offset: int, *, whole: bool) -> None:
-        """Look at the size, and where the `whole` index is meant at all entries.
+        """Check the file size, and all entries if `whole`.
 
         Raises:
-            CorruptBatch: they are not what the segment between these offsets may have.
+            CorruptBatch: the size or an entry is invalid for a segment between these offsets.
         """
         if self._file is None:
             return
@@ -110,7 +109,7 @@ class TransactionIndex:
                 before = entry.last_offset
 
     def all(self) -> list[AbortedTransaction]:
-        """Every entry.
+        """Read all entries.
 
         Raises:
             CorruptBatch: the index is damaged.
@@ -118,7 +117,7 @@ class TransactionIndex:
         return self._checked(partial(_entries, first=0, behind=self.count)) if self.count else []
 
     def collect(self, overlaps: Overlaps, *, wait: bool) -> None:
-        """Let a reader know what is in here.
+        """Add the entries to a reader's overlaps.
 
         Raises:
             CorruptBatch: the index is damaged.
@@ -138,16 +137,16 @@ class TransactionIndex:
     # The file
 
     def sync(self) -> None:
-        """Return when it is on disk."""
+        """Wait until the index is on disk."""
         if self._file is not None:
             self._file.sync()
 
     def renamed(self, path: str) -> None:
-        """The file has another name now."""
+        """Note the new path of the file."""
         self._path = path
 
     def close(self) -> None:
-        """Close it without syncing."""
+        """Close the file without syncing."""
         if self._file is not None:
             self._file.close()
 

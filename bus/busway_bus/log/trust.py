@@ -1,10 +1,9 @@
-"""How far the files of a segment that an earlier process wrote are believed without reading all of them.
+"""Trust in segment files of an earlier process.
 
-What lives here: the look at the end of a closed segment, which a start after a clean stop puts off until somebody reads the segment;
-and where reading begins in the one that was written to when a process was killed. What does not: which segments deserve it, and what
-becomes of damage (`recovery`).
+What lives here: the check of a closed segment's end, which a clean start defers until the segment is first read; and the position from
+which a start reads the active segment of a killed process. What does not: the choice of segments, and handling of damage (`recovery`).
 
-What is believed rests on this: a producers' snapshot is written when all that is before it is on disk, batches and index entries.
+Trust is based on this rule: a producer snapshot is written only when all earlier batches and index entries are on disk.
 """
 
 import threading
@@ -17,12 +16,12 @@ from busway_protocol.records.batch import CorruptBatch
 
 
 class Unchecked:
-    """The look at a closed segment, once, by whoever comes first.
+    """Deferred check of a closed segment, run by its first reader.
 
     Args:
-        upper: where the next segment begins.
-        gap_allowed: whether offsets before that may be missing.
-        gaps_below: up to where the log was compacted.
+        upper: base offset of the next segment.
+        gap_allowed: whether offsets before `upper` may be missing.
+        gaps_below: end of the compacted part of the log.
     """
 
     def __init__(self, upper: int, config: LogConfig, *, gap_allowed: bool, gaps_below: int) -> None:
@@ -32,10 +31,10 @@ class Unchecked:
         self._gaps_below = gaps_below
         self._looking = threading.Lock()
         self._problem = ""
-        """What is wrong with the segment; each reader gets an exception of its own, as a traceback grows whenever it is raised."""
+        """The damage found. Each reader gets a new exception, because a traceback grows with each raise."""
 
     def __call__(self, segment: Segment, wait: bool) -> None:
-        """Look; where the indexes are of no use, make them anew.
+        """Check the segment; rebuild its indexes if they are damaged.
 
         Raises:
             CorruptBatch: records are damaged or missing.
@@ -56,7 +55,7 @@ class Unchecked:
                 self._refuse(segment, f"but the next one begins at {self._upper}")
             segment.unchecked = None
         except (ColdPages, OSError):
-            segment.next_offset = self._upper  # as far as anybody knows
+            segment.next_offset = self._upper  # back to the assumption
             raise
         finally:
             self._looking.release()
@@ -72,7 +71,7 @@ class Unchecked:
 
 
 def plausible(segment: Segment, config: LogConfig) -> bool:
-    """Whether the indexes of a closed segment may be what they should, by their sizes alone."""
+    """Whether the index sizes of a closed segment are plausible."""
     indexes = segment.indexes
     if not indexes.whole:
         return False
@@ -80,11 +79,12 @@ def plausible(segment: Segment, config: LogConfig) -> bool:
 
 
 def has_sound_end(segment: Segment, interval: int, *, wait: bool = True) -> bool:
-    """Whether the last index entry of a segment that was closed names a batch from which others follow up to the end of the file,
-    none of which should have an entry of its own; the end of the segment is known then.
+    """Whether the end of a closed segment is sound. If so, set its end offset.
+
+    The last index entry must match a batch from which batches follow to the end of the file, none of them due for its own entry.
 
     Args:
-        interval: bytes after which an entry was due; 0 where that is not looked at.
+        interval: bytes between index entries; 0 skips that check.
 
     Raises:
         ColdPages: without `wait`, the disk would have to be waited for.
@@ -102,7 +102,7 @@ def has_sound_end(segment: Segment, interval: int, *, wait: bool = True) -> bool
             if position > start and 0 < interval < bytes_since:
                 return False
             if not segment.indexes.time_entries and header.max_timestamp >= 0:
-                return False  # a segment is closed with an entry for the largest one
+                return False  # closing a segment writes an entry for its largest timestamp
             bytes_since += header.size_bytes
         return segment.take_end(start, wait=wait) == segment.size
     except CorruptBatch:
@@ -110,8 +110,10 @@ def has_sound_end(segment: Segment, interval: int, *, wait: bool = True) -> bool
 
 
 def resume(segment: Segment, offset: int) -> int:
-    """Believe what is before `offset`, which a snapshot says is on disk, and forget the index entries behind it; answers the position
-    of the batch that begins there, 0 where nothing can be believed."""
+    """Trust a segment below `offset`, a snapshot's, and remove later index entries.
+
+    Returns the position of the batch at `offset`, or 0 if nothing can be trusted.
+    """
     if offset <= segment.base_offset:
         return 0
     segment.cut_indexes(offset)

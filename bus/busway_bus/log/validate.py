@@ -1,7 +1,7 @@
-"""Checks of a batch that a client sends, at the level of its header.
+"""Validation of the header of a client's batch.
 
-What lives here: what Kafka's `LogValidator` refuses before it looks into a batch (KIP-98, KIP-937). What does not: the records
-(`inspection`), sequence numbers (`producer_state`).
+What lives here: the checks of Kafka's `LogValidator` before the records (KIP-98, KIP-937). What does not: the records (`inspection`),
+sequence numbers (`producer_state`).
 """
 
 from busway_bus.log.log_config import LogConfig
@@ -14,7 +14,7 @@ NO_TIMESTAMP = -1
 
 
 def check_batch(records: Buffer, config: LogConfig) -> BatchHeader:
-    """The header of the one batch that `records` must be.
+    """Check that `records` is one valid batch; return its header.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE.
@@ -70,7 +70,7 @@ def _check_timestamp_type(header: BatchHeader, config: LogConfig) -> None:
 
 
 def check_times(timestamp: int, config: LogConfig, now_ms: int) -> str | None:
-    """What is wrong with a record's time, in ms, None when it is near enough to the broker's clock (KIP-937)."""
+    """Check a timestamp in ms against the broker's clock. Return the problem or None (KIP-937)."""
     ahead = timestamp - now_ms
     if ahead > config.message_timestamp_after_max_ms:
         return f"a timestamp is {ahead} ms ahead of the broker's clock"

@@ -1,7 +1,7 @@
-"""The interface between who decides on the metadata and who has the records committed.
+"""The interface between the metadata's decisions and the commit of their records.
 
-What lives here: both sides of it. What does not: the writer of a node that is alone (`quorum.alone`) and of one among several voters
-(`quorum.driver`), and what the records say (`quorum.metadata_log`).
+What lives here: both sides of it. What does not: the writer of a single voter (`quorum.alone`) and of one among several (`quorum.driver`), and the
+meaning of the records (`quorum.metadata_log`).
 """
 
 from typing import Protocol
@@ -11,28 +11,28 @@ from busway_protocol.types import Buffer
 
 
 class Owner(Protocol):
-    """Whose records they are. It begins nothing with the writer before it returns."""
+    """The owner of the records. Its methods must not call the writer before they return."""
 
     def leads(self, first_offset: int, end_offset: int, epoch: int) -> None:
-        """This node leads: its epoch begins at `first_offset`; before `end_offset` are control records, which it did not propose."""
+        """Handle the start of leadership: the epoch begins at `first_offset`; control records, which it did not propose, end at `end_offset`."""
 
     def lost(self) -> None:
-        """It leads no more: what it proposed and was not told to be committed, nobody knows of."""
+        """Handle the end of leadership: the outcome of uncommitted proposals is unknown."""
 
     def withdrawn(self, offset: int, problem: KafkaError) -> None:
-        """What was proposed from `offset` on could not be written, and will not be."""
+        """Handle proposals from `offset` on that could not be written, and will not be."""
 
     def committed(self, offset: int) -> None:
-        """All before this offset is committed; it never falls."""
+        """Handle a commit of all records below `offset`; it never falls."""
 
 
 class Writer(Protocol):
-    """Has batches committed, in their order.
+    """Commits batches in order.
 
     Attributes:
         leading: whether this node may propose.
-        leader_id: who may, -1 where that is not known.
-        end_offset: that the next proposal gets.
+        leader_id: the node that may, -1 if unknown.
+        end_offset: of the next proposal.
         keeps_all: whether the log must keep its beginning, although snapshots cover it.
     """
 
@@ -53,18 +53,18 @@ class Writer(Protocol):
         """See above."""
 
     def begin(self, owner: Owner) -> None:
-        """Take part from now on, and tell `owner` what becomes of what it proposes."""
+        """Start, and notify `owner` of the outcome of its proposals."""
 
     def propose(self, batch: Buffer) -> int:
-        """Put a batch at the end of the log; answers the offset behind it.
+        """Append a batch; return the offset behind it.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT where too much waits, KAFKA_STORAGE_ERROR where it cannot be written: it is not in
-                the log then.
+            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT if too many proposals wait, KAFKA_STORAGE_ERROR if it cannot be written: it is not in the
+                log then.
         """
 
     def check_disk(self) -> None:
-        """Refuse where a sync has failed: nothing is made durable any more.
+        """Check that no sync has failed; after one nothing more becomes durable.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

@@ -1,7 +1,7 @@
-"""From records to the next image, and what differs in it.
+"""Builds the next image from records, with what differs in it.
 
-What lives here: `Delta`, the one way from records to a picture, live and at start alike; it costs what the records change, however much
-else there is. What does not: deciding (`controller`), or acting on a change (`replication`).
+What lives here: `Delta`, the only way from records to an image, live and in replay. Its cost depends on what the records change, not on the image's
+size. What does not: deciding (`controller`), and acting on a change (`replication`).
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class BrokenHistory(ValueError):
 
 
 def placement(record: PartitionRecord) -> PartitionImage:
-    """The partition that a record describes."""
+    """Convert a record to a partition."""
     return PartitionImage(
         leader=record.leader,
         leader_epoch=record.leader_epoch,
@@ -48,7 +48,7 @@ def placement(record: PartitionRecord) -> PartitionImage:
 
 
 def registration(record: RegisterBrokerRecord) -> BrokerImage:
-    """The broker that a record describes."""
+    """Convert a record to a broker."""
     return BrokerImage(
         node_id=record.broker_id,
         epoch=record.broker_epoch,
@@ -67,14 +67,14 @@ def registration(record: RegisterBrokerRecord) -> BrokerImage:
 
 
 class Delta:
-    """Records put on an image one after the other.
+    """Records applied to an image in order.
 
     Attributes:
-        changed: names of the topics that came to be, or whose partitions are others, in order.
-        removed: id → name of the topics that went.
+        changed: names of topics that are new, or whose partitions changed, in order.
+        removed: id → name of the deleted topics.
         configured: names of the topics whose settings changed.
-        registered: ids of the brokers that came or changed.
-        notes: what records said that could not be so and is harmless, for the log.
+        registered: ids of brokers that are new or changed.
+        notes: harmless contradictions in the records, for the logger.
     """
 
     def __init__(self, image: ClusterImage) -> None:
@@ -96,14 +96,14 @@ class Delta:
 
     @property
     def quiet(self) -> bool:
-        """Whether no topic, setting or broker is another: nobody has to follow it."""
+        """Whether topics, settings and brokers are unchanged, so that there is nothing to follow."""
         return not (self.changed or self.removed or self.configured or self.configured_else or self.registered)
 
     def apply(self, record: Any) -> None:
-        """Put one record on it.
+        """Apply one record.
 
         Raises:
-            BrokenHistory: it is about a topic or partition that is not there.
+            BrokenHistory: its topic or partition does not exist.
         """
         match record:
             case PartitionRecord():
@@ -127,7 +127,7 @@ class Delta:
                 raise AssertionError(f"no rule for {type(record).__name__}")
 
     def image(self) -> ClusterImage:
-        """The picture after all of them."""
+        """Return the image after all records."""
         for name, partitions in self._partitions.items():
             topic = self._topic(name)
             assert topic is not None, name
@@ -145,7 +145,7 @@ class Delta:
             next_producer_id=self._next_producer_id,
         )
 
-    # What there is by now
+    # State after the records so far
 
     def _topic(self, name: str) -> TopicImage | None:
         return self._topics[name] if name in self._topics else self._image.topics.get(name)
@@ -154,7 +154,7 @@ class Delta:
         return self._names[topic_id] if topic_id in self._names else self._image.names.get(topic_id)
 
     def _partitions_of(self, name: str) -> list[PartitionImage]:
-        """The topic's partitions as they are by now, to be changed."""
+        """Return the topic's current partitions, as a mutable list."""
         partitions = self._partitions.get(name)
         if partitions is None:
             topic = self._topic(name)
@@ -172,8 +172,8 @@ class Delta:
     def _create(self, record: TopicRecord) -> None:
         older = self._topic(record.name)
         if older is not None:
-            # Two records of one creation: the first answer was lost with its client, and the client asked again. What was written
-            # since then was written under the second id.
+            # Two records of one creation: the first response was lost, and the client retried. Records written since then have
+            # the second id.
             self.notes.append(
                 f"topic {record.name} was created twice; id {record.topic_id} counts, not {older.topic_id}"
             )
@@ -202,7 +202,7 @@ class Delta:
         self.changed[name] = None
 
     def _change(self, record: PartitionChangeRecord) -> None:
-        """What changed, over what was; a leader that is named, the same one too, begins a new epoch, as in Kafka."""
+        """Apply the fields that changed. A named leader, even the same one, begins a new epoch, as in Kafka."""
         name = self._name(record.topic_id)
         partitions = [] if name is None else self._partitions_of(name)
         if name is None or not 0 <= record.partition_id < len(partitions):
@@ -221,7 +221,7 @@ class Delta:
     def _remove(self, topic_id: UUID) -> None:
         name = self._name(topic_id)
         if name is None:
-            # A deletion that was asked for twice, or that of an id which a second creation took over: nothing is lost by it.
+            # A repeated deletion, or that of an id which a second creation replaced: nothing is lost.
             self.notes.append(f"the topic id {topic_id} was removed although it is not there")
             return
         self._names[topic_id] = None
@@ -243,4 +243,4 @@ class Delta:
         if record.resource_type == TOPIC_RESOURCE:
             self.configured.add(record.resource_name)
         else:
-            self.configured_else = True  # who set it is told when the picture shows it
+            self.configured_else = True  # the caller's reply follows the image

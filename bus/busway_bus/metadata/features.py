@@ -1,7 +1,7 @@
-"""The features of the cluster that have levels (KIP-584, KIP-1022).
+"""Features of the cluster with levels (KIP-584, KIP-1022).
 
-What lives here: one row for each feature that is served: its levels, the one that a new cluster begins with, and what a level needs of other
-features. What does not: which level is finalized (`image`), or changing it (`controller.features`).
+What lives here: one row for each supported feature: its levels, that of a new cluster, and the levels of other features that it needs. What does not:
+the finalized level (`image`), and changing it (`controller.features`).
 """
 
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
 SHARE_VERSION_WITH_DEAD_LETTERS: Final = 2
 DEAD_LETTER_CONFIGS: Final = "errors.deadletterqueue."
-"""What the names of their settings begin with, of groups, topics and brokers alike."""
+"""Prefix of the dead-letter settings of groups, topics and brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """A feature that this version of Busway serves.
+    """A feature that this version of Busway supports.
 
     Attributes:
-        lowest, highest: the levels that it can run at, both included; level 0 is the feature turned off.
-        begins: the level of a new cluster; the highest without.
-        needs: level → other feature → the least level that it has to have beside.
+        lowest, highest: supported levels, both included; level 0 turns the feature off.
+        begins: the level of a new cluster; the highest if None.
+        needs: level → other feature → its lowest level.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Feature:
 
 
 FEATURES: Final[tuple[Feature, ...]] = (
-    # 30 is Kafka 4.3's (4.3-IV0): what the records of the metadata log follow.
+    # 30 is Kafka 4.3's (4.3-IV0): the format of the metadata log's records.
     Feature(name=METADATA_VERSION, lowest=7, highest=30),
     # 2 is that of KIP-890, where each end of a transaction raises the producer's epoch; 1 has tagged fields in its log.
     Feature(name=TRANSACTION_VERSION, highest=2),
@@ -46,7 +46,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     # 1 has the share groups of KIP-932 and is the highest of Kafka 4.3; 2 has their dead-letter topics (KIP-1191) and is Kafka 4.4's.
     Feature(name=SHARE_VERSION, highest=SHARE_VERSION_WITH_DEAD_LETTERS, begins=1),
 )
-"""What is served: ApiVersions, the registration of brokers, new clusters and UpdateFeatures read this table, whatever acts by a level reads
+"""Supported features: ApiVersions, broker registration, new clusters and UpdateFeatures read this table. Code that depends on a level reads
 `ClusterImage.features`."""
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {one.name: (one.lowest, one.highest) for one in FEATURES}
@@ -63,19 +63,19 @@ KAFKAS: Final = frozenset(
         "transaction.version",
     }
 )
-"""All that Apache Kafka 4.3.1 knows: one that is not served is at level 0, and can be set to nothing else."""
+"""All features of Apache Kafka 4.3.1: an unsupported one is at level 0, and cannot be set to another."""
 
 
 def has_dead_letters(levels: Mapping[str, int]) -> bool:
-    """Whether share groups have dead-letter topics in a cluster with these finalized levels."""
+    """Whether share groups have dead-letter topics at these finalized levels."""
     return levels.get(SHARE_VERSION, 0) >= SHARE_VERSION_WITH_DEAD_LETTERS
 
 
 def check_levels(levels: Mapping[str, int], configs: Mapping[str, str | None]) -> None:
-    """Refuse settings of topics and groups that the cluster's levels do not have yet; a null value is no setting.
+    """Refuse settings of topics and groups that need a higher level; a null value is no setting.
 
     Raises:
-        ConfigError: names the first of them, and what to do.
+        ConfigError: names the first of them, with the remedy.
     """
     if has_dead_letters(levels):
         return
@@ -90,15 +90,15 @@ def check_levels(levels: Mapping[str, int], configs: Mapping[str, str | None]) -
 
 
 def levels_of_new_clusters() -> dict[str, int]:
-    """What a new cluster begins with, by feature; level 0 is none."""
+    """Return the levels of a new cluster, by feature, without those at level 0."""
     levels = {one.name: one.highest if one.begins is None else one.begins for one in FEATURES}
     return {name: level for name, level in levels.items() if level}
 
 
 def lacking(name: str, level: int, levels: Mapping[str, int]) -> tuple[str, int] | None:
-    """What a feature at a level needs and is not among these levels: another feature and its least level; None where nothing is.
+    """Find a feature that another one's level needs, with its lowest level; None if all are met.
 
-    Every feature but `metadata.version` needs that one at all, as in Kafka.
+    At any level but 0, every feature but `metadata.version` needs that one, as in Kafka.
     """
     rows = {one.name: one for one in FEATURES}
     needs = dict(rows[name].needs.get(level, {})) if name in rows else {}

@@ -1,6 +1,6 @@
-"""The value in force of a group's setting: its own, or the broker's where it has none.
+"""The effective value of a group's setting: its own, or the broker's.
 
-What lives here: looking it up. What does not: the keys (`kernel.group_configs`), who changes them (`controller.configs`).
+What lives here: looking it up. What does not: the keys (`kernel.group_configs`), and changing them (`controller.configs`).
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _parse = lru_cache(maxsize=1024)(parse_group_config)
 
 
 def group_settings(config: BrokerConfig, image: Callable[[], ClusterImage]) -> GroupSettings:
-    """The settings of all groups, as the newest picture of the cluster says."""
+    """Return a lookup of group settings in the newest image."""
 
     def setting(group_id: str, name: str) -> Any:
         own = image().group_configs(group_id).get(name)

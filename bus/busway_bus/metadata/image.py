@@ -1,7 +1,7 @@
-"""What the cluster looks like at one point of its metadata log: an immutable picture.
+"""An immutable image of the cluster at one point of its metadata log.
 
-What lives here: `ClusterImage`, and what can be read off it: who coordinates, who can be reached. What does not: the way from records
-to the next picture (`delta`), deciding (`controller`), or acting on a change (`replication`).
+What lives here: `ClusterImage` and lookups in it, such as addresses and usable brokers. What does not: building the next image (`delta`), deciding
+(`controller`), and acting on a change (`replication`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,17 +15,17 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
 UNASSIGNED: Final = UUID(int=1)
-"""The directory of a replica whose broker chooses it itself (KIP-858)."""
+"""Directory of a replica whose broker chooses it (KIP-858)."""
 LOST: Final = UUID(int=2)
-"""The directory of a replica that its broker cannot serve."""
+"""Directory of a replica that its broker cannot serve."""
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
-"""What a PartitionChangeRecord says of a leader that stays."""
+"""Leader in a PartitionChangeRecord that keeps the leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """One partition: who leads it and who has it, each replica in the directory at the same place."""
+    """One partition; `directories` has the directory of each replica, in the order of `replicas`."""
 
     leader: int
     leader_epoch: int
@@ -35,20 +35,20 @@ class PartitionImage:
     directories: tuple[UUID, ...] = ()
 
     def directory_on(self, node_id: int) -> UUID | None:
-        """The directory of a broker's replica, None where it has none."""
+        """The directory of a broker's replica, None without one."""
         if node_id not in self.replicas:
             return None
         at = self.replicas.index(node_id)
         return self.directories[at] if at < len(self.directories) else UNASSIGNED
 
     def lost_on(self, node_id: int) -> bool:
-        """Whether a broker has a replica and cannot serve it."""
+        """Whether a broker has a replica that it cannot serve."""
         return self.directory_on(node_id) == LOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicImage:
-    """One topic; its partitions are numbered by their place."""
+    """One topic; a partition's index is its number."""
 
     name: str
     topic_id: UUID
@@ -57,7 +57,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where clients of one listener find a broker."""
+    """A broker's address for clients of one listener."""
 
     host: str
     port: int
@@ -69,10 +69,10 @@ class BrokerImage:
     """One broker as it registered.
 
     Attributes:
-        epoch: the offset of its registration; a later one of the same broker has a higher one.
-        incarnation: of the process; another after every start.
+        epoch: offset of its registration; a later registration has a higher one.
+        incarnation: id of the process; new at each start.
         addresses: by the name of the listener, in the broker's order.
-        fenced: whether it is not to be used: it has not caught up, or is not heard of.
+        fenced: whether it must not be used: it has not caught up, or sends no heartbeats.
         directories: ids of its data directories.
     """
 
@@ -97,8 +97,8 @@ class ClusterImage:
     Attributes:
         names: of topics, by their ids.
         configs: settings by (resource type, resource name).
-        metric_names: topics whose names have a dot or an underscore, by what they are called in metrics, where the two are one.
-        next_producer_id: the first that no broker was given.
+        metric_names: topics with a dot or an underscore, by their names in metrics, where these two are equal.
+        next_producer_id: the first unallocated one.
     """
 
     topics: SortedMap[str, TopicImage] = field(default_factory=_empty)
@@ -110,37 +110,37 @@ class ClusterImage:
     next_producer_id: int = 0
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
-        """The settings that a topic has of its own."""
+        """The topic's own settings."""
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
     def broker_configs(self, name: str) -> Mapping[str, str]:
-        """The dynamic settings of a broker by its id, the cluster's default where the name is empty."""
+        """The dynamic settings of a broker by its id, the cluster's default if the name is empty."""
         return self.configs.get((BROKER_RESOURCE, name), {})
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:
-        """The settings that a group has of its own."""
+        """The group's own settings."""
         return self.configs.get((GROUP_RESOURCE, group_id), {})
 
     def partition(self, topic: str, number: int) -> PartitionImage | None:
-        """A partition, None where there is none."""
+        """A partition, None if it does not exist."""
         image = self.topics.get(topic)
         return image.partitions[number] if image is not None and 0 <= number < len(image.partitions) else None
 
     def partition_by_id(self, topic_id: UUID, number: int) -> PartitionImage | None:
-        """The same, of the topic with this id."""
+        """A partition of the topic with this id, None if it does not exist."""
         return self.partition(self.names.get(topic_id, ""), number)
 
     def usable_brokers(self) -> Iterator[BrokerImage]:
-        """Those that are not fenced, by their ids."""
+        """The brokers that are not fenced, by id."""
         return (broker for broker in self.brokers.values() if not broker.fenced)
 
     def address(self, node_id: int, listener: str) -> Address | None:
-        """Where clients of a listener find a broker; None while it cannot be used, or has no such listener."""
+        """A broker's address on a listener; None if it is fenced, or has no such listener."""
         broker = self.brokers.get(node_id)
         return None if broker is None or broker.fenced else broker.addresses.get(listener)
 
     def reachable_brokers(self, listener: str) -> Iterator[tuple[BrokerImage, Address]]:
-        """The usable brokers that clients of a listener find, with where."""
+        """The usable brokers with an address on a listener."""
         for broker in self.usable_brokers():
             address = broker.addresses.get(listener)
             if address is not None:
@@ -156,5 +156,5 @@ class ClusterImage:
 
 
 def metric_name(topic: str) -> str | None:
-    """What metrics call a topic, where another topic could be called the same; None otherwise."""
+    """Return a topic's name in metrics if another topic's could be equal, else None."""
     return topic.replace(".", "_") if "." in topic or "_" in topic else None

@@ -1,8 +1,7 @@
-"""The record types of the cluster's metadata log, as Kafka's controller writes them.
+"""Record types of the cluster's metadata log, as Kafka's controller writes them.
 
-What lives here: the types that one node needs, and their framing (frame version, type, version as varints, then the message).
-What does not: what they mean for the cluster (`image`). Layouts are those of the kafka-metadata 4.3.1 jar, so that
-`kafka-dump-log --cluster-metadata-decoder` reads them.
+What lives here: the types that one node needs, and their framing (frame version, type, version as varints, then the message). What does not: applying
+them (`delta`). Layouts are those of the kafka-metadata 4.3.1 jar, so that `kafka-dump-log --cluster-metadata-decoder` reads them.
 """
 
 from dataclasses import field
@@ -36,7 +35,7 @@ _FRAME_VERSION: Final = 1
 
 @struct
 class BrokerEndpoint:
-    """Where clients of a listener find a broker."""
+    """A broker's address for clients of a listener."""
 
     name: Str
     host: Str
@@ -46,7 +45,7 @@ class BrokerEndpoint:
 
 @struct
 class BrokerFeature:
-    """The levels of a feature that a broker supports."""
+    """A broker's supported levels of a feature."""
 
     name: Str
     min_supported_version: Int16
@@ -55,7 +54,7 @@ class BrokerFeature:
 
 @message(api_key=0, versions=(0, 4), flexible=0)
 class RegisterBrokerRecord:
-    """A broker came, with a new epoch; what was registered of it before is void."""
+    """A broker registered with a new epoch; its earlier registration is void."""
 
     broker_id: BrokerId
     is_migrating_zk_broker: Annotated[Bool, since(2)] = False
@@ -72,7 +71,7 @@ class RegisterBrokerRecord:
 
 @message(api_key=2, versions=(0, 0), flexible=0)
 class TopicRecord:
-    """A topic came to be."""
+    """A topic was created."""
 
     name: TopicName
     topic_id: Uuid
@@ -80,7 +79,7 @@ class TopicRecord:
 
 @message(api_key=3, versions=(0, 2), flexible=0)
 class PartitionRecord:
-    """A partition came to be, or its replicas or leader changed."""
+    """A partition was created, or its replicas or leader changed."""
 
     partition_id: Int32 = -1
     topic_id: Uuid
@@ -99,7 +98,7 @@ class PartitionRecord:
 
 @message(api_key=4, versions=(0, 0), flexible=0)
 class ConfigRecord:
-    """A setting was given a value; null takes it away."""
+    """A setting was set; null removes it."""
 
     resource_type: Int8
     resource_name: Str
@@ -109,7 +108,7 @@ class ConfigRecord:
 
 @message(api_key=5, versions=(0, 2), flexible=0)
 class PartitionChangeRecord:
-    """What changed of a partition; null, -1 and for the leader -2 stand for what did not. A leader that is named begins a new epoch."""
+    """Changed fields of a partition; null, -1 and for the leader -2 mean unchanged. A named leader begins a new epoch."""
 
     partition_id: Int32 = -1
     topic_id: Uuid
@@ -126,7 +125,7 @@ class PartitionChangeRecord:
 
 @message(api_key=9, versions=(0, 0), flexible=0)
 class RemoveTopicRecord:
-    """A topic is gone."""
+    """A topic was deleted."""
 
     topic_id: Uuid
 
@@ -141,7 +140,7 @@ class FeatureLevelRecord:
 
 @message(api_key=15, versions=(0, 0), flexible=0)
 class ProducerIdsRecord:
-    """A broker was given all producer ids below `next_producer_id`."""
+    """All producer ids below `next_producer_id` are allocated."""
 
     broker_id: BrokerId
     broker_epoch: Int64 = -1
@@ -162,11 +161,11 @@ _TYPES: Final = {
     )
 }
 _WRITTEN: Final = {PartitionRecord: 1, PartitionChangeRecord: 1}
-"""Versions that are written where it is not the highest: 2 is for eligible leader replicas, a feature not finalized here."""
+"""Versions written, if not the highest: 2 is for eligible leader replicas, a feature not finalized here."""
 
 
 def to_bytes(record: Any) -> bytes:
-    """The value of a metadata log record."""
+    """Encode a record as a value of the metadata log."""
     info = info_of(type(record))
     assert info.api_key is not None
     version = _WRITTEN.get(type(record), info.max_version)
@@ -174,10 +173,10 @@ def to_bytes(record: Any) -> bytes:
 
 
 def from_bytes(value: bytes) -> Any:
-    """The record in a metadata log value.
+    """Decode a value of the metadata log.
 
     Raises:
-        MalformedMessage: it is of no type known here, or damaged.
+        MalformedMessage: it is of an unknown type, or damaged.
     """
     try:
         frame, position = read_uvarint(value, 0)

@@ -1,8 +1,8 @@
-"""A snapshot of the cluster's metadata, as Kafka writes it (KIP-630): one picture as the records that make it.
+"""A snapshot of the cluster's metadata, as Kafka writes it (KIP-630).
 
-What lives here: the file's name, a picture as records and as the batches of a file, and back. What does not: when one is taken, and
-the files (`quorum.metadata_snapshots`). A header and a footer in control batches stand around the records, so that a file that was
-cut off is known as such; each batch has its checksum. `kafka-dump-log --cluster-metadata-decoder` reads it.
+What lives here: the file's name, and an image as records and as the batches of a file, and back. What does not: when one is taken, and the files
+(`quorum.metadata_snapshots`). Header and footer in control batches enclose the records, so that a truncated file is detected; each batch has its
+checksum. `kafka-dump-log --cluster-metadata-decoder` reads it.
 """
 
 import struct
@@ -35,7 +35,7 @@ from busway_protocol.types import Int16, Int64
 
 SUFFIX: Final = ".checkpoint"
 RECORDS_PER_BATCH: Final = 64
-"""Records that are encoded at a stretch: about a millisecond."""
+"""Records encoded without a pause: about a millisecond."""
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _HEADER, _FOOTER = 3, 4
 """Types of control records."""
@@ -43,7 +43,7 @@ _HEADER, _FOOTER = 3, 4
 
 @message(versions=(0, 0), flexible=0)
 class SnapshotHeaderRecord:
-    """A snapshot begins."""
+    """The start of a snapshot."""
 
     version: Int16 = 0
     last_contained_log_timestamp: Int64 = 0
@@ -51,13 +51,13 @@ class SnapshotHeaderRecord:
 
 @message(versions=(0, 0), flexible=0)
 class SnapshotFooterRecord:
-    """A snapshot is whole."""
+    """The end of a complete snapshot."""
 
     version: Int16 = 0
 
 
 class SnapshotId(NamedTuple):
-    """Which point of the log a snapshot stands for: the offset of the first record that is not in it, and the epoch of the last that is."""
+    """The log's point of a snapshot: the first offset behind it, and the epoch of its last record."""
 
     offset: int
     epoch: int
@@ -69,7 +69,7 @@ class SnapshotId(NamedTuple):
 
     @classmethod
     def from_name(cls, name: str) -> "SnapshotId | None":
-        """Which snapshot a file holds, None where it is none."""
+        """Parse a file's name, None if it is no snapshot's."""
         offset, _, epoch = name.removesuffix(SUFFIX).partition("-")
         if not name.endswith(SUFFIX) or not offset.isdigit() or not epoch.isdigit():
             return None
@@ -77,10 +77,10 @@ class SnapshotId(NamedTuple):
 
 
 def records_of(image: ClusterImage) -> Iterator[Any]:
-    """The records that make a picture out of an empty one, in Kafka's order."""
+    """Yield the records that build an image from an empty one, in Kafka's order."""
     names = sorted(
         image.features, key=lambda name: (name != METADATA_VERSION, name)
-    )  # it says how the rest is to be read
+    )  # metadata.version first: it sets the format of the rest
     for name in names:
         yield FeatureLevelRecord(name=name, feature_level=image.features[name])
     yield from map(_registration, image.brokers.values())
@@ -130,10 +130,10 @@ def _topic(topic: TopicImage) -> Iterator[Any]:
 
 
 def batches_of(image: ClusterImage, snapshot: SnapshotId, *, last_ms: int, now_ms: int) -> Iterator[bytes]:
-    """The file's content, a batch at a time.
+    """Yield the file's content, a batch at a time.
 
     Args:
-        last_ms: when the last record that is in it was appended to the log.
+        last_ms: timestamp of the last record in it.
     """
     offset = 0
 
@@ -155,10 +155,10 @@ def batches_of(image: ClusterImage, snapshot: SnapshotId, *, last_ms: int, now_m
 
 
 def read_into(content: bytes, delta: Delta) -> None:
-    """Put all that a snapshot's file says on an empty picture.
+    """Apply a snapshot's file to an empty image.
 
     Raises:
-        CorruptBatch, MalformedMessage, BrokenHistory: it is damaged, or not whole.
+        CorruptBatch, MalformedMessage, BrokenHistory: it is damaged, or incomplete.
     """
     types: list[int] = []
     end = 0

@@ -1,8 +1,8 @@
-"""A map that is never changed: a change makes another one, which shares nearly everything with it.
+"""An immutable sorted map; an updated one shares nearly all of its content.
 
-What lives here: `SortedMap`, for pictures of which each differs little from the one before. Keys lie in order, in blocks of at most
-`BLOCK`; a change copies one block and the list of blocks, so that one topic among ten thousand costs what a few hundred pointers do.
-Order comes from the keys alone, so that whoever walks through a picture sees the same in every process. What does not: what is in it.
+What lives here: `SortedMap`, for images that differ little from each other. Keys are sorted, in blocks of at most `BLOCK`. A change copies one block
+and the list of blocks: one topic among ten thousand costs a few hundred pointers. The order depends on the keys alone, so that iterating an image
+gives the same order in every process. What does not: its content.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,24 +11,24 @@ from typing import Any, Final, Protocol, TypeVar, overload
 
 
 class Comparable(Protocol):
-    """A key: of two that differ one is less."""
+    """A key with a total order."""
 
     def __lt__(self, other: Any, /) -> bool:
-        """Whether it comes before the other."""
+        """Whether it sorts before the other."""
 
 
 K = TypeVar("K", bound=Comparable)
 V = TypeVar("V")
 D = TypeVar("D")
 BLOCK: Final = 64
-"""Keys in one block at most: of more it is split."""
+"""Most keys in a block; a larger one is split."""
 MANY: Final = 8
-"""Where more than one key of so many changes, the map is built anew: that costs less than so many copies of blocks."""
+"""If more than one in this many keys change, the map is rebuilt: that costs less than copying as many blocks."""
 _Block = tuple[tuple[K, ...], tuple[V, ...]]
 
 
 class SortedMap(Mapping[K, V]):
-    """A mapping whose keys can be compared with each other; give it the items that it should have."""
+    """A mapping with comparable keys, built from its items."""
 
     __slots__ = ("_blocks", "_firsts", "_size")
 
@@ -43,7 +43,7 @@ class SortedMap(Mapping[K, V]):
         self._size = len(ordered)
 
     def __getitem__(self, key: K) -> V:
-        """The value of a key."""
+        """Return the value of a key."""
         at = bisect_right(self._firsts, key) - 1
         if at >= 0:
             keys, values = self._blocks[at]
@@ -57,7 +57,7 @@ class SortedMap(Mapping[K, V]):
     @overload
     def get(self, key: K, default: V | D, /) -> V | D: ...
     def get(self, key: K, default: object = None, /) -> object:
-        """The value of a key, or the default: what is not there costs no exception, as a request may name very much of that."""
+        """Return the value of a key, or the default. A missing key raises no exception, as a request may name many of them."""
         at = bisect_right(self._firsts, key) - 1
         if at >= 0:
             keys, values = self._blocks[at]
@@ -67,29 +67,29 @@ class SortedMap(Mapping[K, V]):
         return default
 
     def __len__(self) -> int:
-        """How many keys there are."""
+        """Return the number of keys."""
         return self._size
 
     def __iter__(self) -> Iterator[K]:
-        """The keys in their order."""
+        """Iterate over the keys in order."""
         return (key for keys, _ in self._blocks for key in keys)
 
     def __repr__(self) -> str:
-        """As a dict is shown."""
+        """Show it like a dict."""
         return f"SortedMap({dict(self)!r})"
 
     def pairs(self) -> Iterator[tuple[K, V]]:
-        """The keys with their values, in their order; unlike `items`, nothing is looked up for each."""
+        """Iterate over keys and values in order; unlike `items`, without a lookup for each."""
         return (pair for keys, values in self._blocks for pair in zip(keys, values, strict=True))
 
     def since(self, key: K) -> Iterator[K]:
-        """The keys from this one on, in their order, whether it is there or not."""
+        """Iterate over the keys from this one on, in order, whether it exists or not."""
         first = max(bisect_right(self._firsts, key) - 1, 0)
         for number, (keys, _) in enumerate(self._blocks[first:]):
             yield from keys if number else keys[bisect_left(keys, key) :]
 
     def updated(self, changes: Mapping[K, V | None]) -> "SortedMap[K, V]":
-        """The map in which each of these keys has its value, or is gone where that is None; with very many, it is built anew."""
+        """Return a map with these values set, or removed if None; with many changes it is rebuilt."""
         if len(changes) * MANY > self._size:
             items: dict[K, Any] = {**self, **changes}
             return SortedMap({key: value for key, value in items.items() if value is not None})
@@ -120,7 +120,7 @@ class SortedMap(Mapping[K, V]):
         return self._replaced(at, [left] if left[0] else [], -1)
 
     def _replaced(self, at: int, blocks: list[_Block[K, V]], more: int) -> "SortedMap[K, V]":
-        """This map with other blocks in the place of one, and so many keys more."""
+        """Replace one block by others, with `more` more keys."""
         changed: SortedMap[K, V] = SortedMap.__new__(SortedMap)
         changed._blocks = self._blocks[:at] + tuple(blocks) + self._blocks[at + 1 :]
         changed._firsts = self._firsts[:at] + tuple(keys[0] for keys, _ in blocks) + self._firsts[at + 1 :]

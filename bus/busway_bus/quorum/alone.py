@@ -1,6 +1,6 @@
-"""The writer of a node that votes alone: what is on its own disk is committed.
+"""The writer of a single voter: what is on its own disk is committed.
 
-What lives here: appending and flushing. What does not: the writer of one among several voters (`quorum.driver`), and what the records say
+What lives here: appending and flushing. What does not: the writer of one among several voters (`quorum.driver`), and the meaning of the records
 (`metadata_log`).
 """
 
@@ -16,11 +16,11 @@ from busway_protocol.machine import Machine
 from busway_protocol.types import Buffer
 
 FIRST_EPOCH: Final = 1
-"""Of a log that one node writes alone."""
+"""Epoch of a log with a single writer."""
 
 
 class Alone:
-    """The writer of a node that is the only voter: it leads from its start on, in the epoch in which the log was written last."""
+    """The writer of a single voter. It leads from its start, in the last epoch of the log."""
 
     def __init__(self, node_id: int, log: PartitionLog, flusher: Flusher, machine: Machine) -> None:
         self.leader_id = node_id
@@ -33,18 +33,18 @@ class Alone:
 
     @property
     def end_offset(self) -> int:
-        """That the next batch gets."""
+        """The offset of the next batch."""
         return self._log.end_offset
 
     def begin(self, owner: Owner) -> None:
-        """All that is in the log is committed, as this node's disk is all there is."""
+        """Commit the whole log, and start to lead."""
         self._owner, self.leading = owner, True
         self._committed = self._log.end_offset
         owner.committed(self._committed)
         owner.leads(self._committed, self._committed, self._epoch)
 
     def propose(self, batch: Buffer) -> int:
-        """Append, and have it flushed with all that comes until the disk has time for it."""
+        """Append a batch; one flush covers all batches appended before the disk is ready."""
         self.check_disk()
         try:
             self._log.append_own(batch, leader_epoch=self._epoch, now_ms=self._wall_ms())

@@ -1,12 +1,11 @@
-"""One node of the quorum that keeps the metadata log: Raft by fetching, as Kafka's KRaft (KIP-595, KIP-996, KIP-853).
+"""One node of the quorum of the metadata log: Raft by fetching, as Kafka's KRaft (KIP-595, KIP-996, KIP-853).
 
-What lives here: `Quorum`, messages and time in, `Ready` out. What does not: files, sockets, clocks (the driver), what the node is and how it
-moves (`replica`), rules that stand alone (`votes`, `elections`, `log_view`), what is kept back until it is on disk (`outbox`), how messages
-are packed (`wire`).
+What lives here: `Quorum`, with messages and time in and `Ready` out. What does not: files, sockets, clocks (the driver), role and transitions
+(`replica`), self-contained rules (`votes`, `elections`, `log_view`), effects that wait for the disk (`outbox`), the packing of messages (`wire`).
 
-`now_ms` never goes back between two calls; it is also the time in the record with which a leader begins, so a driver takes the wall clock at its
-start and the monotonic one from there on. Voters are those that it is given: changing them is not done here yet, and a snapshot is named to
-who needs it, and not fetched yet.
+`now_ms` is monotonic; it is also the timestamp of the LeaderChange record. A driver therefore adds elapsed monotonic time to the wall clock at its
+start.
+The voter set is fixed: it cannot be changed yet. A follower that needs a snapshot gets its id; snapshots are not fetched yet.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,14 +49,14 @@ from busway_protocol.types import Buffer
 
 
 class Quorum:
-    """One replica of the metadata log, to a driver.
+    """One replica of the metadata log, as a driver sees it.
 
     Args:
         me: this node, and the directory of its log.
-        voters: who votes.
-        election, log: as the node's disk has them.
-        chance: spreads elections and picks whom to ask; nothing that is decided rests on it.
-        cluster_id: requests with another one are refused; None where it is not known.
+        voters: the voter set.
+        election, log: as they are on the node's disk.
+        chance: spreads elections and picks the voter to fetch from; no rule depends on it.
+        cluster_id: requests with another one are refused; None if unknown.
     """
 
     def __init__(
@@ -84,31 +83,31 @@ class Quorum:
 
     @property
     def role(self) -> Role:
-        """What this node is."""
+        """The node's role."""
         return self.replica.role
 
     @property
     def epoch(self) -> int:
-        """The latest epoch that was seen."""
+        """The highest epoch seen."""
         return self.replica.election.epoch
 
     @property
     def leader_id(self) -> int:
-        """Who leads it, -1 where that is not known."""
+        """The leader of this epoch, -1 if unknown."""
         return self.replica.election.leader_id
 
     @property
     def high_watermark(self) -> int:
-        """Everything below it is committed."""
+        """Records below it are committed."""
         return self.replica.high_watermark
 
     @property
     def log(self) -> LogView:
-        """The log, as it will be when all is written."""
+        """The log, as it will be after all pending writes."""
         return self.replica.log
 
     def wake_ms(self, now_ms: int) -> int:
-        """When `tick` has something to do, if nothing comes before."""
+        """Return when `tick` is due, unless a message arrives before."""
         times = [self.replica.deadline_ms]
         if self.replica.leadership is not None:
             times.append(self.replica.leadership.wake_ms())
@@ -116,10 +115,10 @@ class Quorum:
             times.append(wake)
         return min(times)
 
-    # What comes in
+    # Input
 
     def step(self, message: Message, now_ms: int) -> Ready:
-        """A message has come."""
+        """Process one message."""
         match message:
             case Request():
                 self._asked(message, now_ms)
@@ -130,7 +129,7 @@ class Quorum:
         return self.tick(now_ms)
 
     def tick(self, now_ms: int) -> Ready:
-        """Time has passed."""
+        """Process elapsed time."""
         self._requests.expire(now_ms)
         role = None
         while role is not self.role:
@@ -139,7 +138,7 @@ class Quorum:
         return self._outbox.take(self.log.end_offset)
 
     def propose(self, batch: Buffer, now_ms: int, waiter: Waiter = None) -> tuple[Proposal, Ready]:
-        """Put a batch into the log; it waits for a majority, and comes back in a `Ready` as committed or discarded.
+        """Append a batch; a later `Ready` returns the proposal as committed or discarded.
 
         Raises:
             NotLeading: this node does not lead.
@@ -154,12 +153,13 @@ class Quorum:
         return proposal, self.tick(now_ms)
 
     def withdraw(self, offset: int, now_ms: int) -> Ready:
-        """A leader takes back what it proposed from `offset` on, which could not be written: nobody has seen it. It comes back as discarded."""
+        """Withdraw a leader's proposals from `offset` on, which could not be written. No other node has seen them; a `Ready` returns them as
+        discarded."""
         self.replica.withdraw(offset)
         return self.tick(now_ms)
 
     def resign(self, now_ms: int) -> Ready:
-        """Give up to lead, as a node does that is about to end: the others are told, and elect one of them."""
+        """Stop leading, as before a shutdown; the others are notified and elect a new leader."""
         if self.role is Role.LEADER:
             self.replica.resign(now_ms)
         return self.tick(now_ms)
@@ -167,7 +167,7 @@ class Quorum:
     # Time
 
     def _poll(self, now_ms: int) -> None:
-        """Do what is due in this role."""
+        """Act on what is due in the current role."""
         replica = self.replica
         due = now_ms >= replica.deadline_ms
         match self.role:
@@ -223,7 +223,7 @@ class Quorum:
             now_ms,
         )
 
-    # What this node asks
+    # Requests of this node
 
     def _ask_voters(
         self, node_ids: Iterable[int], request_to: Callable[[ReplicaKey], QuorumRequest], now_ms: int
@@ -238,14 +238,14 @@ class Quorum:
         self._outbox.send(Send(to=node_id, correlation=correlation, body=request))
 
     def _fetch_from_leader(self, now_ms: int) -> None:
-        """Copy the log; while the leader does not answer, ask the others whether there is another one."""
+        """Fetch from the leader; while it does not answer, look for another one."""
         if self._requests.is_left_alone(self.leader_id, now_ms):
             self._fetch_from_any(now_ms)
         elif not self._requests.any_under_way:
             self._fetch(self.leader_id, now_ms)
 
     def _fetch_from_any(self, now_ms: int) -> None:
-        """Ask some voter who leads."""
+        """Fetch from a random other voter, whose response names the leader."""
         asked = [voter for voter in self._voters.ids if voter != self._me.id and self._requests.may_send(voter, now_ms)]
         if asked and not self._requests.any_under_way:
             self._fetch(asked[self._chance.randrange(len(asked))], now_ms)
@@ -263,14 +263,14 @@ class Quorum:
         self._ask(node_id, request, now_ms)
 
     def _answered(self, answer: Answer, now_ms: int) -> None:
-        """Act on an answer that is still waited for; leave whoever gave none that helps alone for a while."""
+        """Process the response to a pending request; a node whose response does not help is asked again after a backoff."""
         node_id = self._requests.answered(answer.correlation)
         if node_id is not None and not (answer.body is not None and self._helped(node_id, answer.body, now_ms)):
             self._requests.back_off(node_id, now_ms)
 
     def _helped(self, node_id: int, body: QuorumResponse, now_ms: int) -> bool:
         if body.error_code == ErrorCode.UNSUPPORTED_VERSION and self.role is Role.PROSPECTIVE:
-            self.replica.stand(now_ms)  # a voter of a release without pre-votes: without one, as in Kafka
+            self.replica.stand(now_ms)  # the voter's release has no pre-vote: skip it, as in Kafka
             return True
         told = wire.heard(body)
         if told is None or told.epoch < self.epoch or told.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
@@ -290,7 +290,7 @@ class Quorum:
         return True
 
     def _fetched(self, fetched: FetchedPartition, now_ms: int) -> bool:
-        """The leader has answered: cut the log where it parts from the leader's, or put what came at the end."""
+        """Truncate a diverging log, or append the leader's records; return whether the response helped."""
         replica = self.replica
         parted = fetched.diverging_epoch
         if fetched.snapshot_id.end_offset >= 0 or isinstance(fetched.records, list):
@@ -305,7 +305,7 @@ class Quorum:
         replica.told(fetched.high_watermark)
         return in_order
 
-    # What others ask
+    # Requests of others
 
     def _asked(self, request: Request, now_ms: int) -> None:
         body = request.body
@@ -331,9 +331,9 @@ class Quorum:
                 return wire.end_response(self._told_of_end(body, now_ms), self.replica.election)
 
     def _asked_for_vote(self, request: VoteRequest, now_ms: int) -> tuple[ErrorCode, bool]:
-        """The error, and whether the vote is given, or would be."""
+        """Return the error, and whether the vote (or pre-vote) is granted."""
         asked = request.topics[0].partitions[0]
-        # A candidate has raised its epoch above all that it has a record of; a prospective one has not.
+        # A candidate's epoch is above that of its last record; a prospective node has not raised its epoch.
         latest = asked.replica_epoch if asked.pre_vote else asked.replica_epoch - 1
         if asked.last_offset < 0 or not 0 <= asked.last_offset_epoch <= latest:
             return ErrorCode.INVALID_REQUEST, False
@@ -373,7 +373,7 @@ class Quorum:
         return error
 
     def _heard_of(self, leader_id: int, epoch: int, now_ms: int) -> ErrorCode:
-        """A leader tells of itself."""
+        """Handle a leader's announcement of itself."""
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if leader_id < 0 or not self.replica.seen(epoch, leader_id, now_ms):
@@ -381,7 +381,7 @@ class Quorum:
         return ErrorCode.NONE
 
     def _asked_for_records(self, request: Request, body: FetchRequest, now_ms: int) -> None:
-        """Answer a fetch, or have it wait where there is nothing new."""
+        """Answer a fetch, or hold it while there is nothing new."""
         asked, replica = body.topics[0].partitions[0], wire.fetching_replica(body)
         if error := self._fetch_refusal(body, replica):
             self._reply(request, self.replica.fetch_error(error))
@@ -415,7 +415,7 @@ class Quorum:
         return ErrorCode.NONE if self.role is Role.LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _reply_to_fetch(self, request: Request) -> None:
-        """What this leader has for one who fetches; the driver puts the records in."""
+        """Answer a fetch as the leader; the driver adds the records."""
         leadership, body = self.replica.leadership, request.body
         assert leadership is not None
         assert isinstance(body, FetchRequest)

@@ -1,11 +1,11 @@
-"""Runs the quorum's core on a log and a network, in the order that `Ready` asks for: save, append, flush, send, apply.
+"""Runs the quorum's core on a log and a network.
 
-What lives here: steps and what they ask for, the timer, requests on their way. What does not: any rule of Raft (`core`), the disk (`writing`), how
-others are reached (`Transport`), what the records mean (`metadata.committing.Owner`).
+What lives here: steps and their effects, the timer, requests in flight. What does not: any rule of Raft (`core`), the disk (`writing`), the network
+(`Transport`), the meaning of the records (`metadata.committing.Owner`).
 
-A `Ready` is carried out without a wait; each wait ends in a step of the core, which looks at what holds by then, so that nothing here is read
-before a wait and believed after it. What cannot be written because the disk is full is tried again; what a leader has proposed is taken back then,
-and whoever proposed it is told. A sync that fails is the last (`Flusher`).
+A `Ready` is carried out in the order save, append, flush, send, apply, without an `await`. Each `await` ends in a step of the core, which reads the
+state of that moment: no value read before a wait is used after it. A write that fails because the disk is full is retried; a leader's proposals are
+withdrawn then, and their owner is notified. A sync that fails is final (`Flusher`).
 """
 
 import asyncio
@@ -49,27 +49,27 @@ from busway_protocol.types import Buffer
 logger = logging.getLogger("busway.quorum")
 
 RESIGN_WAIT_S: Final = 1.0
-"""How long a leader that ends waits for those to answer whom it tells so."""
+"""How long a leader that shuts down waits for responses to EndQuorumEpoch, in seconds."""
 
 
 class Transport(Protocol):
-    """The way to the other nodes."""
+    """Connection to the other nodes."""
 
     async def ask(self, node_id: int, request: QuorumRequest) -> QuorumResponse | None:
-        """The answer; None where there is none, because nobody is there, or it took too long."""
+        """Send a request; None if the node is unreachable or too slow."""
 
     async def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop sending requests."""
 
 
 class QuorumDriver:
-    """One voter, or one that observes, at work.
+    """Runs one voter or observer.
 
     Args:
-        partition_log: of the metadata; nobody else writes into it.
-        truncate: cuts it, and what says on disk how long it is.
-        snapshot: the newest one beside it.
-        on_lost: told why this node has to stop: it has other committed records than its leader.
+        partition_log: the metadata log; it has no other writer.
+        truncate: truncates it, and the checkpoints of its length on disk.
+        snapshot: its newest snapshot.
+        on_lost: called when this node must stop: its committed records differ from its leader's.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class QuorumDriver:
         view = LogView(
             start_offset=partition_log.start_offset,
             end_offset=partition_log.end_offset,
-            flushed_offset=partition_log.end_offset,  # opening it has put on disk what is there
+            flushed_offset=partition_log.end_offset,  # opening the log has flushed it
             epochs=deepcopy(partition_log.epochs),
             snapshot=snapshot,
         )
@@ -128,7 +128,7 @@ class QuorumDriver:
         self._asking: set[asyncio.Task[None]] = set()
         self._needs_snapshot = self._closed = False
 
-    # What holds now
+    # State
 
     @property
     def leading(self) -> bool:
@@ -137,41 +137,41 @@ class QuorumDriver:
 
     @property
     def leader_id(self) -> int:
-        """Who does, -1 where that is not known."""
+        """The leader's id, -1 if unknown."""
         return self.core.leader_id
 
     @property
     def epoch(self) -> int:
-        """The latest epoch that was seen."""
+        """The highest epoch seen."""
         return self.core.epoch
 
     @property
     def end_offset(self) -> int:
-        """That the next proposal gets."""
+        """The offset of the next proposal."""
         return self.core.log.end_offset
 
     @property
     def clock_skew_ms(self) -> int:
-        """How far the wall clock is ahead of the core's time, which never goes back."""
+        """How far the wall clock is ahead of the core's monotonic time."""
         return self._machine.wall_ms() - self._now_ms()
 
     @property
     def keeps_all(self) -> bool:
-        """Whether the log must keep its beginning: nobody is sent a snapshot yet, so whoever comes new copies all of it."""
+        """Whether the log must keep its beginning: snapshots are not sent yet, so a new replica copies all of it."""
         return True
 
-    # What is asked of it
+    # Requests
 
     def begin(self, owner: Owner) -> None:
-        """Take part from now on."""
+        """Start to take part in the quorum."""
         self._owner = owner
         self._do(self.core.tick(self._now_ms()))
 
     def propose(self, batch: Buffer) -> int:
-        """Put a batch at the end of the log; answers the offset behind it. `Owner` is told what becomes of it.
+        """Append a batch; return the offset behind it. `Owner` is notified of its outcome.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT where too much is undecided, KAFKA_STORAGE_ERROR where it cannot be written.
+            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT if too many proposals are undecided, KAFKA_STORAGE_ERROR if it cannot be written.
         """
         self.check_disk()
         if self._closed:
@@ -192,7 +192,7 @@ class QuorumDriver:
         return proposal.last_offset + 1
 
     async def answer(self, request: QuorumRequest) -> QuorumResponse:
-        """Answer another node's request, when all is on disk that the answer rests on."""
+        """Answer another node's request. The response waits until the state that it rests on is on disk."""
         waiter: asyncio.Future[QuorumResponse] = asyncio.get_running_loop().create_future()
         if self._closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this controller stops")
@@ -202,7 +202,7 @@ class QuorumDriver:
         return await waiter
 
     def check_disk(self) -> None:
-        """Refuse where a sync has failed: nothing is made durable any more.
+        """Check that no sync has failed; after one nothing more becomes durable.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -211,15 +211,15 @@ class QuorumDriver:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
 
     async def resign(self) -> None:
-        """Lead no more, as this node is about to end: the others need not wait until they miss it. They are told before this returns, unless
-        they do not answer."""
+        """Stop leading before a shutdown. The election then need not wait for a time-out. Waits up to RESIGN_WAIT_S for the other voters'
+        responses."""
         if self.leading:
             self._do(self.core.resign(self._now_ms()))
             if self._asking:
                 await asyncio.wait(tuple(self._asking), timeout=RESIGN_WAIT_S)
 
     async def close(self) -> None:
-        """Take part no more; what is being saved is saved. Whoever waits for an answer gets none."""
+        """Leave the quorum; a write of the election in progress completes. Pending requests fail with BROKER_NOT_AVAILABLE."""
         self._closed = True
         if self._led_epoch != NOBODY and self._owner is not None:
             self._led_epoch = NOBODY
@@ -240,7 +240,7 @@ class QuorumDriver:
     # Steps
 
     def _now_ms(self) -> int:
-        """The wall clock's time at the start, and what has passed since."""
+        """Return the wall clock's time at the start plus the time elapsed since."""
         return self._wall_ms + int((self._machine.monotonic_s() - self._begun_s) * 1000)
 
     def _step(self, message: Message) -> None:
@@ -256,7 +256,7 @@ class QuorumDriver:
         self._do(ready)
 
     def _do(self, ready: Ready) -> None:
-        """Carry out a `Ready`, after those that are being carried out."""
+        """Carry out a `Ready` after those in progress."""
         self._readies.append(ready)
         if self._carrying_out:
             return
@@ -282,7 +282,7 @@ class QuorumDriver:
                 self._reply(message)
 
     def _tell_role(self) -> None:
-        """Tell of a leadership that is over, or has begun."""
+        """Notify the owner of a leadership that ended or began."""
         assert self._owner is not None
         epoch = self.core.epoch if self.leading else NOBODY
         if epoch == self._led_epoch:
@@ -296,7 +296,7 @@ class QuorumDriver:
             self._owner.leads(first_offset, first_offset + 1, epoch)
 
     def _wake(self) -> None:
-        """See to it that time is not forgotten; a timer that comes too early sets the next one."""
+        """Schedule the next tick; a timer that fires too early sets the next one."""
         now_ms = self._now_ms()
         wake_ms = self.core.wake_ms(now_ms)
         if self._closed or wake_ms >= NEVER_MS or (self._timer is not None and self._wakes_ms <= wake_ms):
@@ -318,7 +318,7 @@ class QuorumDriver:
         self._step(Persisted(number=number))
 
     def _refused(self, problem: KafkaError) -> None:
-        """Take back what this node has proposed and is not in the log: nobody else has seen it. After a sync that failed nothing is certain."""
+        """Withdraw this node's proposals that are not in the log: no other node has seen them. After a failed sync the outcome of all is unknown."""
         assert self._owner is not None
         leadership = self.core.replica.leadership
         if leadership is None or self._closed:
@@ -346,7 +346,7 @@ class QuorumDriver:
         self._step(Answer(correlation=send.correlation, body=answer))
 
     def _look_for_snapshot(self, node_id: int, answer: FetchResponse) -> None:
-        """Say once that this node cannot go on by itself."""
+        """Log once that this node cannot continue without a snapshot."""
         for topic in answer.responses[:1]:
             for partition in topic.partitions[:1]:
                 if partition.snapshot_id.end_offset >= 0 and not self._needs_snapshot:
@@ -359,7 +359,7 @@ class QuorumDriver:
                     )
 
     def _reply(self, reply: Reply) -> None:
-        """Answer who asked, where somebody still waits."""
+        """Answer a request whose caller still waits."""
         waiter: asyncio.Future[QuorumResponse] = reply.waiter
         if waiter.done():
             return

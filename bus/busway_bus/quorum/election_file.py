@@ -1,7 +1,7 @@
-"""The election on disk: the file `quorum-state`, in the format of Apache Kafka 4.3.1 (KIP-595, KIP-853).
+"""The election's file `quorum-state`. Its format is that of Apache Kafka 4.3.1 (KIP-595, KIP-853).
 
-What lives here: JSON to `Election` and back, and the file, over any `Files`. What does not: when it is written (`driver`): before anybody hears
-of what is in it.
+What lives here: JSON to `Election` and back, and the file, over any `Files`. What does not: when it is written (`driver`): before messages that
+depend on it.
 """
 
 import json
@@ -16,7 +16,7 @@ from busway_protocol.types import ZERO_UUID
 
 _VERSION: Final = 1
 _VERSIONS: Final = (0, 1)
-"""Version 0 has no directory of whom the vote went to, and names the cluster and its voters."""
+"""Version 0 has no directory of the voted replica, and names the cluster and its voters."""
 _INT_MAX: Final = 2**31 - 1
 
 
@@ -25,7 +25,7 @@ class DamagedElection(CorruptLog):
 
 
 def election_text(election: Election) -> str:
-    """The file's content."""
+    """Build the file's content."""
     values = {
         "leaderId": election.leader_id,
         "leaderEpoch": election.epoch,
@@ -37,10 +37,10 @@ def election_text(election: Election) -> str:
 
 
 def election_from_text(text: str) -> Election:
-    """The election that a file tells of.
+    """Parse the file's content.
 
     Raises:
-        ValueError: it is none; the text says why.
+        ValueError: it is no election; the text says why.
     """
     values = json.loads(text)
     if not isinstance(values, dict):
@@ -79,7 +79,7 @@ class ElectionFile:
         self._path = f"{directory}/{QUORUM_STATE}"
 
     def read(self) -> Election:
-        """What is on disk; the beginning of all elections where nothing is.
+        """Read the election; the initial one without a file.
 
         Raises:
             DamagedElection: it cannot be read.
@@ -97,9 +97,9 @@ class ElectionFile:
             ) from None
 
     def write(self, election: Election) -> None:
-        """Put it on disk, in any thread; the old one or the new one is there after a power cut.
+        """Replace the file, in any thread; a power cut leaves the old or the new one.
 
         Raises:
-            OSError: the disk is full, or failed; the old one is there.
+            OSError: the disk is full, or failed; the old one remains.
         """
         self._files.replace(self._path, election_text(election).encode())

@@ -1,6 +1,6 @@
-"""Whether a node gives its vote, or would (KIP-595, KIP-996).
+"""Rules for granting votes and pre-votes (KIP-595, KIP-996).
 
-What lives here: the rules, by role. What does not: the answer (`core`).
+What lives here: the rules, by role. What does not: the response (`core`).
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from busway_protocol.types import ZERO_UUID
 
 
 def would_vote(role: Role, *, covers: bool, fetched: bool) -> bool:
-    """The answer to a pre-vote, which binds nobody.
+    """Decide on a pre-vote, which is not binding.
 
     Args:
-        covers: whether the log of the one that asks has at least what this one has.
+        covers: whether the candidate's log is at least as up to date as this one.
         fetched: whether this node follows a leader that has answered it: then an election would only disturb.
     """
     if role is Role.LEADER or (role is Role.FOLLOWER and fetched):
@@ -23,7 +23,7 @@ def would_vote(role: Role, *, covers: bool, fetched: bool) -> bool:
 
 
 def may_vote(role: Role, election: Election, candidate: ReplicaKey, *, covers: bool) -> bool:
-    """Whether the vote of this epoch is given to a candidate: to one alone, and to none where a leader is known."""
+    """Decide on a vote: one candidate in an epoch, none if its leader is known."""
     if role not in {Role.UNATTACHED, Role.PROSPECTIVE}:
         return False
     if election.voted is not None:
@@ -32,8 +32,9 @@ def may_vote(role: Role, election: Election, candidate: ReplicaKey, *, covers: b
 
 
 def successor_backoff_ms(me: ReplicaKey, preferred: Sequence[ReplicaKey], backoff_ms_max: int) -> int:
-    """How long to wait for an election after the leader has resigned: the voter that has most of the log does not wait, each further one
-    waits twice as long as the one before it, up to the bound."""
+    """Return the backoff before an election after a resignation. The first preferred voter does not wait, each further one waits twice as long, up to
+    `backoff_ms_max`.
+    """
     names_me = (one.id == me.id and one.directory_id in {ZERO_UUID, me.directory_id} for one in preferred)
     position = next((number for number, found in enumerate(names_me) if found), None)
     if position is None:

@@ -1,6 +1,6 @@
-"""What a leader keeps for its epoch: followers, the high watermark, proposals, fetches that wait.
+"""A leader's state in one epoch: followers, high watermark, proposals, waiting fetches.
 
-What lives here: rules that need nothing but these. What does not: the log and the answers (`core`). All of it is gone when the epoch is.
+What lives here: rules that need only these. What does not: the log and the responses (`core`). The state ends with the epoch.
 """
 
 from collections import deque
@@ -15,12 +15,12 @@ from busway_bus.quorum.voters import ReplicaKey, VoterSet
 from busway_bus.quorum.votes import committed_offset, majority
 
 CHECK_QUORUM_FACTOR: Final = 1.5
-"""Fetch timeouts without a majority's fetches after which a leader resigns, as in Kafka: its followers have looked for another by then."""
+"""Fetch timeouts without a majority's fetches after which a leader resigns, as in Kafka: by then its followers have started an election."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingFetch:
-    """A fetch of a replica that has all there is."""
+    """A fetch held by the leader: the replica is up to date."""
 
     request: Request
     until_ms: int
@@ -30,14 +30,13 @@ class Leadership:
     """One node's leadership in one epoch.
 
     Attributes:
-        epoch_start_offset: where the log ended when it began.
-        followers: how far the others are.
-        high_watermark: None until a record of this epoch is on a majority; the one of an earlier epoch is not told, so that it never seems
-            to fall.
-        waiting: fetches by who waits, one each.
-        has_news: whether there is more in the log, or committed, than they were told.
-        begin_ms: when voters that do not fetch are told next that there is a leader.
-        quorum_until_ms: when a majority has to have fetched.
+        epoch_start_offset: end of the log when the epoch began.
+        followers: progress of the other replicas.
+        high_watermark: None until a record of this epoch is on a majority. That of an earlier epoch is not sent, so that it never seems to fall.
+        waiting: held fetches, at most one for each replica.
+        has_news: whether the log or the high watermark has advanced since the held fetches were answered.
+        begin_ms: when BeginQuorumEpoch is next sent to voters that do not fetch.
+        quorum_until_ms: deadline for fetches from a majority.
     """
 
     __slots__ = (
@@ -69,10 +68,10 @@ class Leadership:
         self._recent: set[int] = set()
         self._quorum_seen(now_ms)
 
-    # Who fetches
+    # Fetching replicas
 
     def fetched(self, replica: ReplicaKey, offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """A replica fetches from `offset` on, and what it has before equals this log."""
+        """Record a fetch from `offset`; the replica's records before it equal this log."""
         if self.followers.fetched(replica, offset, leader_end_offset, now_ms):
             self._recent.add(replica.id)
             if len(self._recent) >= majority(len(self._voters)) - 1:
@@ -80,11 +79,11 @@ class Leadership:
                 self._quorum_seen(now_ms)
 
     def has_lost_its_majority(self, now_ms: int) -> bool:
-        """Whether a majority has not fetched for too long; one that votes alone is its own."""
+        """Whether a majority has not fetched for too long; never true for a single voter."""
         return len(self._voters) > 1 and now_ms >= self.quorum_until_ms
 
     def voters_to_tell(self, now_ms: int) -> tuple[int, ...]:
-        """Voters that may not know of this leader; nobody while it is not time to look."""
+        """Find voters that may not know this leader; empty until `begin_ms`."""
         if now_ms < self.begin_ms:
             return ()
         self.begin_ms = now_ms + self._timeout_ms // 2
@@ -93,10 +92,10 @@ class Leadership:
     def _quorum_seen(self, now_ms: int) -> None:
         self.quorum_until_ms = now_ms + int(self._timeout_ms * CHECK_QUORUM_FACTOR)
 
-    # What is committed
+    # Commits
 
     def advance(self, log: LogView) -> bool:
-        """Look whether more is on a majority; what counts of this node is what it has flushed."""
+        """Advance the high watermark; this node's own share is its flushed offset."""
         offset = committed_offset((log.flushed_offset, *self.followers.end_offsets()), self.epoch_start_offset)
         if offset is None or (self.high_watermark is not None and offset <= self.high_watermark):
             return False
@@ -104,13 +103,13 @@ class Leadership:
         self.has_news = True
         return True
 
-    # What was proposed
+    # Proposals
 
     def make_room(self) -> None:
-        """Look whether one more may wait.
+        """Check that one more proposal may wait.
 
         Raises:
-            TooMuchUndecided: PROPOSALS_MAX wait.
+            TooMuchUndecided: PROPOSALS_MAX proposals wait.
         """
         if len(self._proposals) >= PROPOSALS_MAX:
             raise TooMuchUndecided(
@@ -118,11 +117,11 @@ class Leadership:
             )
 
     def proposed(self, proposal: Proposal) -> None:
-        """It is in the log."""
+        """Add a proposal that is in the log."""
         self._proposals.append(proposal)
 
     def decided(self) -> tuple[Proposal, ...]:
-        """Proposals that are committed, in their order, once each."""
+        """Take the committed proposals, in order, once each."""
         found = []
         while (
             self._proposals and self.high_watermark is not None and self._proposals[0].last_offset < self.high_watermark
@@ -131,30 +130,30 @@ class Leadership:
         return tuple(found)
 
     def withdraw(self, offset: int) -> tuple[Proposal, ...]:
-        """Forget those from `offset` on; answers them."""
+        """Remove and return the proposals from `offset` on."""
         kept = [proposal for proposal in self._proposals if proposal.first_offset < offset]
         withdrawn = tuple(self._proposals)[len(kept) :]
         self._proposals = deque(kept)
         return withdrawn
 
     def undecided(self) -> tuple[Proposal, ...]:
-        """The others."""
+        """Return the proposals that are not committed."""
         return tuple(self._proposals)
 
-    # Who waits
+    # Held fetches
 
     def may_wait(self, replica: ReplicaKey) -> bool:
-        """Whether a fetch may wait: a replica's, and not those of ever more nodes."""
+        """Whether a fetch may be held: only a replica's, and at most OBSERVERS_MAX."""
         return replica.id >= 0 and (replica in self.waiting or len(self.waiting) < OBSERVERS_MAX)
 
     def wait(self, replica: ReplicaKey, fetch: WaitingFetch) -> WaitingFetch | None:
-        """Have a fetch wait; answers the one of the same replica that has waited until now, for which nobody does any more."""
+        """Hold a fetch; return the previous one of the same replica, whose caller no longer waits."""
         before = self.waiting.pop(replica, None)
         self.waiting[replica] = fetch
         return before
 
     def due_fetches(self, now_ms: int) -> tuple[WaitingFetch, ...]:
-        """Those that are to be answered: all where there is news, and those whose time is over. They wait no more."""
+        """Remove and return held fetches to answer: all if there is news, else those that timed out."""
         if not self.waiting:
             self.has_news = False
             return ()
@@ -165,6 +164,6 @@ class Leadership:
         return tuple(due.values())
 
     def wake_ms(self) -> int:
-        """When something is to be done by time alone."""
+        """Return when this node must act by time alone."""
         times = [self.begin_ms, *(fetch.until_ms for fetch in self.waiting.values())]
         return min(times) if len(self._voters) == 1 else min(self.quorum_until_ms, *times)

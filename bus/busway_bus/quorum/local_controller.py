@@ -1,7 +1,7 @@
 """The controller on this node.
 
-What lives here: handing commands to the metadata log with what they may use. What does not: the commands (`controller`), or the way to
-a controller elsewhere, which will be another `Controller`.
+What lives here: passing commands and their context to the metadata log. What does not: the commands (`controller`), and a controller on another node,
+which will be another `Controller`.
 """
 
 from collections.abc import Callable
@@ -29,11 +29,11 @@ class LocalController:
 
     @property
     def leader_id(self) -> int:
-        """Who leads the metadata log."""
+        """The leader of the metadata log."""
         return self._metadata.writer.leader_id
 
     async def request(self, command: Command[R], context: ControllerRequestContext) -> R:
-        """Have a command decided and carried out."""
+        """Decide on a command and carry it out."""
         metadata = self._metadata
 
         def surroundings() -> Surroundings:

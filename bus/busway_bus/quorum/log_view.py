@@ -1,7 +1,7 @@
-"""What the quorum's core knows of the metadata log: offsets and epochs, no bytes.
+"""The core's view of the metadata log: offsets and epochs, no bytes.
 
-What lives here: which epoch ends where, how far the log is on disk, where two logs part (KIP-101, KIP-595). What does not: the log itself,
-which the driver writes as `Ready.append` says.
+What lives here: the ends of epochs, the flushed offset, the divergence of two logs (KIP-101, KIP-595). What does not: the log itself, written by the
+driver from `Ready.append`.
 """
 
 from dataclasses import dataclass, field
@@ -12,20 +12,20 @@ from busway_bus.metadata.snapshot import SnapshotId
 
 
 class OffsetAndEpoch(NamedTuple):
-    """An offset, and the epoch of what is before it."""
+    """An offset, and the epoch of the record before it."""
 
     offset: int
     epoch: int
 
 
 class Diverging(NamedTuple):
-    """The largest epoch that the reader may share with this log, and where it ends here."""
+    """The largest epoch that the reader may share, and its end here."""
 
     end: OffsetAndEpoch
 
 
 class Behind(NamedTuple):
-    """The log does not go back far enough: this snapshot does."""
+    """The log begins too late for the reader, who needs this snapshot."""
 
     snapshot: SnapshotId
 
@@ -35,11 +35,11 @@ class LogView:
     """One node's metadata log.
 
     Attributes:
-        start_offset: of the first record; what is before it is in `snapshot`.
-        end_offset: that the next record gets.
-        flushed_offset: everything below it is on disk.
-        epochs: at which offset each epoch begins.
-        snapshot: the newest one, None where there is none; the log begins at it, or before it.
+        start_offset: of the first record; earlier ones are in `snapshot`.
+        end_offset: of the next record.
+        flushed_offset: records below it are on disk.
+        epochs: the start offset of each epoch.
+        snapshot: the newest one, None without any; the log begins at it, or before it.
     """
 
     start_offset: int = 0
@@ -50,7 +50,7 @@ class LogView:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, or of the snapshot that is there instead; 0 for an empty log."""
+        """The epoch of the last record, or of the snapshot in its place; 0 for an empty log."""
         if self.epochs.entries:
             return self.epochs.latest
         return 0 if self.snapshot is None else self.snapshot.epoch
@@ -61,11 +61,11 @@ class LogView:
         return OffsetAndEpoch(self.end_offset, self.last_epoch)
 
     def is_covered_by(self, end: OffsetAndEpoch) -> bool:
-        """Whether a log that ends like this has at least what this one has: a later last epoch, or the same one and as many records."""
+        """Whether a log with this end is up to date: a later last epoch, or the same one and at least as many records."""
         return (end.epoch, end.offset) >= (self.last_epoch, self.end_offset)
 
     def end_of(self, epoch: int) -> OffsetAndEpoch:
-        """The largest epoch in the log that is not above `epoch`, and where it ends."""
+        """Return the largest epoch that is not above `epoch`, and its end."""
         end_offset = self.end_offset
         for begun, start in reversed(self.epochs.entries):
             if begun <= epoch:
@@ -74,7 +74,7 @@ class LogView:
         return OffsetAndEpoch(self.start_offset, 0 if self.snapshot is None else min(self.snapshot.epoch, epoch))
 
     def where_parted(self, offset: int, epoch: int) -> Diverging | Behind | None:
-        """Where a log that ends at `offset`, with `epoch` as its last, parts from this one: None where it is a beginning of it."""
+        """Find where a log that ends at `offset` in `epoch` diverges; None if it is a prefix of this one."""
         if offset == 0 and self.start_offset == 0:
             return None
         if self.snapshot is not None and offset < self.start_offset:
@@ -83,23 +83,23 @@ class LogView:
         return None if end.epoch == epoch and end.offset >= offset else Diverging(end)
 
     def truncation_offset(self, leader: OffsetAndEpoch) -> int:
-        """Where to cut this log, whose leader's log ends epoch `leader.epoch` at `leader.offset`: by epoch, never by high watermark (KIP-101)."""
+        """Return the offset to truncate to, given the leader's end of epoch `leader.epoch`: by epoch, never by high watermark (KIP-101)."""
         mine = self.end_of(leader.epoch)
         return min(mine.offset, leader.offset) if mine.epoch == leader.epoch else mine.offset
 
     def appended(self, epoch: int, base_offset: int, next_offset: int) -> None:
-        """A batch was put at the end."""
+        """Record an appended batch."""
         assert base_offset == self.end_offset, f"a batch at {base_offset} does not follow on {self.end_offset}"
         assert epoch >= self.last_epoch, f"epoch {epoch} is before {self.last_epoch}"
         self.epochs.assign(epoch, base_offset)
         self.end_offset = next_offset
 
     def truncated(self, end_offset: int) -> None:
-        """Everything from `end_offset` on is cut off."""
+        """Record a truncation."""
         self.epochs.truncate(end_offset)
         self.end_offset = end_offset
         self.flushed_offset = min(self.flushed_offset, end_offset)
 
     def flushed(self, offset: int) -> None:
-        """Everything below `offset` is on disk; a flush of what was truncated meanwhile counts for what is left."""
+        """Record a flush up to `offset`; of records truncated meanwhile it covers only what is left."""
         self.flushed_offset = max(self.flushed_offset, min(offset, self.end_offset))

@@ -1,8 +1,8 @@
-"""From committed records to the picture that is followed.
+"""From committed records to the published metadata image.
 
-What lives here: the order in which changes are followed and become the picture, and telling those who asked for them. What does not: how records
-come to be committed (`metadata.committing`), and what is decided (`metadata_log`). What this node decided itself is at hand; what others did, and what it did
-before it was elected again, is read from the log, a batch at a time, so that it takes no more memory however much there is.
+What lives here: the order in which changes are followed and published, and the replies to their callers. What does not: how records are committed
+(`metadata.committing`), and decisions (`metadata_log`). This node's own decisions are in memory. Others', and those from before it was re-elected,
+are read from the log a batch at a time, so that memory stays bounded.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from busway_protocol.records.batch import iter_batches, read_header
 logger = logging.getLogger("busway.metadata")
 
 Follower = Callable[[ClusterImage, Delta], Awaitable[None]]
-"""Told of every new image and of what differs in its topics; the next change is told when it returns."""
+"""Called with each new image and its delta; the next change waits until it returns."""
 READ_BYTES: Final = 256 * 1024
-"""Of the log that are read at a time, or one batch."""
+"""Bytes of the log in one read, or one batch if that is larger."""
 
 
 class Change(NamedTuple):
-    """What was decided, or stands for a control record.
+    """A decision, or a stand-in for a control record.
 
     Attributes:
-        first_offset: where its records begin; what has none is told when all before this offset is in the picture.
-        end_offset: behind its records.
-        image: the picture with it; None where that is the one before it.
-        delta: what its records change; None where there are none.
+        first_offset: where its records begin; one without records is published when the image covers all offsets before this one.
+        end_offset: the offset behind its records.
+        image: the image after it; None if unchanged.
+        delta: what its records change; None without records.
         size_bytes, appended_ms, epoch: of its records.
-        tell: gives whoever asked the reply.
+        tell: sends the caller its reply.
     """
 
     first_offset: int
@@ -55,16 +55,16 @@ class Change(NamedTuple):
 
 
 class MetadataImages:
-    """The picture, and what becomes it next.
+    """The published image, and the changes that wait to be published.
 
     Attributes:
-        image: the picture that is followed. Replaced, never changed.
-        covered: up to where the log is in it.
-        committed: up to where it is committed.
-        broken: whether what is committed cannot be read, so that the picture stays as it is.
+        image: the published image. Replaced, never mutated.
+        covered: the point of the log up to which `image` goes.
+        committed: the offset up to which the log is committed.
+        broken: whether committed records cannot be read, so that the image stays as it is.
 
     Args:
-        moved: called when there is a new picture and nobody is told of it yet.
+        moved: called when an image is published, before watchers and replies.
     """
 
     def __init__(
@@ -83,37 +83,37 @@ class MetadataImages:
 
     @property
     def waiting(self) -> int:
-        """How many changes wait to be followed."""
+        """The number of changes that wait to be followed."""
         return len(self._changes)
 
     async def subscribe(self, follow: Follower) -> None:
-        """Tell `follow` of the current image now, and of every new one."""
+        """Call `follow` with the current image now, and with each new one."""
         self._followers.append(follow)
         await follow(self.image, self.stored)
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` whenever there is a new `image`, before whoever asked for the change is told."""
+        """Call `watcher` after each new `image`, before the caller's reply."""
         self._watchers.append(watcher)
 
     def add(self, change: Change) -> None:
-        """A change of this node's is committed, or rests on what is."""
+        """Add a committed change, or a reply that rests on committed records."""
         if change.is_quiet:
             if change.delta is not None:
-                change.tell()  # there is nothing to follow
+                change.tell()  # nothing to follow
             if self.publisher is None and change.first_offset <= self.covered.end_offset:
                 self._picture(change)
                 change.tell()
                 return
-        self._changes.append(change)  # a refusal, too, is told when the picture shows what it rests on
+        self._changes.append(change)  # an error, too, is sent once the image covers what it rests on
         self.go_on()
 
     def go_on(self) -> None:
-        """Have followed what can be."""
+        """Start the publisher if there is something to publish."""
         if self.publisher is None and not self.broken and (self._changes or self.covered.end_offset < self.committed):
             self.publisher = asyncio.ensure_future(self._publish())
 
     async def _publish(self) -> None:
-        """Have one change followed after the other, and tell those who asked for it."""
+        """Follow one change after the other, and send their callers the replies."""
         try:
             while (change := self._next()) is not None:
                 if change.delta is not None and change.image is not None:
@@ -123,16 +123,16 @@ class MetadataImages:
                     for watch in self._watchers:
                         watch()
                 change.tell()
-        except OSError as problem:  # tried again when there is more
+        except OSError as problem:  # retried when more is committed
             logger.error("%s cannot be read, and is tried again: %s", self._log.directory, problem)
         except (DamagedBatch, ProtocolError, KafkaError) as problem:
-            self.broken = True  # what comes behind it cannot be followed either
+            self.broken = True  # later records cannot be followed either
             logger.critical("%s is damaged behind offset %d: %s", self._log.directory, self.covered.end_offset, problem)
         finally:
             self.publisher = None
 
     def _next(self) -> Change | None:
-        """The change that comes next, None where nothing is committed that is not in the picture."""
+        """Take the next change, None if the image covers all that is committed."""
         offset = self.covered.end_offset
         if self._changes and self._changes[0].first_offset <= offset:
             self._read.clear()
@@ -161,11 +161,11 @@ class MetadataImages:
         for follow in self._followers:
             try:
                 await follow(image, delta)
-            except Exception:  # what is on disk is true, whatever became of following it
+            except Exception:  # the records on disk hold, even if a follower fails
                 logger.exception("a change of the metadata could not be followed on a mistake of this broker")
 
     def _picture(self, change: Change) -> None:
-        """What was followed is the picture from now on."""
+        """Publish a change that was followed."""
         if change.image is not None:
             self.image = change.image
         if change.end_offset > self.covered.end_offset:

@@ -1,11 +1,11 @@
-"""The cluster's metadata on disk, and the current picture of it.
+"""The cluster's metadata on disk, and its current image.
 
-What lives here: the driver of the controller: decide on the newest image and have the records committed; behind it, publish. There is one writer, and
-it belongs to nobody who asks: what has begun is carried out whole although its client hangs up in the middle. What does not: any rule about topics or
-settings (`controller`), how records come to be committed, by one node or a majority (`metadata.committing`), and following them (`metadata_images`).
+What lives here: the driver of the controller, which decides on the newest image and has the records committed and published. There is one writer, a
+task of its own: a command is carried out whole although its client disconnects. What does not: any rule about topics or settings (`controller`), how
+records are committed, by one node or a majority (`metadata.committing`), and publishing them (`metadata_images`).
 
-Only who leads decides, on a picture that has all that was written before it did. Who leads no more throws away what is undecided, and says so to
-whoever asked: what becomes of it is for the next leader to know.
+Only the leader decides, on an image with all records from before its epoch. A leader that loses its epoch fails its undecided commands with
+NOT_CONTROLLER: their outcome is up to the next leader.
 """
 
 import asyncio
@@ -41,32 +41,32 @@ logger = logging.getLogger("busway.metadata")
 
 R = TypeVar("R")
 MakeWriter = Callable[[PartitionLog, SnapshotId | None], Writer]
-"""Makes the writer of a log, whose newest snapshot is this one."""
+"""Makes the writer of a log and its newest snapshot."""
 
 
 class _Command(NamedTuple):
-    """What somebody wants decided, and where the reply is awaited, or was."""
+    """A decision to make, and the future of its reply."""
 
     decide: Callable[[ClusterImage], Decision[Any]]
     reply: "asyncio.Future[Any]"
 
 
 class _Undecided(NamedTuple):
-    """What was decided and is not committed yet; `command` is None for the control record with which an epoch begins."""
+    """A decision that is not committed yet; `command` is None for the control record at the start of an epoch."""
 
     command: _Command | None
     change: Change
 
 
 class MetadataLog:
-    """The metadata log and the image that its records make.
+    """The metadata log and the image of its records.
 
     Args:
-        writer: makes who has the records committed, where there are several voters; without it this node is alone.
+        writer: makes the writer of a quorum with several voters; without it this node is alone.
 
     Raises:
-        CorruptLog: the log is damaged; without it the node knows nothing of its topics.
-        WrongDirectory: it is not the log of the topics in this directory.
+        CorruptLog: the log is damaged; without it the topics are unknown.
+        WrongDirectory: the log does not belong to the topics in this directory.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class MetadataLog:
         self._committed_image = self.image
         self._leads_from = 0
         self._epoch = -1
-        """Of this node's leadership, so that what was decided in another one is known as such."""
+        """Epoch of this node's leadership, -1 without one: a decision of another epoch is recognised by it."""
         newest = self._snapshots.ids[-1] if self._snapshots.ids else None
         if writer is None:
             self.writer: Writer = Alone(store.identity.node_id, self._log, flusher, machine)
@@ -103,62 +103,63 @@ class MetadataLog:
         for note in self._stored.notes:
             logger.warning("%s: %s", self._log.directory, note)
 
-    # What holds now
+    # State
 
     @property
     def image(self) -> ClusterImage:
-        """The picture that is followed, of committed records alone; what is decided on may be newer."""
+        """The published image, of committed records only; decisions may use a newer one."""
         return self.pictures.image
 
     @property
     def removed(self) -> Collection[UUID]:
-        """The ids of the topics whose deletion was committed before the start, unless a snapshot covers it."""
+        """Ids of topics deleted before the start, unless a snapshot covers the deletion."""
         return self._stored.removed.keys()
 
     @property
     def image_offset(self) -> int:
-        """The offset of the last record that is in `image`; as in Kafka it is the epoch of the finalized features. It never falls: the records
-        were durable before the picture was."""
+        """The offset of the last record in `image`; as in Kafka, the epoch of the finalized features. It never falls: the image has durable records
+        only."""
         return self.pictures.covered.end_offset - 1
 
     @property
     def log(self) -> PartitionLog:
-        """Where the records are."""
+        """The log of the records."""
         return self._log
 
     @property
     def next_offset(self) -> int:
-        """Where the first record of the next decision will be."""
+        """The offset of the next decision's first record."""
         return self.writer.end_offset
 
     async def subscribe(self, follow: Follower) -> None:
-        """Tell `follow` of the current image now, and of every new one."""
+        """Call `follow` with the current image now, and with each new one."""
         await self.pictures.subscribe(follow)
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` whenever there is a new `image`, before whoever asked for the change is told."""
+        """Call `watcher` after each new `image`, before the caller's reply."""
         self.pictures.watch(watcher)
 
     def allow_snapshots(self, undeleted: Callable[[], bool]) -> None:
-        """Take snapshots from now on, but none while this says that files of deleted topics have their old names: the next start would not
-        know of the deletion."""
+        """Allow snapshots, except while `undeleted` returns True. It says that files of deleted topics have their old names: after a snapshot the
+        next start would not know of the deletion.
+        """
         self._undeleted = undeleted
 
     # Commands
 
     async def format(self) -> None:
-        """Finalize every feature in a log that is empty. One that has records keeps its levels, as in Kafka: clients act by them."""
+        """Finalize every feature in an empty log. A log with records keeps its levels, as in Kafka: clients rely on them."""
         if METADATA_VERSION not in self.image.features:
             await self.run(_format)
 
     async def run(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
-        """Decide on the newest image, have the records committed and followed, and give the reply.
+        """Decide on the newest image, commit and publish the records, return the reply.
 
-        Whoever asked may be cancelled at any time: the command is carried out all the same.
+        The caller may be cancelled at any time: the command is carried out all the same.
 
         Raises:
-            KafkaError: what `decide` raises, KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT while too many wait, or NOT_CONTROLLER: this node does not
-                lead, or did not long enough to know what becomes of it.
+            KafkaError: raised by `decide`; KAFKA_STORAGE_ERROR; REQUEST_TIMED_OUT while too many commands wait; NOT_CONTROLLER if this node does not
+                lead, or lost its leadership before the outcome was known.
         """
         if not self.writer.leading:
             raise self._not_controller()
@@ -174,7 +175,7 @@ class MetadataLog:
         return await reply
 
     async def drain(self) -> None:
-        """Wait until all that was asked for is carried out."""
+        """Wait until all commands are carried out."""
         while True:
             tasks = [task for task in (self._writer, self.pictures.publisher, self._snapshotting) if task is not None]
             if tasks:
@@ -182,31 +183,31 @@ class MetadataLog:
             elif self._undecided:
                 self._settled.append(asyncio.get_running_loop().create_future())
                 await self._settled[-1]
-                await asyncio.sleep(0)  # whoever asked hears of it before
+                await asyncio.sleep(0)  # the caller gets its reply first
             else:
                 return
 
     def _go_on(self) -> None:
-        """Begin to decide, where there is something to decide on."""
+        """Start the writer if there are commands and an image to decide on."""
         if self._writer is None and self._commands and self._newest is not None:
             self._writer = asyncio.ensure_future(self._write())
 
     async def _write(self) -> None:
-        """Decide and append one command after the other, without waiting for the disk, until none is left."""
+        """Decide and append the commands in order, without waiting for the disk."""
         try:
             while self._commands and self._newest is not None:
                 command = self._commands.popleft()
                 try:
                     await self._decide(command)
-                except Exception as problem:  # noqa: BLE001 - it is told to the one who asked
+                except Exception as problem:  # noqa: BLE001 - it is raised to the caller
                     self._refuse(command, problem)
-                await asyncio.sleep(0)  # others' requests come between two decisions
+                await asyncio.sleep(0)  # other requests run between two decisions
         finally:
             self._writer = None
         self._go_on()
 
     async def _decide(self, command: _Command) -> None:
-        """Decide on the newest picture and append; the next decision knows of it, whether it is committed yet or not."""
+        """Decide on the newest image and append; the next decision sees the result before it is committed."""
         self.writer.check_disk()
         newest, epoch = self._newest, self._epoch
         assert newest is not None
@@ -216,7 +217,7 @@ class MetadataLog:
             return
         delta = Delta(newest)
         for record in decision.records:
-            delta.apply(record)  # before it is written: what cannot be applied would keep the next start from its work
+            delta.apply(record)  # before the write: a record that cannot be applied would stop the next start
         image = delta.image()
         now_ms = self._wall_ms()
         build = functools.partial(_batch, decision.records, now_ms)
@@ -224,11 +225,11 @@ class MetadataLog:
             batch = build()
         else:
             batch = await off_loop(build)
-            if self._epoch != epoch or self._newest is not newest:  # it was decided on what holds no more
+            if self._epoch != epoch or self._newest is not newest:  # the image it was decided on is stale
                 raise self._not_controller()
         first_offset = self.next_offset
         end_offset = self.writer.propose(batch)
-        if self._epoch != epoch:  # it has led no more by the time that it proposed
+        if self._epoch != epoch:  # leadership was lost during the proposal
             raise self._not_controller()
         self._newest = image
         self._hold(
@@ -246,7 +247,7 @@ class MetadataLog:
         )
 
     def _refuse(self, command: _Command, problem: Exception) -> None:
-        """Tell whoever asked, when what the refusal rests on is committed; at once where nothing will be any more."""
+        """Fail a command once what the error rests on is committed; at once if nothing will be committed any more."""
         try:
             self.writer.check_disk()
         except KafkaError as failed:
@@ -269,10 +270,10 @@ class MetadataLog:
         )
         return KafkaError(ErrorCode.NOT_CONTROLLER, f"this node is not the active controller; {known}")
 
-    # What the writer tells (see `metadata.committing.Owner`)
+    # Called by the writer (see `metadata.committing.Owner`)
 
     def leads(self, first_offset: int, end_offset: int, epoch: int) -> None:
-        """Decide, as soon as the picture has all that is before this epoch."""
+        """Start to decide once the image has all records of earlier epochs."""
         self._leads_from, self._epoch = first_offset, epoch
         if end_offset > first_offset:
             now_ms = self._wall_ms()
@@ -280,7 +281,7 @@ class MetadataLog:
         self._catch_up()
 
     def lost(self) -> None:
-        """Throw away what is undecided."""
+        """Fail all undecided commands with NOT_CONTROLLER."""
         self._newest, self._epoch = None, -1
         commands = [*(held.command for held in self._undecided), *self._commands]
         self._undecided.clear()
@@ -291,7 +292,7 @@ class MetadataLog:
         self._settle()
 
     def withdrawn(self, offset: int, problem: KafkaError) -> None:
-        """Throw away what could not be written, and what was decided because of it."""
+        """Fail the decisions that could not be written, and those that rest on them."""
         kept = [held for held in self._undecided if held.change.end_offset <= offset]
         gone = list(self._undecided)[len(kept) :]
         self._undecided = deque(kept)
@@ -304,7 +305,7 @@ class MetadataLog:
         self._settle()
 
     def committed(self, offset: int) -> None:
-        """What is before this offset is followed, and told, in its order."""
+        """Publish the decisions up to this offset, in order."""
         self.pictures.committed = max(self.pictures.committed, offset)
         while self._undecided and self._undecided[0].change.end_offset <= self.pictures.committed:
             change = self._undecided.popleft().change
@@ -314,7 +315,7 @@ class MetadataLog:
         self._settle()
 
     def _settle(self) -> None:
-        """Let those go on who wait until nothing is undecided."""
+        """Wake the callers of `drain` if nothing is undecided."""
         if not self._undecided:
             settled, self._settled = self._settled, []
             for waiter in settled:
@@ -322,12 +323,12 @@ class MetadataLog:
                     waiter.set_result(None)
 
     def _moved(self) -> None:
-        """There is a new picture."""
+        """Handle a new image."""
         self._catch_up()
         self.maintain()
 
     def _catch_up(self) -> None:
-        """Decide on the picture, where this node leads and it has all that others wrote."""
+        """Decide on the published image once it has all records of earlier epochs."""
         if self._epoch >= 0 and self._newest is None and self.pictures.covered.end_offset >= self._leads_from:
             self._newest = self._committed_image = self.image
             self._go_on()
@@ -335,19 +336,17 @@ class MetadataLog:
     # Snapshots
 
     def maintain(self) -> None:
-        """Begin a snapshot of the picture where one is due; the node calls this now and then."""
+        """Start a snapshot of the image if one is due; the node calls this periodically."""
         if self._snapshotting is not None or self._undeleted is None or self._undeleted():
             return
         if self._snapshots.due(self.pictures.covered.bytes_total, self._wall_ms()):
             self._snapshotting = asyncio.ensure_future(self._snapshot())
 
     async def _snapshot(self) -> None:
-        """Write the picture down; when it is on disk, let go of what two snapshots cover."""
+        """Write a snapshot; when it is on disk, delete the part of the log that two snapshots cover."""
         try:
             image, point = self.image, self.pictures.covered
-            if (
-                self._log.flushed_offset < point.end_offset
-            ):  # it is on the disks of a majority, which need not have this one
+            if self._log.flushed_offset < point.end_offset:  # it is on a majority's disks, perhaps not on this one
                 await self._flusher.request(self._log)
             if await self._snapshots.take(image, point, self._wall_ms()):
                 if not self.writer.keeps_all:
@@ -361,11 +360,11 @@ class MetadataLog:
             logger.warning("the metadata log keeps what its snapshot covers until the next one: %s", problem)
         finally:
             self._snapshotting = None
-        self.maintain()  # for what came meanwhile
+        self.maintain()  # another one may be due by now
 
 
 def _format(image: ClusterImage) -> Decision[None]:
-    """The records of a new cluster's features."""
+    """Return the feature records of a new cluster."""
     if METADATA_VERSION in image.features:
         return Decision(reply=None)
     levels = levels_of_new_clusters()
@@ -375,7 +374,7 @@ def _format(image: ClusterImage) -> Decision[None]:
 
 
 def _batch(records: tuple[Any, ...], now_ms: int) -> bytes | bytearray:
-    """One batch for one decision: all of it is there after a crash, or nothing."""
+    """Build one batch of a decision. A crash keeps all of it or nothing."""
     builder = BatchBuilder()
     for record in records:
         builder.append(now_ms, None, to_bytes(record))
@@ -383,7 +382,7 @@ def _batch(records: tuple[Any, ...], now_ms: int) -> bytes | bytearray:
 
 
 def _telling(command: _Command, reply: object) -> Callable[[], None]:
-    """Gives whoever asked the reply, where somebody still waits for it."""
+    """Return a function that sends the caller its reply, if it still waits."""
 
     def tell() -> None:
         if not command.reply.done():
@@ -393,7 +392,7 @@ def _telling(command: _Command, reply: object) -> Callable[[], None]:
 
 
 def _fail(reply: "asyncio.Future[Any]", problem: Exception) -> None:
-    """Tell whoever asked; where nobody does any more, a mistake of ours is told to the log."""
+    """Raise the error to the caller; if it no longer waits, log an error of this broker."""
     if not reply.done():
         reply.set_exception(problem)
     elif not isinstance(problem, KafkaError):

@@ -1,8 +1,8 @@
-"""Snapshots of the metadata log on disk: so that a start need not replay all that ever was, and the log can lose its beginning.
+"""Snapshots of the metadata log on disk. They shorten replay, and the log's beginning can be deleted.
 
-What lives here: when one is due, writing it beside the event loop, which ones stay, and which one a start begins with. What does not: what
-is in it (`metadata.snapshot`). A file counts from the moment it has its name, which it gets when it is on disk whole. The newest and the
-one before it stay, with the log from there on, so that a damaged one costs nothing.
+What lives here: when one is due, writing it beside the event loop, which ones are kept, and which one a start loads. What does not: their content
+(`metadata.snapshot`). A snapshot gets its name when its file is wholly on disk. The newest two stay, with the log from the older one on, so that
+damage to one loses nothing.
 """
 
 import asyncio
@@ -22,31 +22,31 @@ from busway_protocol.errors import ProtocolError
 logger = logging.getLogger("busway.metadata")
 
 KEPT: Final = 2
-"""Snapshots that stay."""
+"""Number of snapshots kept."""
 PART: Final = f"{SUFFIX}.part"
-"""The ending of a file that is not whole yet, as Kafka's."""
+"""Suffix of an unfinished file, as Kafka's."""
 RETRY_MS: Final = 60_000
-"""How long after one that could not be written none is tried."""
+"""Pause after a failed snapshot, in ms."""
 PAUSE_S: Final = 0.002
-"""Between two batches, so that writing a snapshot takes a part of a core."""
+"""Pause between two batches, so that a snapshot takes a part of a core, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotLimits:
-    """When a snapshot is due: after so many bytes of records, or so many ms since the last where there is any; 0 is never."""
+    """When a snapshot is due: after this many bytes of new records, or ms since the last one if there are any; 0 is never."""
 
     bytes_max: int = 20 * 1024 * 1024
     interval_ms: int = 3_600_000
 
 
 class LogPoint(NamedTuple):
-    """Up to where the log is in a picture.
+    """A point of the log up to which an image goes.
 
     Attributes:
-        end_offset: behind the last record.
-        appended_ms: when that was appended.
-        bytes_total: what the log got by then since the snapshot that the start began with.
-        epoch: of the leader that wrote it.
+        end_offset: the offset behind the last record.
+        appended_ms: timestamp of that record.
+        bytes_total: bytes of the log behind the snapshot that the start loaded.
+        epoch: epoch of the leader that wrote it.
     """
 
     end_offset: int
@@ -55,7 +55,7 @@ class LogPoint(NamedTuple):
     epoch: int
 
     def after(self, end_offset: int, appended_ms: int, size_bytes: int, epoch: int) -> "LogPoint":
-        """The point behind one batch more."""
+        """Return the point behind one more batch."""
         return LogPoint(end_offset, appended_ms, self.bytes_total + size_bytes, epoch)
 
 
@@ -63,7 +63,7 @@ class MetadataSnapshots:
     """The snapshots in the metadata log's directory.
 
     Attributes:
-        ids: those that are whole, as far as is known, oldest first.
+        ids: the complete ones, oldest first; damage is found by `load`.
     """
 
     def __init__(self, files: Files, directory: str, limits: SnapshotLimits) -> None:
@@ -78,12 +78,11 @@ class MetadataSnapshots:
 
     @property
     def flushed(self) -> int:
-        """How far the log is known to be on disk: what was flushed alone gets into a snapshot."""
+        """The offset up to which the log is known to be on disk: a snapshot has flushed records only."""
         return self.ids[-1].offset if self.ids else 0
 
     def load(self) -> tuple[Delta, SnapshotId | None, list[str]]:
-        """The newest snapshot that can be read: what it says, which one it is, and what is wrong with others. An empty picture and None where
-        there is none."""
+        """Load the newest readable snapshot: its content, its id, and errors of newer ones. Without one: an empty image and None."""
         problems = []
         for snapshot in reversed(self.ids):
             path = f"{self._directory}/{snapshot.name}"
@@ -99,10 +98,10 @@ class MetadataSnapshots:
         return Delta(ClusterImage()), None, problems
 
     def due(self, bytes_total: int, now_ms: int) -> bool:
-        """Whether there is to be one now.
+        """Whether a snapshot is due.
 
         Args:
-            bytes_total: what the log got since the snapshot that the start began with.
+            bytes_total: bytes of the log behind the snapshot that the start loaded.
         """
         if self._last_ms is None:
             self._last_ms = now_ms
@@ -112,12 +111,12 @@ class MetadataSnapshots:
         return more > self._limits.bytes_max or 0 < self._limits.interval_ms <= now_ms - self._last_ms
 
     async def take(self, image: ClusterImage, point: LogPoint, now_ms: int) -> bool:
-        """Write a snapshot of the picture at a point of the log, a batch at a time in other threads; answers whether it is there."""
+        """Write a snapshot of the image; return whether it succeeded. Other threads write it, a batch at a time."""
         snapshot = SnapshotId(point.end_offset, point.epoch)
         path = f"{self._directory}/{snapshot.name}"
         try:
             steps = self._write(path, batches_of(image, snapshot, last_ms=point.appended_ms, now_ms=now_ms))
-            while await off_loop(functools.partial(next, steps, False)):  # noqa: ASYNC110 - a rest, there is no event to wait for
+            while await off_loop(functools.partial(next, steps, False)):  # noqa: ASYNC110 - a pause, there is no event to wait for
                 await asyncio.sleep(PAUSE_S)
         except OSError as problem:
             logger.warning("the metadata snapshot %s cannot be written, and is tried again later: %s", path, problem)
@@ -141,7 +140,7 @@ class MetadataSnapshots:
         self._files.rename(f"{path.removesuffix(SUFFIX)}{PART}", path)
 
     def tidy(self) -> None:
-        """Remove what the newest ones cover, in any thread; what is missing of that is done the next time.
+        """Delete older snapshots and unfinished files, in any thread; the next call retries the rest.
 
         Raises:
             OSError: the disk failed.

@@ -1,6 +1,6 @@
-"""What the core keeps back until it may be heard: nothing is sent that a crash could make untrue.
+"""Holds messages until a crash could not make them untrue.
 
-What lives here: the order of writes and of what rests on them. What does not: what is written or sent.
+What lives here: the order of writes and of the messages that rest on them. What does not: their content.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from busway_bus.quorum.states import Election
 
 
 class Outbox:
-    """Effects on their way out.
+    """Effects that are not released yet.
 
     Attributes:
         number: of the newest `Ready` with something to write.
@@ -43,19 +43,19 @@ class Outbox:
         self._discarded: list[Proposal] = []
 
     def save(self, election: Election) -> None:
-        """The election has to be on disk."""
+        """Save an election."""
         self._save = election
 
     def append(self, write: LogWrite) -> None:
-        """The log changes. What was to be flushed behind the place where it is cut never will be."""
+        """Change the log. Pending flushes are limited to the offset of a truncation."""
         if write.truncate_to is not None:
             cut = write.truncate_to
             self._ends = deque((number, min(end, cut)) for number, end in self._ends)
         self._appends.append(write)
 
     def send(self, message: Send | Reply) -> None:
-        """To be sent when all that was decided up to now is on disk. Of requests to one node that wait for that the newest is left: the others are
-        given up, as one at a time is under way."""
+        """Send a message once all earlier decisions are on disk. It replaces a held request to the same node, since one request is in flight at a
+        time."""
         if isinstance(message, Send) and self._held:
             self._held = deque(
                 (number, held) for number, held in self._held if not isinstance(held, Send) or held.to != message.to
@@ -63,16 +63,16 @@ class Outbox:
         self._sends.append(message)
 
     def apply(self, high_watermark: int, committed: Iterable[Proposal] = ()) -> None:
-        """The high watermark has moved."""
+        """Set the new high watermark and its committed proposals."""
         self._apply = high_watermark
         self._committed.extend(committed)
 
     def discard(self, proposals: Iterable[Proposal]) -> None:
-        """Nobody will hear from here what becomes of them."""
+        """Discard proposals whose outcome this node will not know."""
         self._discarded.extend(proposals)
 
     def replace_reads(self, instead: Callable[[], QuorumResponse]) -> None:
-        """The log is not this node's any more: answers that would read from it say so instead, and wait for what that rests on."""
+        """Replace responses that would read the log, after leadership was lost. The new ones wait for what they rest on."""
         waiting = [message for _, message in self._held] + self._sends
         reads = {id(message) for message in waiting if isinstance(message, Reply) and message.read is not None}
         if not reads:
@@ -84,7 +84,7 @@ class Outbox:
                 self._sends.append(Reply(waiter=message.waiter, body=instead()))
 
     def flushed_by(self, number: int) -> int | None:
-        """Where the part of the log ends that is on disk with this number; None where it says nothing new."""
+        """Return the log's end offset that is on disk with this number; None if nothing new is."""
         self.persisted = max(self.persisted, number)
         end = None
         while self._ends and self._ends[0][0] <= number:
@@ -92,7 +92,7 @@ class Outbox:
         return end
 
     def take(self, log_end_offset: int) -> Ready:
-        """All that has come together, what may be heard of it, and of what was kept back."""
+        """Collect all pending effects, and the messages that may be sent now."""
         if self._save is not None or self._appends:
             self.number += 1
             if self._appends:

@@ -1,8 +1,9 @@
-"""The way to the other voters: Kafka's protocol over connections of `busway.net`.
+"""Connections to the other voters: Kafka's protocol over `busway.net`.
 
-What lives here: one connection to each voter for fetches, which may wait there, and one for all else; one request under way on each. What does not:
-when what is asked again (`core`), and what an answer means. Nobody waits longer than the quorum's request timeout, and a connection that did not
-answer in time is not used again.
+What lives here: for each voter one connection for fetches, which may be held there, and one for all else, with one request in flight on each. What
+does not:
+retries (`core`), and the meaning of a response. No call waits longer than the quorum's request timeout; a connection that timed out is not used
+again.
 """
 
 import asyncio
@@ -17,11 +18,11 @@ from busway_protocol.messages.fetch import FetchRequest
 from busway_protocol.messages.quorum import VoteRequest, VoteResponse
 
 PRE_VOTE_SINCE = 2
-"""The version of Vote that can ask what the vote would be (KIP-996)."""
+"""The version of Vote with pre-votes (KIP-996)."""
 
 
 class _Line:
-    """One connection, made when it is needed."""
+    """One connection, opened on first use."""
 
     def __init__(self, host: str, port: int, client_id: str, timeout_s: float) -> None:
         self._host, self._port, self._client_id, self._timeout_s = host, port, client_id, timeout_s
@@ -29,7 +30,7 @@ class _Line:
         self._busy = False
 
     async def ask(self, request: QuorumRequest) -> QuorumResponse | None:
-        """The answer, None where there is none. Who asks meanwhile has given up on the one before, whose connection ends."""
+        """Send a request; None without a response. A new request while one is pending closes the connection of the pending one."""
         if self._busy:
             self.close()
         connection = self._connection
@@ -54,7 +55,7 @@ class _Line:
                 self._busy = False
 
     def close(self) -> None:
-        """End the connection, and the wait on it."""
+        """Close the connection, which ends a pending request."""
         connection, self._connection = self._connection, None
         self._busy = False
         if connection is not None:
@@ -62,19 +63,19 @@ class _Line:
 
 
 def _fits(request: QuorumRequest, connection: Connection) -> bool:
-    """Whether what is asked can be told in a version that the other node knows."""
+    """Whether a version that the other node supports can carry the request."""
     if not isinstance(request, VoteRequest) or not request.topics[0].partitions[0].pre_vote:
         return True
     return connection.version(ApiKey.VOTE) >= PRE_VOTE_SINCE
 
 
 class Peers:
-    """Asks the other voters.
+    """Sends requests to the other voters.
 
     Args:
         node_id: of this node.
         addresses: host and port by voter.
-        timeout_ms: for connecting and the answer together.
+        timeout_ms: for connecting and the response together.
     """
 
     def __init__(self, node_id: int, addresses: Mapping[int, tuple[str, int]], timeout_ms: int) -> None:
@@ -91,6 +92,6 @@ class Peers:
         return await self._lines[node_id, isinstance(request, FetchRequest)].ask(request)
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for line in self._lines.values():
             line.close()

@@ -1,7 +1,7 @@
-"""How far the other replicas have copied the leader's log, as their fetches tell.
+"""Progress of the other replicas, as their fetches show it.
 
-What lives here: one replica's progress, and the table of them that a leader keeps for its epoch. What does not: what follows for the high
-watermark (`votes`). Times are those of the leader's monotonic clock, in ms.
+What lives here: one replica's progress, and a leader's table of them for its epoch. What does not: the high watermark (`votes`). Times are of the
+leader's monotonic clock, in ms.
 """
 
 from collections.abc import Iterable
@@ -15,14 +15,14 @@ UNKNOWN = -1
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """One replica.
+    """One replica's progress.
 
     Attributes:
-        end_offset: from where it fetched last: all before it is on its disk, since voters flush before they fetch (KIP-595).
-        fetched_ms: when it did so.
-        caught_up_ms: when it had last all that the leader had (KIP-836).
-        leader_end_offset: what the leader had when it fetched last.
-        Each is -1 while nothing is known.
+        end_offset: offset of the last fetch: all before it is on its disk, since voters flush before they fetch (KIP-595).
+        fetched_ms: time of that fetch.
+        caught_up_ms: last time at which it had the leader's whole log (KIP-836).
+        leader_end_offset: end of the leader's log at the last fetch.
+        Each is -1 if unknown.
     """
 
     end_offset: int = UNKNOWN
@@ -31,7 +31,7 @@ class Progress:
     leader_end_offset: int = UNKNOWN
 
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """It asks for what comes from `offset` on, and what is before equals the leader's log."""
+        """Record a fetch from `offset`; earlier records equal the leader's."""
         if offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif self.leader_end_offset > 0 and offset >= self.leader_end_offset:
@@ -42,7 +42,7 @@ class Progress:
 
 
 class Followers:
-    """The replicas that copy a leader's log in its epoch: the other voters, and observers that fetch."""
+    """Replicas that copy a leader's log in its epoch: the other voters, and observers that fetch."""
 
     __slots__ = ("_voter_set", "observers", "voters")
 
@@ -52,7 +52,7 @@ class Followers:
         self.observers: dict[ReplicaKey, Progress] = {}
 
     def fetched(self, replica: ReplicaKey, offset: int, leader_end_offset: int, now_ms: int) -> bool:
-        """A replica has fetched; answers whether it is a voter. Observers beyond OBSERVERS_MAX are served, and not counted."""
+        """Record a fetch; return whether the replica votes. Observers beyond OBSERVERS_MAX are served, but not tracked."""
         if replica.id in self.voters and self._voter_set.has(replica):
             self.voters[replica.id].fetched(offset, leader_end_offset, now_ms)
             return True
@@ -62,15 +62,15 @@ class Followers:
         return False
 
     def end_offsets(self) -> Iterable[int]:
-        """The ends of the other voters' logs."""
+        """Return the end offsets of the other voters."""
         return (progress.end_offset for progress in self.voters.values())
 
     def by_offset(self) -> tuple[int, ...]:
-        """The other voters, those that have most of the log first."""
+        """Return the other voters, highest end offset first."""
         return tuple(sorted(self.voters, key=lambda node_id: (-self.voters[node_id].end_offset, node_id)))
 
     def silent(self, now_ms: int, for_ms: int) -> tuple[int, ...]:
-        """Other voters that have not fetched for so long, or not at all."""
+        """Return other voters without a fetch for this long, or at all."""
         return tuple(
             node_id
             for node_id, progress in self.voters.items()

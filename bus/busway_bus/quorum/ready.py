@@ -1,10 +1,10 @@
-"""What goes into the quorum's core, and what comes out of it.
+"""Inputs and outputs of the quorum's core.
 
-What lives here: messages in, effects out, as frozen values. What does not: anything that decides.
+What lives here: messages in, effects out, as frozen values. What does not: any decision.
 
-What the driver does with a `Ready`: it writes `save`, then `append`, in the order of the numbers and none before the one before it; when both
-are on disk it steps the core with `Persisted`. It sends what is in `send` at once: the core has kept it back until all was on disk that it
-rests on. Where a `Reply` has a `read`, the records are read before the next `Ready` is written.
+The driver writes `save`, then `append`, in the order of the numbers, each after the one before it. When both are on disk it steps the core with
+`Persisted`. It sends `send` at once: the core holds messages until all that they rest on is on disk. A `Reply` with a `read` is completed before the
+next `Ready` is written.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ QuorumResponse: TypeAlias = VoteResponse | BeginQuorumEpochResponse | EndQuorumE
 
 
 class NotLeading(Exception):
-    """Records were proposed to a node that does not lead; `leader_id` does, or -1: nobody is known to."""
+    """Records were proposed to a node that does not lead; `leader_id` is -1 if the leader is unknown."""
 
     def __init__(self, leader_id: int) -> None:
         super().__init__(
@@ -38,11 +38,11 @@ class NotLeading(Exception):
 
 
 class TooMuchUndecided(Exception):
-    """PROPOSALS_MAX batches wait for a majority; propose again when some of them are committed."""
+    """PROPOSALS_MAX batches wait for a majority; propose again after commits."""
 
 
 class CommittedRecordsLost(Exception):
-    """A leader does not have what a majority had: voters have lost their disks. The node stops, so that its own copy stays."""
+    """A leader lacks committed records: voters have lost their disks. The node stops, so that its copy survives."""
 
 
 # Into the core
@@ -50,7 +50,7 @@ class CommittedRecordsLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Somebody asks; `waiter` comes back with the `Reply`."""
+    """A request of another node; `waiter` is returned with the `Reply`."""
 
     waiter: Waiter
     body: QuorumRequest
@@ -58,7 +58,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to a `Send`; None where none came, because the connection ended or was refused."""
+    """The response to a `Send`; None if the connection ended or was refused."""
 
     correlation: int
     body: QuorumResponse | None
@@ -66,18 +66,18 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persisted:
-    """What the `Ready` with this number saves and appends is on disk, and all before it."""
+    """Everything up to the `Ready` with this number is on disk."""
 
     number: int
 
 
 Message: TypeAlias = Request | Answer | Persisted
 
-# Out of it
+# Out of the core
 
 
 class Read(NamedTuple):
-    """Batches of the log that an answer carries: from `offset` on, one at least, no more than `bytes_max`."""
+    """Batches that a response carries: from `offset`, at least one, at most `bytes_max`."""
 
     offset: int
     bytes_max: int
@@ -85,8 +85,9 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """A request to another node, in the latest version that both know. One that does not fit into it, as a pre-vote into version 1, is
-    answered by the driver with UNSUPPORTED_VERSION, as by Kafka's client."""
+    """A request to another node, in the latest version that both support. One that this version cannot carry, such as a pre-vote in version 1, is
+    answered by the driver with UNSUPPORTED_VERSION, as by Kafka's client.
+    """
 
     to: int
     correlation: int
@@ -95,7 +96,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The answer to a `Request`."""
+    """The response to a `Request`."""
 
     waiter: Waiter
     body: QuorumResponse
@@ -104,7 +105,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWrite:
-    """A change of the log: cut off what is from `truncate_to` on, then put the batches at the end."""
+    """A change of the log: truncate to `truncate_to`, then append the batches."""
 
     truncate_to: int | None = None
     batches: tuple[Buffer, ...] = ()
@@ -112,7 +113,7 @@ class LogWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A batch that was proposed, and where it is in the log as long as its leader leads."""
+    """A proposed batch and its offsets, valid while its leader leads."""
 
     epoch: int
     first_offset: int
@@ -122,17 +123,17 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What is to be done.
+    """Effects for the driver to carry out.
 
     Attributes:
-        number: to name in `Persisted` where there is something to write.
+        number: to name in `Persisted` if there is something to write.
         save: the election, for the file `quorum-state`.
         append: changes of the log.
-        send: requests and answers whose time has come.
-        apply: the new high watermark, all before which is to be applied; None where it has not moved. It is on a majority's disks; on a leader's own
-            it may still be on its way.
-        committed: proposals before it, in their order.
-        discarded: proposals of which nobody knows whether they will be committed: this node leads no more.
+        send: requests and responses to send now.
+        apply: the new high watermark, to apply up to; None if unchanged. Records below it are on a majority's disks, perhaps not yet on a leader's
+            own.
+        committed: proposals below it, in order.
+        discarded: proposals whose outcome is unknown: this node no longer leads.
     """
 
     number: int
@@ -145,5 +146,5 @@ class Ready:
 
     @property
     def writes(self) -> bool:
-        """Whether the driver has to say `Persisted`."""
+        """Whether the driver must step the core with `Persisted`."""
         return self.save is not None or bool(self.append)

@@ -1,7 +1,7 @@
-"""The control records of the quorum, as Kafka writes them into the metadata log.
+"""Control records of the quorum, as Kafka writes them into the metadata log.
 
-What lives here: the record with which a leader begins its epoch (KIP-595). What does not: those of snapshots (`metadata.snapshot`), and those
-of voters, which nothing writes yet.
+What lives here: the LeaderChange record at the start of an epoch (KIP-595). What does not: those of snapshots (`metadata.snapshot`), and those of
+voters, which are not written yet.
 """
 
 import struct
@@ -17,7 +17,7 @@ from busway_protocol.types import ZERO_UUID, BrokerId, Int16, Int32, Uuid, since
 
 _KEY: Final = struct.Struct(">hh")
 _VERSION: Final = 0
-"""Of key and value, as Kafka 4.3.1 writes them."""
+"""Version of key and value, as in Kafka 4.3.1."""
 
 
 @structure
@@ -30,7 +30,7 @@ class LeaderChangeVoter:
 
 @message(versions=(0, 1), flexible=0)
 class LeaderChangeMessage:
-    """A leader was elected: by whom, and who could have voted."""
+    """A leader was elected: its voters, and those that granted the vote."""
 
     version: Int16
     leader_id: BrokerId
@@ -39,7 +39,7 @@ class LeaderChangeMessage:
 
 
 def leader_change(leader_id: int, voters: Iterable[int], granting: Iterable[int], timestamp_ms: int) -> bytes:
-    """The control batch that begins an epoch."""
+    """Build the control batch that begins an epoch."""
     value = LeaderChangeMessage(
         version=_VERSION,
         leader_id=leader_id,

@@ -1,7 +1,7 @@
-"""What one node of the quorum is: its role, its election, its log, and how each moves.
+"""One replica of the metadata quorum: role, election, log, and their transitions.
 
-What lives here: the moves of `states.TRANSITIONS` with all that they take along, and the changes of the log with what they commit. What does
-not: messages and time, which cause them (`core`).
+What lives here: the transitions of `states.TRANSITIONS` with their side effects, and changes of the log with the commits that follow. What does not:
+messages and time, which cause them (`core`).
 """
 
 from typing import Final
@@ -26,23 +26,23 @@ from busway_protocol.types import Buffer
 
 NEVER_MS: Final = 2**62
 _WAITS_ON: Final = frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED})
-"""Roles whose time goes on where a later epoch is seen: whoever raises epochs in vain must not keep others from standing."""
+"""Roles that keep their deadline when a higher epoch is seen: a node that raises epochs in vain must not prevent elections."""
 
 
 class Replica:
     """One replica of the metadata log.
 
     Attributes:
-        me, voters: this node, and who votes.
-        election, role: what is known of the epoch, and what this node is in it.
+        me, voters: this node, and the voter set.
+        election, role: what is known of the current epoch, and this node's role in it.
         log: its log.
-        high_watermark: everything below it is committed, and may be applied; it never falls.
-        leadership: what a leader keeps, None in all other roles.
-        ballot: the answers to what it asks, where it stands or would.
-        deadline_ms: when it has waited for long enough.
-        fetched: whether the leader that it follows has answered.
-        to_tell, successors: voters that do not know yet that this node leads no more, and who should.
-        outbox, requests: what is on its way.
+        high_watermark: records below it are committed and may be applied; it never falls.
+        leadership: state of a leader, None in all other roles.
+        ballot: votes received, while prospective or candidate.
+        deadline_ms: when the time-out of the role expires.
+        fetched: whether the current leader has answered a fetch.
+        to_tell, successors: voters without an acknowledged EndQuorumEpoch, and the preferred successors.
+        outbox, requests: effects that are pending, and requests in flight.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Replica:
 
     @property
     def votes(self) -> bool:
-        """Whether this node is one of the voters; otherwise it observes."""
+        """Whether this node is a voter, not an observer."""
         return self.voters.has(self.me)
 
     # Moves
 
     def move(self, event: Event, now_ms: int, election: Election | None = None) -> None:
-        """Be what an event makes of this node, in an election that is on disk before anybody hears of it."""
+        """Apply an event's transition; a new election is on disk before messages that depend on it."""
         was, move = self.role, TRANSITIONS.after(self.role, event)
         if election is not None and election != self.election:
             assert move.saves, f"{event.name} has nothing to save"
@@ -95,7 +95,7 @@ class Replica:
         self._begin_role()
 
     def timeout_ms(self) -> int:
-        """How long to wait in this role."""
+        """Return the time-out of the current role."""
         if self.role is Role.LEADER or not self.votes:
             return NEVER_MS
         if self.role is Role.FOLLOWER:
@@ -105,7 +105,7 @@ class Replica:
         return self.settings.election_timeout_ms + self._chance.randrange(self.settings.election_timeout_ms)
 
     def seen(self, epoch: int, leader_id: int, now_ms: int) -> bool:
-        """Somebody tells of an epoch that is not before this one; answers whether it can be true."""
+        """Handle an epoch that is not lower than the current one; return whether the claim is consistent."""
         if leader_id == self.me.id:
             return self.role is Role.LEADER and epoch == self.election.epoch
         if epoch > self.election.epoch and leader_id == NOBODY:
@@ -115,21 +115,21 @@ class Replica:
         return leader_id in {NOBODY, self.election.leader_id}
 
     def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
-        """Give the vote of this epoch; whoever has it already has it still."""
+        """Grant the vote of this epoch; no effect if it was granted before."""
         if self.election.voted is None:
             self.move(Event.VOTED, now_ms, self.election.voting_for(candidate))
 
     def stand(self, now_ms: int) -> None:
-        """A majority would vote for this node: have it do so."""
+        """Become a candidate after a won pre-vote: vote for this node."""
         self.move(Event.WOULD_WIN, now_ms, self.election.in_epoch(self.election.epoch + 1).voting_for(self.me))
 
     def give_up_standing(self, now_ms: int) -> None:
-        """No majority would vote for this node, or too few have answered."""
+        """End a pre-vote that was lost or timed out."""
         remembered = self.election.leader_id != NOBODY
         self.move(Event.LEADER_REMEMBERED if remembered else Event.TIMED_OUT, now_ms)
 
     def lead(self, granting: set[int], now_ms: int) -> None:
-        """A majority has voted for this node: begin its epoch with a record of it, so that what is before can be committed."""
+        """Become leader and append a LeaderChange record. Earlier records can be committed only with it."""
         self.move(Event.ELECTED, now_ms, self.election.led_by(self.me.id, self.election.epoch))
         self.leadership = Leadership(
             me=self.me,
@@ -141,7 +141,7 @@ class Replica:
         self.append(leader_change(self.me.id, self.voters.ids, sorted(granting), now_ms))
 
     def resign(self, now_ms: int) -> None:
-        """Lead no more in this epoch."""
+        """Stop leading this epoch."""
         assert self.leadership is not None, f"a {self.role.name} node cannot resign"
         by_offset = self.leadership.followers.by_offset()
         self.successors = tuple(key for node_id in by_offset if (key := self.voters.key(node_id)) is not None)
@@ -161,7 +161,7 @@ class Replica:
         self.to_tell = {voter for voter in self.voters.ids if voter != self.me.id} if resigned else set()
 
     def _stop_leading(self) -> None:
-        """Nobody is told by this node what becomes of its proposals, and nobody reads its log any more."""
+        """Discard proposals without an outcome; answer reads and waiting fetches with NOT_LEADER_OR_FOLLOWER."""
         assert self.leadership is not None
         leadership, self.leadership = self.leadership, None
         self.outbox.discard(leadership.undecided())
@@ -171,13 +171,13 @@ class Replica:
             self.outbox.send(Reply(waiter=fetch.request.waiter, body=answer))
 
     def fetch_error(self, error: ErrorCode) -> FetchResponse:
-        """The answer to a fetch that gets nothing, with whom this node knows as leader."""
+        """Build an error response to a fetch, with the known leader."""
         return wire.fetch_response(error, self.election, log_start_offset=self.log.start_offset)
 
     # The log
 
     def append(self, batch: Buffer, waiter: Waiter = None) -> Proposal:
-        """A leader puts a batch at the end of its log; offset and epoch are written into a copy."""
+        """Append a leader's batch; offset and epoch are written into a copy."""
         assert self.leadership is not None, f"a {self.role.name} node puts nothing of its own into the log"
         stamped = bytearray(batch)
         first_offset, epoch = self.log.end_offset, self.election.epoch
@@ -189,7 +189,7 @@ class Replica:
         return Proposal(epoch=epoch, first_offset=first_offset, last_offset=next_offset - 1, waiter=waiter)
 
     def withdraw(self, offset: int) -> None:
-        """Forget what was proposed from `offset` on, none of which was written."""
+        """Withdraw proposals from `offset` on, none of which was written."""
         assert self.leadership is not None, f"a {self.role.name} node has proposed nothing"
         assert offset > max(self.leadership.epoch_start_offset, self.log.flushed_offset - 1), f"{offset} was written"
         self.log.truncated(offset)
@@ -197,7 +197,7 @@ class Replica:
         self.outbox.discard(self.leadership.withdraw(offset))
 
     def append_fetched(self, records: Buffer) -> bool:
-        """A follower puts its leader's batches at the end; answers whether all of them were whole and in order."""
+        """Append the leader's batches; return whether all were intact and in order."""
         batches: list[Buffer] = []
         in_order = True
         try:
@@ -217,10 +217,13 @@ class Replica:
         return in_order
 
     def truncate(self, leader: OffsetAndEpoch) -> bool:
-        """Cut the log where it parts from the leader's, which ends that epoch there; answers whether anything was cut.
+        """Truncate the log where it diverges from the leader's; return whether anything was truncated.
+
+        Args:
+            leader: the end offset of that epoch in the leader's log.
 
         Raises:
-            CommittedRecordsLost: below the high watermark.
+            CommittedRecordsLost: the divergence is below the high watermark.
         """
         offset = self.log.truncation_offset(leader)
         if offset < self.high_watermark:
@@ -235,14 +238,14 @@ class Replica:
         return True
 
     def persisted(self, number: int) -> None:
-        """What was to be written is on disk up to this number."""
+        """Handle the completion of all writes up to `number`."""
         flushed_offset = self.outbox.flushed_by(number)
         if flushed_offset is not None:
             self.log.flushed(flushed_offset)
             self.commit()
 
     def commit(self) -> None:
-        """Raise the high watermark as far as may be: a leader's by its voters, a follower's by its leader and its own disk."""
+        """Advance the high watermark: a leader's by its voters, a follower's by its leader and its own flushed offset."""
         if self.leadership is None:
             self._raise(min(self._told_high_watermark, self.log.flushed_offset), ())
         elif self.leadership.advance(self.log):
@@ -250,7 +253,7 @@ class Replica:
             self._raise(self.leadership.high_watermark, self.leadership.decided())
 
     def told(self, high_watermark: int) -> None:
-        """A follower hears its leader's high watermark, -1 where there is none yet."""
+        """Record the leader's high watermark, -1 if it has none yet."""
         self._told_high_watermark = max(self._told_high_watermark, high_watermark)
         self.commit()
 

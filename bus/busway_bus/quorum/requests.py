@@ -1,6 +1,6 @@
-"""Which requests of this node are on their way: one at a time to each other node, as in Kafka's `RequestManager`.
+"""Requests in flight: one at a time to each other node, as in Kafka's `RequestManager`.
 
-What lives here: correlation, timeouts, back-off. What does not: what is asked.
+What lives here: correlation, timeouts, backoff. What does not: the requests.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ class _Flight(NamedTuple):
 
 
 class Requests:
-    """Requests under way, and nodes that are left alone for a while."""
+    """Requests in flight, and nodes in backoff."""
 
     __slots__ = ("_backing_off", "_flights", "_next", "backoff_ms", "timeout_ms")
 
@@ -23,23 +23,23 @@ class Requests:
         self._next = 0
 
     def may_send(self, node_id: int, now_ms: int) -> bool:
-        """Whether nothing is under way to this node, and it is not left alone."""
+        """Whether the node has no request in flight and no backoff."""
         return node_id not in self._flights and self._backing_off.get(node_id, now_ms) <= now_ms
 
     @property
     def any_under_way(self) -> bool:
-        """Whether an answer is awaited."""
+        """Whether any request is in flight."""
         return bool(self._flights)
 
     def sent(self, node_id: int, now_ms: int) -> int:
-        """A request goes out; answers its correlation."""
+        """Record a request; return its correlation id."""
         assert node_id not in self._flights, f"a request to node {node_id} is under way"
         self._next += 1
         self._flights[node_id] = _Flight(self._next, now_ms + self.timeout_ms)
         return self._next
 
     def answered(self, correlation: int) -> int | None:
-        """The node that answers; None where nobody waits for it any more."""
+        """Complete a request; return its node, None if it was given up."""
         for node_id, flight in self._flights.items():
             if flight.correlation == correlation:
                 del self._flights[node_id]
@@ -47,27 +47,27 @@ class Requests:
         return None
 
     def back_off(self, node_id: int, now_ms: int) -> None:
-        """Leave a node alone for a while."""
+        """Send nothing to a node for `backoff_ms`."""
         self._backing_off[node_id] = now_ms + self.backoff_ms
 
     def expire(self, now_ms: int) -> None:
-        """Give up on answers that take too long: their nodes are left alone for a while."""
+        """Give up requests that timed out, and back off from their nodes."""
         for node_id, flight in list(self._flights.items()):
             if flight.until_ms <= now_ms:
                 del self._flights[node_id]
                 self.back_off(node_id, now_ms)
 
     def forget(self) -> None:
-        """What this node is has changed: no answer matters any more. Numbers are not used again."""
+        """Give up all requests, after a change of role. Correlation ids are not reused."""
         self._flights.clear()
         self._backing_off.clear()
 
     def is_left_alone(self, node_id: int, now_ms: int) -> bool:
-        """Whether a node did not answer just now."""
+        """Whether the node is in backoff."""
         return self._backing_off.get(node_id, now_ms) > now_ms
 
     def wake_ms(self, now_ms: int) -> int | None:
-        """When something changes by time alone."""
+        """Return when a time-out or backoff ends next."""
         times = [flight.until_ms for flight in self._flights.values()]
         times += [until for node_id, until in self._backing_off.items() if until > now_ms]
         return min(times, default=None)

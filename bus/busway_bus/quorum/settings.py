@@ -1,4 +1,4 @@
-"""The times and sizes of the quorum.
+"""Time-outs and sizes of the quorum.
 
 What lives here: settings under Kafka's names. What does not: reading them from a file (`kernel.config`).
 """
@@ -11,12 +11,12 @@ class QuorumSettings:
     """Times in ms under Kafka's names (`controller.quorum.*`), with Kafka's defaults.
 
     Attributes:
-        election_timeout_ms: how long an election may take; each node waits up to twice as long, by chance.
-        fetch_timeout_ms: how long a voter fetches in vain before it looks for another leader.
-        election_backoff_max_ms: how long the last of the preferred successors waits after a leader has resigned.
-        request_timeout_ms, retry_backoff_ms: how long an answer may take, and how long a node is left alone that gave none.
-        fetch_max_wait_ms: how long a fetch waits at the leader when there is nothing new.
-        fetch_max_bytes: how much of the log one answer carries, one batch at least.
+        election_timeout_ms: bound of an election; each node adds a random time of up to as much.
+        fetch_timeout_ms: how long a voter fetches without a response before it looks for another leader.
+        election_backoff_max_ms: backoff of the last preferred successor after a resignation.
+        request_timeout_ms, retry_backoff_ms: time-out of a response, and pause before the next request to a node that gave none.
+        fetch_max_wait_ms: how long the leader holds a fetch without news.
+        fetch_max_bytes: bytes of the log in one response, at least one batch.
     """
 
     election_timeout_ms: int = 1_000

@@ -1,7 +1,7 @@
-"""What a node is in the quorum, the table of what leads from one to another, and what of it has to be on disk.
+"""Roles of a quorum node, their transition table, and the persistent election.
 
-What lives here: roles, events, the table, and the election as the file `quorum-state` keeps it (KIP-595, KIP-853, KIP-996). What does
-not: what causes the events (`core`).
+What lives here: roles, events, the table, and the election as the file `quorum-state` keeps it (KIP-595, KIP-853, KIP-996). What does not: the causes
+of the events (`core`).
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ NOBODY: Final = -1
 
 
 class Role(Enum):
-    """What a node is in its epoch.
+    """The role of a node in its epoch.
 
-    UNATTACHED: knows no leader, asks voters for one; a voter may have given its vote. Exits: an epoch, a leader, time.
-    PROSPECTIVE: asks whether it would get votes, in an epoch that it leaves alone (pre-vote). Exits: their answers, an epoch, a leader, time.
-    CANDIDATE: has voted for itself in an epoch of its own and asks for votes. Exits: their answers, an epoch, a leader, time.
-    FOLLOWER: copies a leader's log. Exits: an epoch, a leader of a later one, time without an answer.
-    LEADER: takes records in and is fetched from. Exits: an epoch, a leader of a later one, no fetches from a majority, the end of the node.
+    UNATTACHED: knows no leader, asks voters for one; a voter may have granted its vote. Exits: an epoch, a leader, time.
+    PROSPECTIVE: asks for pre-votes without raising its epoch. Exits: their responses, an epoch, a leader, time.
+    CANDIDATE: has voted for itself in a new epoch and asks for votes. Exits: their responses, an epoch, a leader, time.
+    FOLLOWER: copies a leader's log. Exits: an epoch, a leader of a later one, time without a response.
+    LEADER: appends records and serves fetches. Exits: an epoch, a leader of a later one, no fetches from a majority, the end of the node.
     RESIGNED: has led this epoch, and will not again; gives no vote in it. Exits: an epoch, a leader of a later one, time.
     """
 
@@ -36,28 +36,28 @@ class Role(Enum):
 
 
 class Event(Enum):
-    """What moves a node."""
+    """Causes of transitions."""
 
     EPOCH_SEEN = auto()
-    """Somebody is in a later epoch, of which no leader is known."""
+    """A later epoch was seen, without a leader."""
     LEADER_SEEN = auto()
-    """Somebody else leads: a later epoch, or this one, of which no leader was known."""
+    """Another node leads: a later epoch, or this one, whose leader was unknown."""
     VOTED = auto()
-    """It gave its vote to another."""
+    """This node voted for another."""
     TIMED_OUT = auto()
-    """Nothing came of what it waited for; a prospective one that knows no leader."""
+    """The time-out of the role expired; a prospective node knows no leader."""
     LEADER_REMEMBERED = auto()
-    """A prospective one lost, or timed out, and goes back to the leader that it knew."""
+    """A pre-vote was lost or timed out; the node returns to the leader that it knows."""
     WOULD_WIN = auto()
-    """A majority would vote for it."""
+    """A majority granted the pre-vote."""
     ELECTED = auto()
-    """A majority has."""
+    """A majority granted the vote."""
     RESIGNED = auto()
-    """It gives up to lead: a majority does not fetch, or it is about to end."""
+    """A leader stops leading: a majority does not fetch, or the node shuts down."""
 
 
 class Move(NamedTuple):
-    """Where an event leads to, and whether the election has to be on disk before anybody hears of it."""
+    """The role after an event. `saves`: the election must be on disk before messages that depend on it."""
 
     role: Role
     saves: bool
@@ -79,23 +79,23 @@ TRANSITIONS: Final[Table[Role, Event, Move]] = Table(
         (Role.PROSPECTIVE, Event.LEADER_REMEMBERED): Move(Role.FOLLOWER, saves=True),
         (Role.PROSPECTIVE, Event.WOULD_WIN): Move(Role.CANDIDATE, saves=True),
         (Role.CANDIDATE, Event.ELECTED): Move(Role.LEADER, saves=True),
-        # Whoever has led begins as RESIGNED again, since the file says that it leads.
+        # A former leader restarts as RESIGNED, since the file names it as leader.
         (Role.LEADER, Event.RESIGNED): Move(Role.RESIGNED, saves=False),
-        # In an epoch of which it is known as the leader it cannot follow anybody, so it leaves it.
+        # It cannot follow in an epoch that names it as leader, so it raises the epoch.
         (Role.RESIGNED, Event.TIMED_OUT): Move(Role.UNATTACHED, saves=True),
     },
 )
-"""(role, event) → what the node is after it. What is not here does not happen: whoever causes events looks first."""
+"""(role, event) → role after it. Other pairs do not occur: the callers check the role first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Election:
-    """What a node knows of the election of its epoch, the content of `quorum-state`: on disk before an answer tells of it.
+    """The election state of a node's epoch, the content of `quorum-state`: on disk before a response depends on it.
 
     Attributes:
-        epoch: the latest that was seen.
-        leader_id: who leads it, -1 where that is not known.
-        voted_id, voted_directory_id: who has this node's vote in it, -1 and zeros where it is not given.
+        epoch: the highest epoch seen.
+        leader_id: its leader, -1 if unknown.
+        voted_id, voted_directory_id: the replica with this node's vote, -1 and zeros without one.
     """
 
     epoch: int = 0
@@ -105,16 +105,16 @@ class Election:
 
     @property
     def voted(self) -> ReplicaKey | None:
-        """Who has the vote."""
+        """The replica with this node's vote."""
         return None if self.voted_id == NOBODY else ReplicaKey(self.voted_id, self.voted_directory_id)
 
     def in_epoch(self, epoch: int) -> "Election":
-        """A later epoch was seen: nobody is known in it, nobody has the vote."""
+        """Return the election of a later epoch, without leader and vote."""
         assert epoch > self.epoch, f"epoch {epoch} does not follow on {self.epoch}"
         return Election(epoch=epoch)
 
     def voting_for(self, candidate: ReplicaKey) -> "Election":
-        """The vote of this epoch is given."""
+        """Return the election with the vote granted."""
         assert self.voted is None or self.voted == candidate, f"the vote of epoch {self.epoch} is given already"
         return Election(
             epoch=self.epoch,
@@ -124,7 +124,7 @@ class Election:
         )
 
     def led_by(self, leader_id: int, epoch: int) -> "Election":
-        """The leader of this or a later epoch is known; a vote of this one stays given."""
+        """Return the election with the leader of this or a later epoch; a vote in this epoch is kept."""
         assert epoch >= self.epoch, f"epoch {epoch} is before {self.epoch}"
         if epoch > self.epoch:
             return Election(epoch=epoch, leader_id=leader_id)
@@ -137,10 +137,10 @@ class Election:
 
 
 def role_at_start(election: Election, me: ReplicaKey, *, votes: bool) -> Role:
-    """What a node begins as, by its election on disk.
+    """Derive the initial role from the election on disk.
 
-    Whoever led is RESIGNED: records of the epoch may have been lost with the power, and must not be written anew with other content under
-    the same offsets; nor may it vote for another. Whoever was elected by itself alone goes on asking for votes.
+    A former leader is RESIGNED. A power cut may have lost records of its epoch, and other content must not be written under the same offsets; nor may
+    it vote for another. A node that voted for itself continues as CANDIDATE.
     """
     if election.leader_id == me.id:
         return Role.RESIGNED

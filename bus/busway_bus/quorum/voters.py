@@ -1,7 +1,7 @@
-"""Who votes on the metadata log, and how that may change (KIP-853).
+"""The voters of the metadata log, and changes of them (KIP-853).
 
-What lives here: replicas with the directory that holds their log, the set of voters, the versions of the quorum's protocol. What does
-not: who has how much of the log (`progress`), and writing a changed set into the log: no core does that yet.
+What lives here: replicas with the directory of their log, the voter set, the versions of the quorum's protocol. What does not: the voters' progress
+(`progress`), and writing a changed set into the log, which the core does not do yet.
 """
 
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ from busway_protocol.types import ZERO_UUID
 
 
 class KRaftVersion(IntEnum):
-    """Levels of the feature `kraft.version`: with FIXED the voters are a setting and have no directories, with DYNAMIC they are in the log."""
+    """Levels of the feature `kraft.version`: FIXED voters are a setting without directories, DYNAMIC ones are in the log."""
 
     FIXED = 0
     DYNAMIC = 1
 
 
 class ReplicaKey(NamedTuple):
-    """A node and the directory of its log; the directory is all zeros where nobody knows it."""
+    """A node and the directory of its log; all zeros if unknown."""
 
     id: int
     directory_id: UUID = ZERO_UUID
@@ -46,7 +46,7 @@ _FIXED_ALONE: Final = VersionRange(KRaftVersion.FIXED, KRaftVersion.FIXED)
 
 
 class RefusedChange(ValueError):
-    """The set of voters may not change in this way; the text says why, and what to do."""
+    """The voter set may not change in this way; the text gives reason and remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +59,9 @@ class Voter:
 
 
 class VoterSet:
-    """The voters, by their ids. A set does not change; a change makes another one, which differs in one voter.
+    """The voters by their ids, immutable. A changed set differs in one voter.
 
-    Two such sets have majorities that overlap, so that nothing is decided twice while some nodes know the one and some the other.
+    Majorities of two such sets overlap, so that no offset is decided twice while some nodes know the old set and some the new one.
     """
 
     __slots__ = ("_voters",)
@@ -71,7 +71,7 @@ class VoterSet:
 
     @classmethod
     def fixed(cls, ids: Iterable[int]) -> "VoterSet":
-        """Voters of which only the ids are known, as with `kraft.version` 0."""
+        """Build a set of voters known by id only, as with `kraft.version` 0."""
         return cls(Voter(key=ReplicaKey(node_id)) for node_id in ids)
 
     def __eq__(self, other: object) -> bool:
@@ -94,17 +94,17 @@ class VoterSet:
         return frozenset(voter.key for voter in self._voters.values())
 
     def key(self, node_id: int) -> ReplicaKey | None:
-        """The key of the voter with this id, None where it is none."""
+        """The key of the voter with this id, None if it does not vote."""
         voter = self._voters.get(node_id)
         return None if voter is None else voter.key
 
     def has(self, replica: ReplicaKey) -> bool:
-        """Whether this replica votes: a node that lost its directory is another replica, unless the set knows no directories."""
+        """Whether this replica votes. A node with a new directory is another replica, unless the set knows no directories."""
         voter = self._voters.get(replica.id)
         return voter is not None and voter.key.directory_id in {ZERO_UUID, replica.directory_id}
 
     def with_voter(self, voter: Voter) -> "VoterSet":
-        """The set with one voter more.
+        """Return the set with one more voter.
 
         Raises:
             RefusedChange: its id is among the voters.
@@ -116,10 +116,10 @@ class VoterSet:
         return VoterSet((*self._voters.values(), voter))
 
     def without_voter(self, replica: ReplicaKey) -> "VoterSet":
-        """The set with one voter less.
+        """Return the set with one voter less.
 
         Raises:
-            RefusedChange: it is none of them, or the last.
+            RefusedChange: it is not a voter, or the last one.
         """
         voter = self._voters.get(replica.id)
         if voter is None or voter.key != replica:
@@ -131,10 +131,10 @@ class VoterSet:
         return VoterSet(other for other in self._voters.values() if other is not voter)
 
     def updated(self, voter: Voter) -> "VoterSet":
-        """The set with other addresses or versions of one voter; a set that knew no directory learns it.
+        """Return the set with new addresses or versions of one voter; an unknown directory is filled in.
 
         Raises:
-            RefusedChange: it is none of the voters.
+            RefusedChange: it is not a voter.
         """
         if not self.has(voter.key):
             raise RefusedChange(
@@ -143,9 +143,9 @@ class VoterSet:
         return VoterSet((*(other for other in self._voters.values() if other.key.id != voter.key.id), voter))
 
     def overlaps(self, other: "VoterSet") -> bool:
-        """Whether every majority of the one has a voter in every majority of the other: they differ in one voter at most each way."""
+        """Whether any two majorities overlap: at most one voter is only in this set, and at most one only in the other."""
         return len(self.keys - other.keys) <= 1 and len(other.keys - self.keys) <= 1
 
     def supports(self, version: int) -> bool:
-        """Whether every voter knows this level of `kraft.version`."""
+        """Whether every voter supports this level of `kraft.version`."""
         return all(voter.supported.lowest <= version <= voter.supported.highest for voter in self._voters.values())

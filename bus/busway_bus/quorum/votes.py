@@ -1,6 +1,6 @@
-"""Majorities: who is elected, and what is committed.
+"""Majorities: elections and commits.
 
-What lives here: counting. What does not: whose vote is given to whom (`elections`), and how far the voters are (`progress`).
+What lives here: counting. What does not: the rules for granting votes (`elections`), and the voters' progress (`progress`).
 """
 
 from collections.abc import Iterable
@@ -9,18 +9,17 @@ from enum import Enum, auto
 
 
 def majority(voters_count: int) -> int:
-    """The smallest number of voters of which any two groups share one."""
+    """Return the smallest number of voters of which any two groups overlap."""
     return voters_count // 2 + 1
 
 
 def committed_offset(voters_end_offsets: Iterable[int], epoch_start_offset: int) -> int | None:
-    """The high watermark that these ends of the voters' logs allow: everything below it is on a majority.
+    """Compute the high watermark: everything below it is on a majority.
 
     Args:
-        voters_end_offsets: of every voter, the leader included, the offset behind the last record that is known to be on its disk; -1
-            where nothing is known.
-        epoch_start_offset: where the leader's epoch begins. What is before it may be on a majority and yet be overwritten, by a leader that
-            has a later epoch there; what the leader wrote itself may not, and all that is before it neither (KIP-595).
+        voters_end_offsets: for every voter, the leader included, the offset behind its last record on disk; -1 if unknown.
+        epoch_start_offset: start of the leader's epoch. Earlier records on a majority may still be overwritten by a leader with a later epoch there.
+            Once a record of the leader's own epoch is on a majority, neither it nor any earlier record can be (KIP-595).
 
     Returns:
         The offset, None while no record of the leader's own epoch is on a majority.
@@ -31,7 +30,7 @@ def committed_offset(voters_end_offsets: Iterable[int], epoch_start_offset: int)
 
 
 class Verdict(Enum):
-    """How an election stands."""
+    """State of an election."""
 
     OPEN = auto()
     WON = auto()
@@ -40,11 +39,11 @@ class Verdict(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Ballot:
-    """The answers to one request for votes, or for what the votes would be.
+    """The responses to one round of votes or pre-votes.
 
     Attributes:
-        voters: the ids of those who are asked, and of the one that asks.
-        granted, rejected: those of them that have answered; whoever asks is for itself.
+        voters: ids of all voters, the requesting one included.
+        granted, rejected: those that have responded; the requesting node grants its own.
     """
 
     voters: tuple[int, ...]
@@ -52,18 +51,18 @@ class Ballot:
     rejected: set[int] = field(default_factory=set)
 
     def record(self, voter_id: int, *, granted: bool) -> None:
-        """A voter has answered; its first answer counts, and nobody's who does not vote."""
+        """Record a voter's first response; others are ignored."""
         if voter_id in self.voters and voter_id not in self.granted | self.rejected:
             (self.granted if granted else self.rejected).add(voter_id)
 
     @property
     def unanswered(self) -> tuple[int, ...]:
-        """Who has not answered, ascending."""
+        """Voters without a response, ascending."""
         return tuple(voter for voter in self.voters if voter not in self.granted and voter not in self.rejected)
 
     @property
     def verdict(self) -> Verdict:
-        """What a majority says, or can no more say."""
+        """The outcome by majority."""
         needed = majority(len(self.voters))
         if len(self.granted) >= needed:
             return Verdict.WON
@@ -71,5 +70,5 @@ class Ballot:
 
     @property
     def is_lost(self) -> bool:
-        """Whether a majority has said no."""
+        """Whether a majority can no longer be reached."""
         return self.verdict is Verdict.LOST

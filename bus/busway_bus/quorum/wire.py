@@ -1,7 +1,6 @@
-"""The quorum's messages, made and read: one topic, one partition, always the metadata log's.
+"""Messages of the quorum, for one topic and one partition: the metadata log's.
 
-What lives here: packing and unpacking, and the check that a message is of this cluster and of this log. What does not: what is asked or
-answered (`core`).
+What lives here: packing and unpacking, and the check that a message is of this log. What does not: decisions (`core`).
 """
 
 from collections.abc import Sequence
@@ -52,14 +51,14 @@ PARTITION: Final = 0
 
 
 def is_addressed(voter_id: int, directory_id: UUID, me: ReplicaKey) -> bool:
-    """Whether a request names this node as the voter that is asked, or nobody."""
+    """Whether a request names this node as the voter, or names no voter."""
     if voter_id < 0:
         return True
     return voter_id == me.id and directory_id in {ZERO_UUID, me.directory_id}
 
 
 def refused(request: QuorumRequest, error: ErrorCode) -> QuorumResponse:
-    """The answer to a request that is not for this log at all."""
+    """Build the response to a request that is not for this log."""
     match request:
         case VoteRequest():
             return VoteResponse(error_code=error, topics=[])
@@ -72,7 +71,7 @@ def refused(request: QuorumRequest, error: ErrorCode) -> QuorumResponse:
 
 
 def is_for_this_log(request: QuorumRequest) -> bool:
-    """Whether one topic with one partition is asked about, and it is the metadata log's."""
+    """Whether a request names exactly the metadata log's partition."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
     topic = request.topics[0]
@@ -88,7 +87,7 @@ def is_for_this_log(request: QuorumRequest) -> bool:
 def vote_request(
     cluster_id: str | None, voter: ReplicaKey, me: ReplicaKey, epoch: int, log: LogView, *, pre_vote: bool
 ) -> VoteRequest:
-    """Asks a voter for its vote in `epoch`, or whether it would give it in a later one."""
+    """Ask a voter for its vote in `epoch`, or for its pre-vote."""
     partition = VotePartition(
         partition_index=PARTITION,
         replica_epoch=epoch,
@@ -104,7 +103,7 @@ def vote_request(
 
 
 def begin_request(cluster_id: str | None, voter: ReplicaKey, leader_id: int, epoch: int) -> BeginQuorumEpochRequest:
-    """Tells a voter who leads."""
+    """Announce the leader to a voter."""
     partition = BeginEpochPartition(
         partition_index=PARTITION, voter_directory_id=voter.directory_id, leader_id=leader_id, leader_epoch=epoch
     )
@@ -115,7 +114,7 @@ def begin_request(cluster_id: str | None, voter: ReplicaKey, leader_id: int, epo
 def end_request(
     cluster_id: str | None, leader_id: int, epoch: int, preferred: Sequence[ReplicaKey]
 ) -> EndQuorumEpochRequest:
-    """Tells voters that nobody leads any more, and who should stand first."""
+    """Announce the leader's resignation, with its preferred successors in order."""
     partition = EndEpochPartition(
         partition_index=PARTITION,
         leader_id=leader_id,
@@ -140,7 +139,7 @@ def fetch_request(
     max_wait_ms: int,
     max_bytes: int,
 ) -> FetchRequest:
-    """Asks for what comes behind the end of this node's log, which is on its disk when this is sent."""
+    """Fetch from the end of this node's log. The log is on its disk when this is sent."""
     partition = FetchPartition(
         partition=PARTITION,
         current_leader_epoch=epoch,
@@ -161,16 +160,16 @@ def fetch_request(
 
 
 def fetching_replica(request: FetchRequest) -> ReplicaKey:
-    """Who fetches; its id is negative where it is no replica."""
+    """Return the replica that fetches; a negative id is no replica."""
     replica_id = request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
     return ReplicaKey(replica_id, request.topics[0].partitions[0].replica_directory_id)
 
 
-# Answers
+# Responses
 
 
 def vote_response(error: ErrorCode, election: Election, *, granted: bool) -> VoteResponse:
-    """A voter's answer, with whom it knows as leader."""
+    """Build a voter's response, with the leader that it knows."""
     partition = VotePartitionResult(
         partition_index=PARTITION,
         error_code=error,
@@ -182,12 +181,12 @@ def vote_response(error: ErrorCode, election: Election, *, granted: bool) -> Vot
 
 
 def begin_response(error: ErrorCode, election: Election) -> BeginQuorumEpochResponse:
-    """The answer to a leader that begins."""
+    """Build the response to a new leader."""
     return BeginQuorumEpochResponse(error_code=ErrorCode.NONE, topics=[_epoch_result(error, election)])
 
 
 def end_response(error: ErrorCode, election: Election) -> EndQuorumEpochResponse:
-    """The answer to a leader that resigns."""
+    """Build the response to a leader that resigns."""
     return EndQuorumEpochResponse(error_code=ErrorCode.NONE, topics=[_epoch_result(error, election)])
 
 
@@ -206,7 +205,7 @@ def fetch_response(
     high_watermark: int | None = None,
     parted: Diverging | Behind | None = None,
 ) -> FetchResponse:
-    """The answer to a fetch, but for the records: the driver reads them."""
+    """Build the response to a fetch without records, which the driver reads."""
     partition = PartitionData(
         partition_index=PARTITION,
         error_code=error,
@@ -224,7 +223,7 @@ def fetch_response(
 
 
 class Heard(NamedTuple):
-    """What each answer tells beside what was asked: the error, and whom the other node knows as leader, in which epoch."""
+    """The part that all responses share: the error, and the leader and epoch that the other node knows."""
 
     error: int
     leader_id: int
@@ -232,7 +231,7 @@ class Heard(NamedTuple):
 
 
 def heard(response: QuorumResponse) -> Heard | None:
-    """What an answer tells; None where it is refused as a whole, or not about one log."""
+    """Extract the shared part; None if the response is refused as a whole, or not about one log."""
     if response.error_code != ErrorCode.NONE:
         return None
     if isinstance(response, FetchResponse):

@@ -1,8 +1,8 @@
-"""What the quorum's core wants on disk, written in its order: the election, then the log, then one sync for all that was written by then.
+"""Writes the core's changes to disk, in order: the election, the log, one sync for both.
 
-What lives here: the queue, and trying again where the disk is full. What does not: what follows from it (`driver`). Appending waits for nothing;
-while an election is being saved, what comes behind it is kept in the queue. It is bounded by what the core has under way: proposals, answers to
-fetches, of which there is one, and elections, of which the newest takes the place of one that waits.
+What lives here: the queue, and retries when the disk is full. What does not: the consequences (`driver`). Appending does not wait; while an election
+is being saved, later writes stay in the queue. The queue is bounded by what the core has in flight: proposals, one fetch response, and elections, of
+which a newer one replaces a waiting one.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ from busway_protocol.records.batch import iter_batches
 logger = logging.getLogger("busway.quorum")
 
 RETRY_S: Final = 0.5
-"""How long after a write that failed it is tried again."""
+"""Pause before a failed write is retried, in seconds."""
 
 
 def storage_error(problem: OSError | None) -> KafkaError:
-    """What whoever asked for a write is told."""
+    """Build the error of a caller whose write failed."""
     text = "" if problem is None else problem.strerror or problem
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write the metadata log: {text}")
 
 
 @dataclass(slots=True)
 class _Write:
-    """One part of the queue: what has to be on disk before all up to `number` is."""
+    """An entry of the queue: all that must be on disk before `number` counts as persisted."""
 
     number: int
     save: Election | None
@@ -47,9 +47,9 @@ class LogWriter:
     """Writes one metadata log and its election.
 
     Args:
-        truncate: cuts the log, and what says on disk how long it is.
-        persisted: told up to which number all is on disk; never while `write` runs.
-        refused: told why what is not in the log yet cannot be written now, or that nothing will be any more.
+        truncate: truncates the log, and the checkpoints of its length on disk.
+        persisted: called with the number up to which all is on disk; never while `write` runs.
+        refused: called with the reason when records outside the log cannot be written now, or never will be.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class LogWriter:
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
         self.problem: OSError | None = None
-        """Why the last write failed; None once one has not."""
+        """Error of the last write; None if it succeeded."""
 
     @property
     def stuck(self) -> bool:
-        """Whether something waits that could not be written."""
+        """Whether a failed write waits for a retry."""
         return self.problem is not None and bool(self._queue)
 
     def write(self, ready: Ready) -> None:
-        """Write what a `Ready` asks for, behind what is to be written already. An election takes the place of one that waits right before it."""
+        """Queue the writes of a `Ready`. A waiting entry without changes of the log is merged with the new one."""
         last = self._queue[-1] if self._queue else None
         waits = last is not None and not last.changes and (self._saving is None or len(self._queue) > 1)
         if last is not None and waits:
@@ -92,7 +92,7 @@ class LogWriter:
         self.go_on()
 
     def go_on(self) -> None:
-        """Write what is next as far as nothing is to be waited for; all that is written when a sync begins is on disk with it."""
+        """Write the queue up to the next save of an election; a sync covers all that was written before it begins."""
         if self._saving is not None or self._closed:
             return
         while self._queue:
@@ -117,7 +117,7 @@ class LogWriter:
                 asyncio.get_running_loop().call_soon(self._persisted, write.number)
 
     def withdraw(self, offset: int) -> None:
-        """Do not write what begins at `offset` or behind it."""
+        """Drop queued batches at or behind `offset`."""
         for write in self._queue:
             write.changes = deque(
                 change
@@ -126,7 +126,7 @@ class LogWriter:
             )
 
     async def close(self) -> None:
-        """Write nothing more; what is being saved is saved."""
+        """Stop writing; a save in progress completes."""
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -146,7 +146,7 @@ class LogWriter:
             self.go_on()
 
     def _change(self, write: _Write) -> bool:
-        """Change the log, a batch at a time; what is done is not done again. Answers whether there was anything.
+        """Change the log, a batch at a time; a retry skips what is done. Returns whether the log changed.
 
         Raises:
             OSError: the disk is full, or failed; the batch is not in the log.
@@ -170,7 +170,7 @@ class LogWriter:
         return changed
 
     def _flushed(self, number: int, problem: KafkaError | None) -> None:
-        """The flusher has put all up to this number on disk, or never will."""
+        """Handle the end of a flush up to this number."""
         if problem is not None:
             self._refused(problem)
             return
@@ -183,7 +183,7 @@ class LogWriter:
             self.problem = None
 
     def _failed(self, problem: OSError) -> None:
-        """The disk is full, or fails: somebody may take back what is not in the log, the rest is tried again."""
+        """Handle a full or failing disk: schedule a retry, and report what is not in the log."""
         if self.problem is None:
             logger.error("%s cannot be written, and is tried again: %s", self._log.directory, problem)
         self.problem = problem

@@ -1,7 +1,7 @@
-"""Who waits for the acknowledgement of records in one partition.
+"""Pending acknowledgements of produce requests in one partition.
 
-What lives here: one list for each kind of `acks`, in the order of offsets, emptied from its front. What does not: which offset may be
-acknowledged (`partition_state`), and what an answer looks like (`handlers.produce`). Nobody waits in a task of its own.
+What lives here: one queue for each kind of `acks`, ordered by offset. What does not: the offset that may be acknowledged
+(`partition_state`), and the response (`handlers.produce`). Callbacks, not a task for each request.
 """
 
 from bisect import insort
@@ -13,7 +13,7 @@ from busway_bus.replication.partition_state import ACKS_ALL, PartitionState
 from busway_protocol.errors import KafkaError
 
 Acknowledged: TypeAlias = Callable[[KafkaError | None], None]
-"""Called once, with None, or with why the records will not be acknowledged. It does little, raises nothing and appends nothing."""
+"""Called once, with None or the reason for a refusal. It must be short, not raise and not append."""
 Waiting: TypeAlias = tuple[int, Acknowledged]
 
 
@@ -22,7 +22,7 @@ def _offset(waiting: Waiting) -> int:
 
 
 class Acknowledgements:
-    """The producers of one partition that wait for their answers."""
+    """Pending acknowledgements of one partition."""
 
     __slots__ = ("_committed", "_local")
 
@@ -31,11 +31,14 @@ class Acknowledgements:
         self._local: deque[Waiting] = deque()
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of pending acknowledgements."""
         return len(self._committed) + len(self._local)
 
     def add(self, last_offset: int, acks: int, acknowledged: Acknowledged) -> None:
-        """Wait until `last_offset` may be acknowledged; those of an earlier one, which a duplicate may be, come first."""
+        """Queue `acknowledged` until `last_offset` may be acknowledged.
+
+        The queue stays ordered by offset: a duplicate batch may have a lower one than the last in the queue.
+        """
         waiting = self._committed if acks == ACKS_ALL else self._local
         if waiting and waiting[-1][0] > last_offset:
             insort(waiting, (last_offset, acknowledged), key=_offset)
@@ -43,14 +46,14 @@ class Acknowledgements:
             waiting.append((last_offset, acknowledged))
 
     def complete(self, state: PartitionState) -> None:
-        """Answer all whose offset may be acknowledged by now."""
+        """Complete all callbacks whose offset may be acknowledged."""
         if self._committed:
             _complete(self._committed, state.acknowledged_offset(ACKS_ALL))
         if self._local:
             _complete(self._local, state.local_end_offset)
 
     def fail(self, problem: KafkaError) -> None:
-        """Answer all: their records may be there, but will not be acknowledged by this node."""
+        """Fail all callbacks. Their records may be stored, but are not acknowledged by this node."""
         for waiting in (self._committed, self._local):
             while waiting:
                 waiting.popleft()[1](problem)

@@ -1,8 +1,8 @@
-"""A fetch that has not enough yet and waits: for more in any of its partitions, or for the end of its time.
+"""Wait of a fetch for records in any partition, or its timeout.
 
-What lives here: the wait. What does not: what is enough (`handlers.fetch`). It is asked at once, by whoever moves a high watermark, so
-that a wait costs a look at one partition for each move of it and ends once; what follows from the end has a round of the event loop of
-its own, as others are under way when it comes.
+What lives here: the wait. What does not: the condition (`handlers.fetch`). The condition is checked synchronously when a high watermark
+moves, for that partition only. The wait ends once, and its callback runs in a later round of the event loop, because `look_at` is
+called in the middle of other work.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from busway_bus.replication.partition import Partition
 
 
 class DelayedFetch:
-    """One fetch's wait, which begins now.
+    """The wait of one fetch, started by construction.
 
     Args:
-        enough: whether a partition that has more, or is gone, ends the wait.
-        ended: called when it has ended, with what it failed on, None where it did not. Never within this call or that of `look_at`.
+        enough: whether a partition with more records, or a deleted one, ends the wait.
+        ended: called at the end with the error, or None. Never called from within the constructor or `look_at`.
 
     Attributes:
         over: whether it has ended.
@@ -41,12 +41,12 @@ class DelayedFetch:
         self._timer = self._loop.call_later(timeout_s, self.end)
 
     def look_at(self, partition: Partition) -> None:
-        """A partition has more, or may have."""
+        """End the wait if `partition` now has enough."""
         if not self.over and self._enough(partition):
             self.end()
 
     def end(self, problem: Exception | None = None) -> None:
-        """Wait no more; nothing happens where it is over already."""
+        """End the wait; idempotent."""
         if self.over:
             return
         self.over = True

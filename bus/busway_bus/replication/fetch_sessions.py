@@ -1,8 +1,7 @@
-"""Fetch sessions: a client names its partitions once and then only what changes (KIP-227).
+"""Incremental fetch sessions (KIP-227).
 
-What lives here: the sessions, their epochs, the order in which their partitions are read, and who makes room for whom, as plain
-state. What does not: reading, or the clock (times come in). A session remembers what the client last heard of each partition, so
-that an answer names only what is new.
+What lives here: the sessions, their epochs, the read order of their partitions, and eviction, as plain state. What does not: reading,
+and the clock (times are arguments). A session caches the last response for each partition, so that a response has only changes.
 """
 
 from collections import OrderedDict
@@ -18,16 +17,20 @@ SESSIONLESS: Final = 0
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 EVICTION_MS: Final = 120_000
-"""A session unused for so long makes room for any, one that is so old for a larger one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
+"""Age of sessions for eviction, in milliseconds.
+
+One unused for longer is evicted for any other, one created longer ago for a larger one.
+Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
+"""
 
 
 Key = tuple[str, UUID, int]
-"""Topic name and id, of which a client sends one, and partition number."""
+"""Topic name, topic id and partition. A client sends either name or id."""
 
 
 @dataclass(slots=True, eq=False)
 class CachedPartition:
-    """One partition of a session; the last three are what the client heard last."""
+    """A partition of a session. The last three fields are from the last response."""
 
     key: Key
     request: FetchPartition
@@ -38,10 +41,10 @@ class CachedPartition:
 
 @dataclass(slots=True)
 class Session:
-    """The partitions of one client in the order in which they are read.
+    """The partitions of one client, in read order.
 
     Attributes:
-        by_id: whether the client names topics by their ids.
+        by_id: whether the client sends topic ids.
     """
 
     id: int
@@ -52,13 +55,13 @@ class Session:
     partitions: OrderedDict[Key, CachedPartition] = field(default_factory=OrderedDict)
 
     def gave(self, key: Key) -> None:
-        """A partition has given records: it comes last next time, so that the others are not starved by it."""
+        """Move a partition with records to the end. Otherwise it would starve the others."""
         if self.id != SESSIONLESS and key in self.partitions:
             self.partitions.move_to_end(key)
 
 
 class FetchSessions:
-    """All sessions of a node, at most `slots`, with at most `partitions_max` partitions in all of them together."""
+    """Sessions of a node: at most `slots`, with `partitions_max` partitions in total."""
 
     def __init__(self, slots: int, partitions_max: int = FETCH_SESSION_PARTITIONS_MAX) -> None:
         self._slots = slots
@@ -71,13 +74,13 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, *, by_id: bool, now_ms: int) -> tuple[Session, bool]:
-        """The session that a request belongs to, updated, and whether its answer must name every partition.
+        """Return the updated session, and whether a full response is due.
 
-        A client for whose session there is no room is answered without one, as in Kafka.
+        Without room for a new session the response is sessionless, as in Kafka.
 
         Raises:
-            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, or FETCH_SESSION_TOPIC_ID_ERROR where the
-                client has changed between names and ids.
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, or FETCH_SESSION_TOPIC_ID_ERROR if the
+                client switched between names and ids.
         """
         if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
             if request.session_id:
@@ -114,7 +117,7 @@ class FetchSessions:
             self._remove(session.id)
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-            )  # the client begins anew, and finds that there is no room
+            )  # the client opens a new session and gets a sessionless response
 
     def _admit(self, session: Session, now_ms: int) -> None:
         size = len(session.partitions)
@@ -129,7 +132,10 @@ class FetchSessions:
         self._partitions += size
 
     def _make_room(self, size: int, now_ms: int) -> bool:
-        """Take the session that is of least use from its client, if it is of less use than one of `size` partitions."""
+        """Evict a session for one of `size` partitions. False if none may be evicted.
+
+        The choice is the least recently used session if it is idle, else the smallest settled one if smaller than `size`.
+        """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False

@@ -1,8 +1,8 @@
-"""The followers of a partition as its leader sees them, and which of them belong into the in-sync replicas.
+"""Followers of a partition as seen by the leader, and ISR membership.
 
-What lives here: how far each follower has come and since when it keeps up, who leaves and who enters the ISR. What does not: what the
-ISR decides (`partition_state`), and asking the controller for another one (AlterPartition, KIP-497). Pure: times come in, in
-milliseconds of a clock that never goes back.
+What lives here: each follower's fetch offset and lag, and the rules for leaving and entering the ISR. What does not: the use of the
+ISR (`partition_state`), and AlterPartition requests to the controller (KIP-497). Pure: times are arguments, in milliseconds of a
+monotonic clock.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 UNKNOWN_OFFSET: Final = -1
-"""Where nothing was heard of a follower since this node leads."""
+"""Log end offset of a follower before its first fetch."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -18,9 +18,9 @@ class FollowerState:
     """One follower.
 
     Attributes:
-        log_end_offset: everything below it counts as being on the follower.
-        caught_up_ms: when it last had all that the leader had.
-        fetched_ms: when it last fetched; `leader_end_offset` is where the leader's log ended then.
+        log_end_offset: the follower has everything below it.
+        caught_up_ms: last time at which it had all of the leader's log.
+        fetched_ms: time of its last fetch; `leader_end_offset` is the leader's log end at that time.
     """
 
     log_end_offset: int = UNKNOWN_OFFSET
@@ -29,10 +29,10 @@ class FollowerState:
     leader_end_offset: int
 
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """It asks for what comes from `offset` on, so it has everything before.
+        """Note a fetch from `offset`: the follower has everything below it.
 
-        It counts as caught up when it has all that there is, and as of its fetch before when it has all that there was then: else a
-        follower that is always one busy moment behind would leave the ISR.
+        It is caught up now if it has the whole log, and as of its previous fetch if it has all of the log at that time. Otherwise a
+        follower constantly behind by one fetch of a busy leader would leave the ISR.
         """
         if offset >= leader_end_offset:
             self.caught_up_ms = now_ms
@@ -49,7 +49,7 @@ class FollowerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartition:
-    """The ISR that a leader asks its controller for; the controller refuses it when either epoch is not the newest (KIP-497)."""
+    """A leader's request for a new ISR. The controller refuses outdated epochs (KIP-497)."""
 
     leader_epoch: int
     partition_epoch: int
@@ -64,7 +64,7 @@ def without_lagging(
     now_ms: int,
     lag_max_ms: int,
 ) -> tuple[int, ...]:
-    """The ISR without those that lag; the leader, which is no follower of its own, stays."""
+    """Remove lagging followers from the ISR; the leader always stays."""
     return tuple(
         replica
         for replica in isr
@@ -75,7 +75,7 @@ def without_lagging(
 def may_enter(follower: FollowerState, *, high_watermark: int, leader_epoch_start: int) -> bool:
     """Whether a follower outside of the ISR may enter it.
 
-    It has all that is committed, and all that was there when this leader's epoch began: below that it may hold records of another
-    leader that are not this log's.
+    It must have all committed records, and all records from before this leader epoch: below the epoch's start its log may diverge
+    with records of another leader.
     """
     return follower.log_end_offset >= max(high_watermark, leader_epoch_start)

@@ -1,8 +1,8 @@
-"""Which partitions are on this node: it follows the cluster image.
+"""The partitions of this node, following the cluster image.
 
-What lives here: partition → log, opened, deleted and given other settings as the image says, by what differs in it. Whatever waits for
-the disk is done in other threads, in batches, so that a topic of a thousand partitions is nobody's business but of who asked for it.
-What does not: appending and reading (`manager`), what a directory holds (`log.store`).
+What lives here: the map of partitions to logs. Logs are opened, deleted and reconfigured by the deltas of the image. Disk I/O runs in
+other threads, in batches, so that a topic of a thousand partitions delays only the client that created it. What does not: appending and
+reading (`manager`), contents of a directory (`log.store`).
 """
 
 import asyncio
@@ -34,11 +34,11 @@ logger = logging.getLogger("busway.replication")
 
 Key = tuple[str, int]
 OPENERS: Final = 4
-"""Threads that open logs at the same time: while one waits for the disk another computes."""
+"""Concurrent threads opening logs: one computes while another waits for the disk."""
 RECONFIGURED_AT_ONCE: Final = 50
-"""Topics whose logs get new settings while all others wait."""
+"""Topics reconfigured in one round of the event loop."""
 BATCH: Final = 32
-"""Logs that one of them opens before it comes back: the loop takes them in at a stretch."""
+"""Logs opened by a thread at a time. The loop adopts a batch at once."""
 _ACCEPT: Final = (
     "Restore the file from a copy, or, to accept the loss, put an empty directory in place of the partition's"
 )
@@ -46,17 +46,17 @@ _ACCEPT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Offline:
-    """A partition that could not be opened, and why."""
+    """A partition that could not be opened, with the error."""
 
     opening: Opening
     problem: Exception
 
 
 class LocalPartitions:
-    """Every partition that this node has.
+    """Every partition of this node.
 
     Attributes:
-        undeleted: whether a deletion met a disk that refused it, so that the next start has to know of it.
+        undeleted: whether the disk refused a deletion, so that the next start must know about it.
     """
 
     def __init__(
@@ -88,18 +88,18 @@ class LocalPartitions:
     # What is there
 
     def __iter__(self) -> Iterator[Partition]:
-        """Those that are open, as they are now."""
+        """Iterate over a copy of the open partitions."""
         return iter(tuple(self._partitions.values()))
 
     def get(self, key: Key) -> Partition | None:
-        """The partition that is open under this name now."""
+        """Return the open partition of this key, or None."""
         return self._partitions.get(key)
 
     def find(self, topic: str, number: int) -> Partition:
-        """The partition.
+        """Return an open partition.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR where its log could not be opened.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR if its log could not be opened.
         """
         partition = self._partitions.get((topic, number))
         if partition is None:
@@ -109,21 +109,21 @@ class LocalPartitions:
         return partition
 
     def report(self) -> ReportReplicas | None:
-        """What the picture does not know yet: which replicas of this node cannot be served, and which can again; None when it knows."""
+        """Report replicas lost or restored on this node since the image. None if there are none."""
         lost = tuple(key for key in self._offline if key not in self._lost)
         restored = tuple(key for key in self._lost if key in self._partitions)
         return ReportReplicas(node_id=self._config.node_id, lost=lost, restored=restored) if lost or restored else None
 
     def awaited(self) -> list[Key]:
-        """Those that should be here and could not be opened."""
+        """List the partitions that could not be opened."""
         return list(self._offline)
 
     def name_of(self, topic_id: UUID) -> str | None:
-        """The name of the topic with this id, None when there is none."""
+        """Return the name of the topic with this id, or None."""
         return self._names.get(topic_id)
 
     def check_online(self, topic_id: UUID) -> None:
-        """Refuse to call a topic created while partitions of it cannot be served.
+        """Refuse to report a topic as created with offline partitions.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, with the reason.
@@ -139,7 +139,7 @@ class LocalPartitions:
     # Following the image
 
     async def follow(self, image: ClusterImage, delta: Delta) -> None:
-        """Delete the partitions of topics that are gone, open new ones, take over changed settings."""
+        """Delete partitions of removed topics, open new ones, apply changed settings."""
         async with self._changing:
             configured: Collection[str] = delta.configured
             own = image.broker_configs(str(self._config.node_id))
@@ -195,7 +195,7 @@ class LocalPartitions:
                 )
 
     def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
-        """A topic's settings; topics with the same ones of their own share them."""
+        """Return a topic's settings; topics with equal overrides share one object."""
         own = {**image.topic_configs(topic), **fixed_configs(topic)}
         key = frozenset(own.items())
         config = self._configs.get(key)
@@ -211,7 +211,7 @@ class LocalPartitions:
     # Opening
 
     async def _open(self, openings: list[Opening]) -> None:
-        """Open these logs; where that fails, the partition is offline and the others are served."""
+        """Open logs. A partition whose log cannot be opened is offline; the others are served."""
         if not openings:
             return
         self._store.expect(openings)
@@ -256,7 +256,10 @@ class LocalPartitions:
             logger.error("partition %s-%d is offline: %s%s", *key, outcome, remedy)
 
     async def reopen(self) -> None:
-        """Try again what the operating system refused, deletions first: a full disk may have room again. Damage waits for the operator."""
+        """Retry deletions, then openings, that failed with an OSError.
+
+        A full disk may have room again. Corrupt logs are left to the operator.
+        """
         if not self._kept and not any(isinstance(offline.problem, OSError) for offline in self._offline.values()):
             return
         async with self._changing:
@@ -274,7 +277,7 @@ class LocalPartitions:
     # Deleting
 
     def _doom(self, key: Key, topic_id: UUID) -> Doomed:
-        """Serve a partition no more."""
+        """Stop serving a partition."""
         self._offline.pop(key, None)
         self._images.pop(key, None)
         self._lost.discard(key)
@@ -295,7 +298,10 @@ class LocalPartitions:
             self._remover = asyncio.ensure_future(self._remove())
 
     async def _delete_again(self) -> set[Key]:
-        """Delete what could not be; answers whose directories are free now. What has taken their place meanwhile is not touched."""
+        """Retry failed deletions; return the partitions whose directories are free now.
+
+        Directories of later partitions with the same names are not touched.
+        """
         kept, self._kept = self._kept, []
         if not kept:
             return set()
@@ -306,7 +312,7 @@ class LocalPartitions:
         return {partition.key for partition in kept} - {partition.key for partition in self._kept}
 
     async def _remove(self) -> None:
-        """Remove the files of deleted partitions, one directory after the other."""
+        """Remove the files of deleted partitions, one directory at a time."""
         try:
             while self._doomed:
                 await off_loop(functools.partial(self._store.remove, self._doomed.popleft()))
@@ -314,7 +320,7 @@ class LocalPartitions:
             self._remover = None
 
     async def close(self) -> None:
-        """Leave the files that are not removed yet to the next start."""
+        """Stop the removal; the next start removes the remaining files."""
         self._doomed.clear()
         while self._remover is not None:
             await asyncio.wait([self._remover])

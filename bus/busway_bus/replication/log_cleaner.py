@@ -1,7 +1,7 @@
-"""Runs the compaction of logs beside the event loop, in slices short enough that producers do not notice.
+"""Background compaction of logs, in slices short enough not to delay producers.
 
-What lives here: which log comes first, the thread, the pauses. What does not: what stays of a log (`log.compaction`, which is pure), and
-how that is written (`log.cleaner`, one log at a time).
+What lives here: the order of logs, the thread, the pauses. What does not: which records stay (`log.compaction`, which is pure), and
+writing them (`log.cleaner`, one log at a time).
 """
 
 import asyncio
@@ -24,11 +24,11 @@ logger = logging.getLogger("busway.cleaner")
 
 
 class LogCleaner:
-    """Cleans the compacted logs of a store, the filthiest first.
+    """Cleaner of a store's compacted logs, in descending order of dirty ratio.
 
     Args:
-        machine: whose clock measures the slices.
-        slice_s, pause_s: how long to work at a stretch, and how long to rest then.
+        machine: its clock measures the slices.
+        slice_s, pause_s: length of a slice of work and of the pause after it, in seconds.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class LogCleaner:
         self._uncleanable: WeakSet[PartitionLog] = WeakSet()
 
     async def run(self, now_ms: int) -> int:
-        """Clean whatever is due; answers how many logs were."""
+        """Clean all due logs; return how many were cleaned."""
         waiting = []
         for key, candidate in tuple(self._store.logs.items()):
             if candidate.config.compacted and candidate not in self._uncleanable:
@@ -100,11 +100,11 @@ class LogCleaner:
 
     async def _slices(self, steps: Iterator[None]) -> None:
         more = functools.partial(_advance, steps, self._slice_s, self._monotonic_s)
-        while await off_loop(more):  # noqa: ASYNC110 - a rest, there is no event to wait for
+        while await off_loop(more):  # noqa: ASYNC110 - a pause, there is no event to wait for
             await asyncio.sleep(self._pause_s)
 
 
 def _advance(steps: Iterator[None], budget_s: float, monotonic_s: Callable[[], float]) -> bool:
-    """Take steps until the time is up; answers whether there may be more."""
+    """Run steps for `budget_s`; return whether more may remain."""
     end = monotonic_s() + budget_s
     return any(monotonic_s() >= end for _ in steps)

@@ -1,7 +1,7 @@
-"""The upkeep of all logs: retention, rolls, expiry, compaction, checkpoints, and the flushes that nobody waits for.
+"""Maintenance of all logs: retention, rolls, expiry, compaction, checkpoints, background flushes.
 
-What lives here: when each log gets what it needs, beside and between what clients ask. What does not: appending (`manager`), how a
-segment is chosen or cleaned (`log`).
+What lives here: scheduling of these jobs beside client requests. What does not: appending (`manager`), the choice and cleaning of
+segments (`log`).
 """
 
 import asyncio
@@ -23,7 +23,7 @@ logger = logging.getLogger("busway.replication")
 
 
 class LogManager:
-    """Looks after every log of this node."""
+    """Maintenance of every log of this node."""
 
     def __init__(
         self,
@@ -44,15 +44,15 @@ class LogManager:
         self._log_cleaner = LogCleaner(store, machine)
         self._checkpointing = asyncio.Lock()
         self._unforced: dict[Partition, None] = {}
-        """Those with durability=interval that were written to, so that nobody has to look at all others ten times a second."""
+        """Partitions with durability=interval and possibly unflushed records. Avoids a scan of all, ten times a second."""
 
     def written(self, partition: Partition) -> None:
-        """It was written to, or has other settings, and nobody may have asked for a sync."""
+        """Register a written or reconfigured partition for `flush_intervals`."""
         if partition.log.config.durability == "interval":
             self._unforced[partition] = None
 
     def flush_intervals(self) -> None:
-        """Sync what topics with durability=interval wrote; the node calls this every 100 ms."""
+        """Sync partitions with durability=interval; the node calls this every 100 ms."""
         for partition in tuple(self._unforced):
             if (
                 partition.log.config.durability == "interval"
@@ -64,17 +64,19 @@ class LogManager:
                 del self._unforced[partition]
 
     def flush(self, partition: Partition) -> None:
-        """Have a log synced; the flusher itself reports a failure."""
+        """Request a sync of a log; the flusher reports a failure."""
         self._flusher.flush(partition.log, partition.flushed)
 
     async def expire_producers(self) -> None:
-        """Forget producers that have been idle for `producer.id.expiration.ms`, in turns with what clients ask."""
+        """Remove producers idle for `producer.id.expiration.ms`, in turns with client requests."""
         after_ms = self._config.get("producer.id.expiration.ms")
         await self._turns.run("", self._store.expire_producers(self._wall_ms(), after_ms))
 
     async def maintain(self) -> None:
-        """Retention, rolls, compaction and checkpoints; whatever waits for the disk does so in another thread, and what a
-        thousand logs take is done in turns with what clients ask."""
+        """Run retention, rolls, compaction and checkpoints.
+
+        Disk I/O runs in another thread. Work proportional to the number of logs alternates with client requests.
+        """
         steps = self._store.maintain(self._wall_ms())
         for problem in await self._turns.run("", steps):
             logger.error("cannot roll a segment of %s", problem)

@@ -1,8 +1,8 @@
-"""Appending to the partitions of this node, and telling when that is acknowledged.
+"""Appends to the partitions of this node, and their acknowledgement.
 
-What lives here: what a client sends is looked through, written in the order in which it came, flushed and acknowledged. What does not:
-which partitions there are (`local_partitions`), when a record counts (`partition_state`), the upkeep of logs (`log_manager`), rules of
-the protocol (handlers) or of the disk (log).
+What lives here: batches of clients are inspected, written in order of arrival, flushed and acknowledged. What does not: the set of
+partitions (`local_partitions`), the rules of commitment (`partition_state`), maintenance of logs (`log_manager`), rules of the protocol
+(handlers) or of the disk (log).
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from busway_protocol.types import Buffer
 
 
 class InspectionBudget:
-    """What one request may have looked through while all others wait."""
+    """Records of one request that may be inspected on the event loop."""
 
     __slots__ = ("_records",)
 
@@ -43,7 +43,7 @@ class InspectionBudget:
         self._records = RECORDS_ON_LOOP_MAX
 
     def take(self, records: int) -> bool:
-        """Whether so many records more are allowed."""
+        """Take `records` from the budget; return whether it sufficed."""
         self._records -= records
         return self._records >= 0
 
@@ -53,10 +53,10 @@ class ReplicaManager:
 
     Attributes:
         local: the partitions.
-        logs: the upkeep of their logs.
-        slices: for what computes for long.
-        turns: whose turn it is on the event loop.
-        verifications: the producers whose transactions are being looked up.
+        logs: maintenance of their logs.
+        slices: thread for long computations.
+        turns: fair scheduler of the event loop.
+        verifications: producers whose transactions are being verified with their coordinators.
     """
 
     def __init__(self, config: BrokerConfig, store: LogStore, flusher: Flusher, turns: Turns, machine: Machine) -> None:
@@ -80,11 +80,11 @@ class ReplicaManager:
         return self.local.name_of(topic_id)
 
     def may_have_lost(self) -> list[tuple[str, int]]:
-        """After a start on what a killed process or a power cut left: the partitions that may have lost records that were read.
+        """List partitions that may have lost consumed records in an unclean stop.
 
-        Such offsets are given again, and only a new leader epoch tells a consumer so (KIP-320). Where the current epoch has not
-        begun nothing was written in it, unless the topic shows records before anything of them is on disk, or what was cut off took
-        the epoch along. Nobody knows of those that are offline, and they may be back at any time.
+        Lost offsets are assigned again, and consumers detect that only by a new leader epoch (KIP-320). If the log has no entry of
+        the current epoch, nothing was written in it, with two exceptions: records count before they are flushed, or the cut end of
+        the log held the epoch. Offline partitions are always included: their state is unknown until they are reopened.
         """
         return self.local.awaited() + [
             (partition.topic, partition.number)
@@ -95,7 +95,7 @@ class ReplicaManager:
         ]
 
     def _reconfigured(self, partition: Partition) -> None:
-        """Where records count as acknowledged on disk from now on, all get there at once."""
+        """Apply new settings; flush at once if acknowledgement now requires the disk."""
         partition.reconfigured()
         self.logs.written(partition)
         if partition.state.local_end_offset < partition.log.end_offset:
@@ -111,14 +111,15 @@ class ReplicaManager:
         allowance: InspectionBudget,
         verification: Verification | None = None,
     ) -> "AppendInfo | asyncio.Task[AppendInfo]":
-        """Write the batch that a client sent; a task where looking through it takes long. Batches are written in the order in which
-        they come, whether their senders are still there or not.
+        """Write a client's batch; return a task if its inspection takes long.
+
+        Batches are written in order of arrival, also after their clients have disconnected.
 
         Args:
-            verification: what the coordinator of its producer has said yes to, where it is the first of a transaction here.
+            verification: the coordinator's confirmation, for the first batch of a transaction in this partition.
 
         Raises:
-            KafkaError: the batch is refused, or the disk failed; the task's exception too.
+            KafkaError: the batch is refused, or the disk failed; also raised by the task.
         """
         partition.check_append(acks)
         header = check_batch(records, partition.log.config)
@@ -153,7 +154,7 @@ class ReplicaManager:
                 async with self._inspecting:
                     batch = await self.slices.run(inspect(records, header, partition.log.config, self._wall_ms()))
             finally:
-                if previous_turn is not None:  # also where this one is refused: those behind it wait for it alone
+                if previous_turn is not None:  # also if this batch is refused: later batches wait for this turn only
                     await asyncio.wait([previous_turn])
             if self.local.get((partition.topic, partition.number)) is not partition:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic} was deleted meanwhile")
@@ -164,22 +165,25 @@ class ReplicaManager:
                 partition.turn = None
 
     def append(self, partition: Partition, batch: Buffer) -> "tuple[AppendInfo, asyncio.Future[None] | None]":
-        """Write a batch that this broker built itself, for a producer's transaction too: where it was put, and a future that is done when it is acknowledged as
-        acks=all wants it, None when it is already.
+        """Write a batch built by this broker, possibly for a producer's transaction.
+
+        Returns its offsets, and a future that is done when the batch is acknowledged with acks=all; None if it already is.
 
         Raises:
-            KafkaError: the disk failed; the future's exception too.
+            KafkaError: the disk failed; also raised by the future.
         """
         return self._append_own(partition, partition.log.append_own, batch)
 
     def append_marker(
         self, partition: Partition, marker: EndTransaction
     ) -> "tuple[AppendInfo, asyncio.Future[None] | None]":
-        """Write the end of a producer's transaction, likewise; it is on disk when it is acknowledged, whatever `durability` says: who
-        has ended the transaction does not come again, and it would be open for ever where a power cut takes the marker.
+        """Write a transaction marker; returns as `append`.
+
+        The marker is on disk when it is acknowledged, whatever `durability` says. The coordinator does not send it again, so a marker
+        lost in a power cut would leave the transaction open for ever.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; the disk failed, the future's exception too.
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; or the disk failed, also raised by the future.
         """
         info, acknowledged = self._append_own(partition, partition.log.append_marker, marker)
         if acknowledged is None and partition.state.flushed_offset <= info.last_offset:
@@ -188,10 +192,12 @@ class ReplicaManager:
         return info, acknowledged
 
     async def kept(self, partition: Partition, info: AppendInfo) -> None:
-        """Return when what was appended is acknowledged as acks=all wants it and on disk, whatever `durability` says.
+        """Wait until an append is acknowledged with acks=all and on disk.
+
+        Requires the disk whatever `durability` says.
 
         Raises:
-            KafkaError: it never will be.
+            KafkaError: the append cannot be acknowledged any more.
         """
         acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.await_acks(partition, info, ACKS_ALL, _settles(acknowledged)):
@@ -209,7 +215,7 @@ class ReplicaManager:
         return info, acknowledged if self.await_acks(partition, info, ACKS_ALL, _settles(acknowledged)) else None
 
     def await_acks(self, partition: Partition, info: AppendInfo, acks: int, acknowledged: Acknowledged) -> bool:
-        """Have `acknowledged` called when what was appended counts as these `acks` want it; False where it does already."""
+        """Call `acknowledged` when an append satisfies `acks`; False if it already does."""
         if partition.state.may_acknowledge(info.last_offset, acks):
             return False
         partition.acknowledgements.add(info.last_offset, acks, acknowledged)
@@ -237,7 +243,7 @@ class ReplicaManager:
         return info
 
     async def close(self) -> None:
-        """Drop what is being looked through, or up: nobody is left to be answered."""
+        """Cancel running inspections and verifications: no client is connected any more."""
         await self.verifications.close()
         for task in self._inspections:
             task.cancel()
@@ -247,7 +253,7 @@ class ReplicaManager:
 
 
 def _settles(acknowledged: "asyncio.Future[None]") -> Acknowledged:
-    """Makes `acknowledged` done, where nobody has cancelled it."""
+    """Build a callback that completes `acknowledged` unless it is cancelled."""
 
     def settle(problem: KafkaError | None) -> None:
         if acknowledged.done():

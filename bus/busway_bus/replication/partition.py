@@ -1,7 +1,7 @@
-"""A partition on this node: its log, what may be done with it, and who waits for more of it.
+"""A partition on this node: its log, state and waiting clients.
 
-What lives here: telling the state what becomes of the log, and carrying out what follows. What does not: the rules of the high
-watermark (`partition_state`), files and threads (`log`), which partitions there are (`local_partitions`).
+What lives here: passing events of the log to the state, and carrying out their effects. What does not: the rules of the high
+watermark (`partition_state`), files and threads (`log`), the set of partitions (`local_partitions`).
 """
 
 import asyncio
@@ -20,10 +20,10 @@ logger = logging.getLogger("busway.replication")
 
 
 class Waiter(Protocol):
-    """Who waits for more of a partition."""
+    """Listener for new readable records of a partition."""
 
     def look_at(self, partition: "Partition") -> None:
-        """It has more, or is gone."""
+        """Handle a moved high watermark, lost leadership or deletion."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -32,9 +32,9 @@ class Partition:
 
     Attributes:
         state: role, epochs, in-sync replicas and offsets.
-        acknowledgements: the producers that wait for their answers.
-        waiters: look at it when more may be read, or it is gone, who came first first.
-        turn: done when the last batch that came is appended or refused; None when none is being looked through.
+        acknowledgements: pending produce requests.
+        waiters: called in FIFO order when the high watermark moves, leadership is lost or the partition is deleted.
+        turn: done when the newest batch is appended or refused; None when none is being inspected.
     """
 
     topic: str
@@ -49,7 +49,7 @@ class Partition:
 
     @classmethod
     def opened(cls, *, topic: str, number: int, topic_id: UUID, log: PartitionLog, node_id: int) -> "Partition":
-        """A partition whose log was opened just now: what is there is on disk."""
+        """Create a partition from a newly opened, durable log."""
         state = PartitionState(
             node_id=node_id,
             log_end_offset=log.end_offset,
@@ -65,12 +65,12 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which consumers may read."""
+        """End offset for consumers (exclusive)."""
         return self.state.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which consumers with isolation.level=read_committed may read."""
+        """End offset for consumers with isolation.level=read_committed (exclusive)."""
         return max(self.state.last_stable_offset, self.log.start_offset)
 
     @property
@@ -79,7 +79,7 @@ class Partition:
         return self.state.leader_epoch
 
     def check_epoch(self, epoch: int) -> None:
-        """Refuse a client that knows another leader epoch (KIP-320); -1 is one that does not care.
+        """Refuse a client with another leader epoch (KIP-320); -1 skips the check.
 
         As Kafka does after a restart: `AdminClient.list_offsets` of librdkafka keeps the old epoch until `list_topics` asks for the metadata.
 
@@ -92,7 +92,7 @@ class Partition:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if epoch < current else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def check_append(self, acks: int) -> None:
-        """Refuse records that cannot be acknowledged as these `acks` want it.
+        """Refuse records that cannot be acknowledged with `acks`.
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER or NOT_ENOUGH_REPLICAS.
@@ -106,7 +106,7 @@ class Partition:
             )
 
     def damaged(self, problem: Exception) -> ErrorCode:
-        """What a client is told whose read met damage on disk; the log gets one line for each partition."""
+        """Return the error code for a failed read. Log it once per partition."""
         if not self.complained:
             self.complained = True
             logger.error("partition %s-%d cannot be read: %s", self.topic, self.number, problem)
@@ -115,18 +115,18 @@ class Partition:
     # What happens to it
 
     def registered(self, partition: PartitionImage, now_ms: int) -> None:
-        """The metadata says this of it."""
+        """Apply the partition's metadata."""
         self._carry_out(self.state.registered(partition, now_ms))
 
     def reconfigured(self) -> None:
-        """Its log has other settings."""
+        """Apply the log's changed settings."""
         config = self.log.config
         self._carry_out(
             self.state.configured(written_counts=config.durability != "flush", min_isr=config.min_insync_replicas)
         )
 
     def appended(self, info: AppendInfo) -> None:
-        """Its log has grown by this batch."""
+        """A batch was appended to the log."""
         if info.began:
             self.state.transaction_began(info.first_offset)
         elif info.ended is not None:
@@ -137,14 +137,14 @@ class Partition:
             self._carry_out(effects)
 
     def flushed(self, problem: KafkaError | None) -> None:
-        """A sync of its log is over, or will never be."""
+        """A sync of the log ended, or failed for good."""
         if problem is not None:
             self.acknowledgements.fail(problem)
         else:
             self._carry_out(self.state.flushed(self.log.flushed_offset))
 
     def wake(self) -> None:
-        """Tell everyone who waits that there may be more."""
+        """Call all waiters."""
         for waiter in tuple(self.waiters):
             waiter.look_at(self)
 

@@ -1,8 +1,8 @@
-"""What is acknowledged, readable and stable in one partition: its role, epochs, in-sync replicas and offsets.
+"""State of one partition: its role, epochs, in-sync replicas and offsets.
 
-What lives here: the rules by which the high watermark moves, on a leader and on a follower, as one pure machine: events in, effects
-out. What does not: the log, whoever waits, the network (`partition`), and times, which come in. A single node is an ISR of one, and
-its own flush is what a follower's fetch is elsewhere: `durability` only decides which of its offsets counts.
+What lives here: the rules of the high watermark on a leader and on a follower, as a pure state machine: events in, effects out. What
+does not: the log, waiting clients, the network (`partition`), and the clock (times are arguments). A single node is an ISR of one, and
+its own flush has the role of a follower's fetch: `durability` only decides which of its offsets counts.
 """
 
 from collections import deque
@@ -20,11 +20,11 @@ NO_EPOCH: Final = -1
 
 
 class Role(Enum):
-    """What this node is for a partition.
+    """Role of this node for a partition.
 
-    NONE: nothing of it was read in the metadata yet. Exits: the partition's first record.
-    LEADER: takes records in, counts its followers, moves the high watermark. Exits: a record that names another leader.
-    FOLLOWER: copies, and takes the high watermark from its leader. Exits: a record that names this node.
+    NONE: no metadata record of the partition was read yet. Exits: the partition's first record.
+    LEADER: appends records, tracks followers, moves the high watermark. Exits: a record with another leader.
+    FOLLOWER: copies the leader's log and high watermark. Exits: a record with this node as leader.
     """
 
     NONE = auto()
@@ -33,7 +33,7 @@ class Role(Enum):
 
 
 class Event(Enum):
-    """What not every role takes; what becomes of the log itself is told in all of them."""
+    """Events that only some roles accept. Events of the log itself are accepted in every role."""
 
     LEADS = auto()
     FOLLOWS = auto()
@@ -56,19 +56,19 @@ TRANSITIONS: Final[Table[Role, Event, Role]] = Table(
         (Role.FOLLOWER, Event.LEADS): Role.LEADER,
         (Role.FOLLOWER, Event.FOLLOWS): Role.FOLLOWER,
         (Role.FOLLOWER, Event.LEADER_TOLD): Role.FOLLOWER,
-        (Role.FOLLOWER, Event.ISR_ANSWERED): Role.FOLLOWER,  # asked for as the leader that it is no more
+        (Role.FOLLOWER, Event.ISR_ANSWERED): Role.FOLLOWER,  # requested while this node was the leader
         (Role.FOLLOWER, Event.TIME_PASSED): Role.FOLLOWER,
     },
 )
-"""A pair that is missing is a mistake of this broker: fetches of followers, say, are refused before they come here."""
+"""A missing pair is a bug of this broker. For example, followers' fetches to a non-leader are refused earlier."""
 
 
 class Effect(Enum):
-    """What follows from an event, beside `AlterPartition`.
+    """Consequences of an event, beside `AlterPartition`.
 
     ACKNOWLEDGE: more may be acknowledged (`PartitionState.may_acknowledge`).
     HIGH_WATERMARK_MOVED: more may be read.
-    LEADERSHIP_LOST: whoever waits for an acknowledgement has to ask the new leader.
+    LEADERSHIP_LOST: pending producers must retry with the new leader.
     """
 
     ACKNOWLEDGE = auto()
@@ -88,19 +88,18 @@ class PartitionState:
 
     Attributes:
         node_id: this node.
-        written_counts: whether what is written counts as this replica's, and not only what is flushed (`durability`).
-        min_isr: with fewer in-sync replicas nothing more is committed (min.insync.replicas, KIP-966).
-        role, leader_epoch, partition_epoch, replicas, isr: as the newest record of the partition says.
-        leader_epoch_start: where the log ended when this node began to lead in this epoch.
-        log_end_offset: the offset that the next record gets.
+        written_counts: whether written records count for this replica, not only flushed ones (`durability`).
+        min_isr: fewer in-sync replicas commit nothing (min.insync.replicas, KIP-966).
+        role, leader_epoch, partition_epoch, replicas, isr: from the partition's newest record.
+        leader_epoch_start: log end offset at the start of this leader epoch.
+        log_end_offset: offset of the next record.
         flushed_offset: everything below it is on this node's disk.
         high_watermark: everything below it is committed: on all in-sync replicas, and readable.
-        first_open_offset: where the oldest transaction begins that has not ended, None when all have.
-        first_unstable_offset: where the oldest transaction begins that has not ended, or whose end is not committed yet, None when
-            there is none.
-        ending: (offset of the marker, first offset) of transactions whose end is not committed yet, in the order of the markers.
-        under_min_isr: whether there are too few in-sync replicas to commit anything: of fewer replicas than `min_isr`, all have to be.
-        in_flight: the ISR that the controller has not answered yet.
+        first_open_offset: first offset of the oldest transaction without a marker; None if there is none.
+        first_unstable_offset: first offset of the oldest transaction without a committed marker; None if there is none.
+        ending: (marker offset, first offset) of transactions with an uncommitted marker, ordered by marker.
+        under_min_isr: whether the ISR is too small to commit. With fewer replicas than `min_isr`, all must be in sync.
+        in_flight: the AlterPartition request without a response yet.
     """
 
     node_id: int
@@ -126,25 +125,25 @@ class PartitionState:
 
     @property
     def local_end_offset(self) -> int:
-        """The end of this replica's log, as far as it counts."""
+        """End of this replica's log: written or flushed, see `written_counts`."""
         return self.log_end_offset if self.written_counts else self.flushed_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to here readers with isolation.level=read_committed read (KIP-98): no open transaction, and committed."""
+        """End offset of isolation.level=read_committed (KIP-98): committed, and below every open transaction."""
         if self.first_unstable_offset is None:
             return self.high_watermark
         return min(self.first_unstable_offset, self.high_watermark)
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Who may be in the ISR: the controller may have done what it was asked for and not answered yet."""
+        """Replicas possibly in the ISR, including those of a pending request."""
         return frozenset(self.isr if self.in_flight is None else (*self.isr, *self.in_flight.isr))
 
     def acknowledged_offset(self, acks: int) -> int:
-        """Everything below it may be acknowledged to a producer with these `acks`.
+        """End offset of the records acknowledged with `acks`.
 
-        Where a topic was made safer, the high watermark may be ahead of what counts; nothing is acknowledged again because of that.
+        After a switch to a stricter `durability` the high watermark may be ahead of the flushed offset, so the lower one counts.
         """
         local_end_offset = self.log_end_offset if self.written_counts else self.flushed_offset
         return min(self.high_watermark, local_end_offset) if acks == ACKS_ALL else local_end_offset
@@ -161,7 +160,7 @@ class PartitionState:
         return self._advance() or _ACKNOWLEDGE if self.written_counts else NOTHING
 
     def flushed(self, flushed_offset: int) -> Effects:
-        """Records are on disk; a flush of what was truncated meanwhile counts for what is left."""
+        """Records are on disk. Offsets truncated meanwhile are ignored."""
         flushed_offset = min(flushed_offset, self.log_end_offset)
         if flushed_offset <= self.flushed_offset:
             return NOTHING
@@ -169,7 +168,10 @@ class PartitionState:
         return NOTHING if self.written_counts else self._local_end_moved()
 
     def truncated(self, log_end_offset: int) -> Effects:
-        """A follower cut off what its leader does not have. Below the high watermark only an unclean election makes it do so."""
+        """A follower truncated its log to match the leader.
+
+        Only an unclean election truncates below the high watermark.
+        """
         assert self.role is not Role.LEADER, "a leader's log is never truncated"
         self.log_end_offset = min(self.log_end_offset, log_end_offset)
         self.flushed_offset = min(self.flushed_offset, log_end_offset)
@@ -179,13 +181,13 @@ class PartitionState:
         return NOTHING
 
     def configured(self, *, written_counts: bool, min_isr: int = 1) -> Effects:
-        """The topic's settings are these from now on; what could be read stays readable."""
+        """Settings of the topic changed. The high watermark does not fall."""
         self.written_counts, self.min_isr = written_counts, min_isr
         self._count_isr()
         return self._local_end_moved()
 
     def transactions_restored(self, first_open_offset: int | None) -> None:
-        """A log was opened, or cut: the oldest transaction in it that has no end begins here, or all have."""
+        """A log was opened or truncated. `first_open_offset` is None without open transactions."""
         self.first_open_offset = first_open_offset
         self._find_unstable()
 
@@ -197,8 +199,10 @@ class PartitionState:
             self.first_unstable_offset = first_offset
 
     def transaction_ended(self, first_offset: int, marker_offset: int, first_open_offset: int | None) -> None:
-        """The transaction that begins at `first_offset` ends with the marker that is `appended` next; readers of committed records
-        hear of it when the marker is committed itself. `first_open_offset` is where the oldest of the others begins."""
+        """The next `appended` marker ends the transaction at `first_offset`.
+
+        The transaction stays unstable until its marker is committed. `first_open_offset` is the start of the oldest other one.
+        """
         self.first_open_offset = first_open_offset
         self.ending.append((marker_offset, first_offset))
 
@@ -211,7 +215,7 @@ class PartitionState:
     # The metadata
 
     def registered(self, partition: PartitionImage, now_ms: int) -> Effects:
-        """The metadata says this of the partition; what is older than what is known changes nothing."""
+        """Apply a partition's metadata; older epochs are ignored."""
         if partition.partition_epoch < self.partition_epoch or partition.leader_epoch < self.leader_epoch:
             return NOTHING
         return (
@@ -235,7 +239,7 @@ class PartitionState:
         return self._local_end_moved()
 
     def became_follower(self, partition: PartitionImage) -> Effects:
-        """Another node leads, or none does."""
+        """Another node is the leader, or none is."""
         led = self.role is Role.LEADER
         self._moved_to(Event.FOLLOWS, partition)
         self.followers = {}
@@ -252,14 +256,14 @@ class PartitionState:
         self.under_min_isr = len(self.isr) < min(self.min_isr, len(self.replicas))
 
     def _unheard(self, replica: int, now_ms: int) -> FollowerState:
-        """A follower that has not fetched from this leader yet: one in the ISR has as long to do so as one that kept up until now."""
+        """State of a follower before its first fetch. One in the ISR counts as caught up now."""
         caught_up_ms = now_ms if replica in self.isr else 0
         return FollowerState(caught_up_ms=caught_up_ms, fetched_ms=0, leader_end_offset=self.log_end_offset)
 
     # The other replicas
 
     def fetched(self, replica: int, offset: int, now_ms: int) -> Effects:
-        """A follower asks for what comes from `offset` on. Whoever calls has checked that it is one of the `followers`."""
+        """A follower fetches from `offset`. The caller has checked that it is in `followers`."""
         self._take(Event.FOLLOWER_FETCHED)
         follower = self.followers[replica]
         follower.fetched(offset, self.log_end_offset, now_ms)
@@ -271,7 +275,7 @@ class PartitionState:
         return effects
 
     def time_passed(self, now_ms: int, lag_max_ms: int) -> Effects:
-        """Look whether a follower has been behind for longer than `lag_max_ms`; to be called twice within that time."""
+        """Remove followers from the ISR that lag longer than `lag_max_ms`. Call twice per `lag_max_ms`."""
         self._take(Event.TIME_PASSED)
         if self.role is not Role.LEADER or self.in_flight is not None:
             return NOTHING
@@ -281,7 +285,7 @@ class PartitionState:
         return NOTHING if len(isr) == len(self.isr) else (self._ask(isr),)
 
     def isr_altered(self, answer: AlterPartition) -> Effects:
-        """The controller has written this ISR; its record may have come before its answer."""
+        """The controller wrote this ISR. Its record may have arrived before the response."""
         self._take(Event.ISR_ANSWERED)
         if answer.leader_epoch != self.leader_epoch or answer.partition_epoch <= self.partition_epoch:
             return NOTHING
@@ -290,10 +294,10 @@ class PartitionState:
         return self._advance()
 
     def isr_refused(self, request: AlterPartition, *, undone: bool) -> Effects:
-        """The controller did not answer a request with an ISR.
+        """An AlterPartition request failed.
 
         Args:
-            undone: it has not done it, and will not; otherwise it may have, and the next record of the partition will tell.
+            undone: the controller certainly did not apply it. Otherwise the partition's next record decides.
         """
         self._take(Event.ISR_ANSWERED)
         if self.in_flight is not request or not undone:
@@ -302,7 +306,7 @@ class PartitionState:
         return self._advance()
 
     def leader_told(self, high_watermark: int) -> Effects:
-        """The leader's high watermark, from its answer to a fetch: below it everything is committed that this replica has."""
+        """Adopt the leader's high watermark, up to the local log end."""
         self._take(Event.LEADER_TOLD)
         return self._raise(min(high_watermark, self.log_end_offset))
 
@@ -319,7 +323,7 @@ class PartitionState:
         return self._advance() or _ACKNOWLEDGE
 
     def _advance(self) -> Effects:
-        """Commit what all in-sync replicas have, and those that may be in sync already."""
+        """Commit up to the lowest log end offset of `maximal_isr`."""
         if self.role is not Role.LEADER or self.under_min_isr:
             return NOTHING
         committed = self.log_end_offset if self.written_counts else self.flushed_offset

@@ -1,7 +1,7 @@
-"""Asking the transaction coordinator before a producer's first batch of a transaction goes into a partition (KIP-890).
+"""Verification with the transaction coordinator before a transaction's first batch (KIP-890).
 
-What lives here: the order of one producer's batches while it is asked, and what its answers mean to a client of either generation. What
-does not: what makes an answer void (`log.producer_state`), the coordinator (`coordinator.transaction_coordinator`), the request (`handlers.produce`).
+What lives here: the order of a producer's batches during verification, and the mapping of the coordinator's errors for old and new
+clients. What does not: invalidation of a verification (`log.producer_state`), the coordinator (`coordinator.transaction_coordinator`), the request (`handlers.produce`).
 """
 
 import asyncio
@@ -22,24 +22,27 @@ _ASK_AGAIN: Final = frozenset(
 
 
 class TransactionVerifications:
-    """The producers of this node that wait for their coordinator.
+    """Pending verifications of this node, by producer id.
 
     Attributes:
-        verifier: the coordinator; None where this node has none.
+        verifier: client of the coordinator; None if this node has none.
     """
 
     def __init__(self) -> None:
         self.verifier: TransactionVerifier | None = None
         self._turns: dict[int, asyncio.Task[None]] = {}
-        """The last one of each producer."""
+        """The newest task of each producer."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def waiting(self, producer_id: int) -> bool:
-        """Whether batches of a producer wait, so that what comes now has to wait behind them."""
+        """Whether a producer has pending batches. New ones must queue after them."""
         return producer_id in self._turns
 
     def in_turn(self, producer_id: int, work: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
-        """Do something for a producer once all that waits already is done, whether whoever sent it is still there or not."""
+        """Run `work` after a producer's pending work.
+
+        It runs also if the client has disconnected.
+        """
         task = asyncio.ensure_future(self._after(self._turns.get(producer_id), work))
         self._turns[producer_id] = task
         self._tasks.add(task)
@@ -67,12 +70,13 @@ class TransactionVerifications:
         abortable: bool,
         host: str,
     ) -> Mapping[tuple[str, int], KafkaError | None]:
-        """What keeps a producer, its id and epoch, from writing to each partition as part of its transaction; None where nothing does.
+        """Verify partitions of a producer's transaction; return each one's error or None.
 
         Args:
-            add: make them part of the transaction.
+            producer: producer id and epoch.
+            add: add the partitions to the transaction.
             abortable: whether the client knows TRANSACTION_ABORTABLE.
-            host: from which it comes.
+            host: the client's host.
         """
         if self.verifier is None:
             codes: Mapping[tuple[str, int], ErrorCode] = {}
@@ -84,7 +88,7 @@ class TransactionVerifications:
         }
 
     async def close(self) -> None:
-        """Drop what waits: nobody is left to be answered."""
+        """Cancel pending work: no client is connected any more."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -92,7 +96,10 @@ class TransactionVerifications:
 
 
 def _told(code: ErrorCode, *, add: bool, abortable: bool) -> KafkaError | None:
-    """What a producer is told: its client knows few of a coordinator's errors, and tries again at NOT_ENOUGH_REPLICAS."""
+    """Map a coordinator's error to one known to producers.
+
+    NOT_ENOUGH_REPLICAS makes the client retry.
+    """
     if code is ErrorCode.NONE:
         return None
     if code in _ASK_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not add):

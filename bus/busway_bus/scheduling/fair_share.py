@@ -1,8 +1,8 @@
-"""Whose turn it is on the event loop.
+"""Fair scheduling of client work on the event loop.
 
-What lives here: a share of each round of the loop for what clients ask, and who waits for the next one: hosts take turns, and the
-connections of a host among themselves, so that a thousand connections of one peer get no more than one of another. What does not:
-work that touches nothing that changes, which has a thread (`time_slices`).
+What lives here: the share of each loop round for client requests, and the queue for the next round. Hosts are served round-robin,
+and so are the connections of a host: a thousand connections of one host get no more than one of another. What does not: long
+computations without shared mutable state, which run in a thread (`time_slices`).
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from busway_protocol.machine import Machine
 
 R = TypeVar("R")
 ROUND_S: Final = 0.005
-"""Work for clients in one round of the loop; a single request may take longer, and is the last one of its round then."""
+"""Client work per loop round. A single request may exceed it and then ends its round."""
 TURN_S: Final = ROUND_S / 10
-"""Of which so much is one turn while others wait: some small requests of a connection, whose answers then go out together."""
+"""Length of a turn while others wait. It fits a few small requests of a connection, answered together."""
 
 
 class Turns:
-    """Shares the loop between clients, by the clock of `machine`."""
+    """Fair scheduler of client work, timed by the clock of `machine`."""
 
     def __init__(self, machine: Machine = OS) -> None:
         self._monotonic_s = machine.monotonic_s
@@ -32,7 +32,7 @@ class Turns:
         self._turn_end: float | None = None
 
     def over(self) -> bool:
-        """Whether whoever asks should `wait` rather than work on: the round is over, or its turn is and others wait."""
+        """Whether the caller should `wait`. The round is over, or its turn is and others wait."""
         now = self._monotonic_s()
         end = self._end_of_round(now)
         if self._turn_end is not None and now >= self._turn_end and self._waiting:
@@ -40,7 +40,7 @@ class Turns:
         return now >= end
 
     def long_over(self) -> bool:
-        """The same for whoever only takes in what has come, which is soon done: the round has lasted for twice its share."""
+        """As `over`, for cheap work such as reading input. The round may last twice as long."""
         now = self._monotonic_s()
         return now >= self._end_of_round(now) + ROUND_S
 
@@ -51,19 +51,27 @@ class Turns:
         return self._end
 
     def wait(self, host: str, turn: Callable[[], None]) -> None:
-        """Call `turn` when it is the turn of this client of `host`; it should do one thing after the other, and look whether it is
-        `over` after each."""
+        """Queue `turn` behind the other clients of `host`.
+
+        It should check `over` after each step.
+        """
         self._waiting.setdefault(host, deque()).append(turn)
         self._schedule()
 
     async def run(self, host: str, steps: Generator[None, None, R]) -> R:
-        """What `steps` returns or raises, after all of them, a round's share at a time; dropped where nobody waits for it any more."""
+        """Run `steps` to its end, in turns of at most `ROUND_S`.
+
+        Returns or raises what the generator does. It is closed early if the caller is cancelled.
+        """
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self.wait(host, partial(self._step, host, steps, answer))
         return await answer
 
     def _step(self, host: str, steps: Generator[None, None, R], answer: "asyncio.Future[R]") -> None:
-        """One turn of `run`. Nothing here refers to itself: an answer of megabytes would stay until somebody looks for garbage."""
+        """Run one turn of `run`.
+
+        Creates no reference cycle, which would keep a result of megabytes until the next garbage collection.
+        """
         if answer.done():
             steps.close()
             return
@@ -73,7 +81,7 @@ class Turns:
                 next(steps)
         except StopIteration as last:
             answer.set_result(last.value)
-        except Exception as problem:  # noqa: BLE001 - it is told to whoever waits
+        except Exception as problem:  # noqa: BLE001 - passed on to the caller of `run`
             answer.set_exception(problem)
         else:
             self.wait(host, partial(self._step, host, steps, answer))
@@ -83,7 +91,7 @@ class Turns:
             self._handle = asyncio.get_running_loop().call_soon(self._round)
 
     def _round(self) -> None:
-        """A new round: those who wait come first."""
+        """Start a round with the waiting clients."""
         self._handle = None
         self._end = None
         if not self._waiting:

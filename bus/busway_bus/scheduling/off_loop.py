@@ -1,6 +1,6 @@
-"""Work that waits for the disk, in another thread than the event loop's.
+"""Blocking work, such as disk I/O, outside the event loop's thread.
 
-What lives here: waiting for one such piece of work. What does not: work that computes for long (`time_slices`).
+What lives here: awaiting one call in the default executor. What does not: long computations (`time_slices`).
 """
 
 import asyncio
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 async def off_loop(work: Callable[[], R]) -> R:
-    """Run `work` in another thread; a cancelled caller still sees it end first."""
+    """Run `work` in another thread; cancellation is raised only after it ends."""
     running = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         return await asyncio.shield(running)

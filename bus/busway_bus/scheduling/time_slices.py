@@ -1,7 +1,7 @@
-"""Work that computes for long, in slices so short that the event loop does not notice.
+"""Long computations, in slices too short to delay the event loop.
 
-What lives here: one thread, in which every task that was begun gets a slice in turn. What does not: the work, which comes as a
-generator that gives way often. More threads would not make it faster: the interpreter runs one at a time.
+What lives here: one thread that runs slices of all started tasks round-robin. What does not: the work itself, a generator that
+yields often. More threads would not be faster because of the GIL.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ R = TypeVar("R")
 
 
 class _Over(Generic[R]):
-    """What a generator returned."""
+    """Return value of a generator."""
 
     def __init__(self, result: R) -> None:
         self.result = result
 
 
 class Slices:
-    """Runs generators to their ends beside the loop, in slices by the clock of `machine`."""
+    """Thread that runs generators in slices of `SLICE_S`."""
 
     def __init__(self, machine: Machine = OS) -> None:
         self._monotonic_s = machine.monotonic_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="busway-slices")
 
     async def run(self, steps: Generator[None, None, R]) -> R:
-        """What `steps` returns or raises, after all of them."""
+        """Run `steps` to its end; return or raise what it does."""
         loop = asyncio.get_running_loop()
         while True:
             over = await loop.run_in_executor(self._thread, _slice, steps, self._monotonic_s)
@@ -39,7 +39,7 @@ class Slices:
                 return over.result
 
     def close(self) -> None:
-        """End the thread after the slice that is under way."""
+        """Stop the thread after the current slice."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
 

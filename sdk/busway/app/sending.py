@@ -9,17 +9,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from busway.admin.admin import NewTopic
-from busway.app.declaring.routes import BadDeclaration, Headers, Topic
-from busway.app.handling.calls import unacknowledged
+from busway.admin.missing import create_missing
+from busway.app.calling.layers import unacknowledged
 from busway.app.handling.work import Outgoing, Work, work
-from busway.app.topics import create_missing
+from busway.app.model.topic import BadDeclaration, Headers, Topic
 from busway.errors import BuswayError
 from busway.net.machine import current_machine
 from busway.producer.producer import KeyValueHeaders
 from busway.types import RecordMetadata
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -1,14 +1,14 @@
 """Typed keys and values of an app's topics ↔ bytes.
 
 What lives here: one serde for each part of each topic, and what a record looks like to a handler. What does not: the serdes
-(`busway.serde`), sending (`bus`).
+(`busway.serde`), sending (`sending`).
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, Topic
 from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
 from busway.serde.errors import Undecodable

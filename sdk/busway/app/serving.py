@@ -1,6 +1,6 @@
 """An app until a signal.
 
-What lives here: which signals, and what they do to an app that starts or runs. What does not: starting and stopping (`bus`).
+What lives here: which signals, and what they do to an app that starts or runs. What does not: starting and stopping (`application`).
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from busway.errors import NotRunning
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 logger = logging.getLogger("busway.app")
 

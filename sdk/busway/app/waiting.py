@@ -13,7 +13,7 @@ from busway.errors import BuswayError
 from busway.net.clock import APP_TIME
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 logger = logging.getLogger("busway.app")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from busway.app.bus import App
+from busway.app.application import App
 from busway.cli.output import AsJson, CommandFailed, run, show_rows
 from busway.cli.running import find_app
 from busway.extras import need

@@ -18,8 +18,8 @@ from typing import Final
 import typer
 
 import busway
-from busway.app.bus import App
-from busway.app.extension import Extension
+from busway.app.application import App
+from busway.app.extending.extension import Extension
 from busway.app.serving import serve
 from busway.cli.output import CommandFailed
 from busway.cli.processes import end_with_parent

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 import busway
-from busway.app.declaring.routes import BadDeclaration
+from busway.app.model.topic import BadDeclaration
 from busway.cli.output import CommandFailed
 from busway.cli.processes import CANNOT_START, WORKER, Command, supervise
 from busway.cli.running import find_app, make_static, run_app, serve_http

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from busway.app.bus import App
+from busway.app.application import App
 from busway.cli.output import CommandFailed
 from busway.errors import BuswayError
 from busway.extras import need

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from busway.app.handling.failures import is_too_large
+from busway.app.model.retry import is_too_large
 from busway.errors import BrokerError, BuswayError
 from busway.sql.reach import WAITS
 from busway_protocol.errors import ErrorCode

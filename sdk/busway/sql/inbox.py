@@ -29,8 +29,8 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from busway.app.declaring.routes import BadDeclaration, ConsumerRecord
-from busway.app.extension import Call, Extension
+from busway.app.extending.extension import Call, Extension
+from busway.app.model.topic import BadDeclaration, ConsumerRecord
 from busway.net.clock import APP_TIME
 from busway.sql.reach import DatabaseUnreachable, is_away, patiently, words
 from busway.sql.tables import TABLES, Tables, check_dialect, create_all
@@ -38,8 +38,8 @@ from busway.sql.topics import TopicState, look_at
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
-    from busway.app.declaring.routes import Route
+    from busway.app.application import App
+    from busway.app.model.topic import Route
 
 logger = logging.getLogger("busway.sql")
 PRUNE_TIMEOUT_S: Final = 10.0

@@ -25,8 +25,8 @@ from sqlalchemy import Connection, Executable, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from busway.app.declaring.routes import BadDeclaration, Headers, Topic
-from busway.app.extension import Extension
+from busway.app.extending.extension import Extension
+from busway.app.model.topic import BadDeclaration, Headers, Topic
 from busway.app.serdes import Serdes
 from busway.errors import NotRunning
 from busway.net.clock import APP_TIME
@@ -37,7 +37,7 @@ from busway.sql.relay import MARK, OUTBOX_ID, Relay, channel
 from busway.sql.tables import TABLES, Tables, check_dialect, create_all
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 K = TypeVar("K")
 V = TypeVar("V")

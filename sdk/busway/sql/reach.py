@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
-from busway.app.handling.failures import Exponential
+from busway.app.model.retry import Exponential
 from busway.errors import BrokerError, BuswayError
 from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from busway.app.declaring.routes import BadDeclaration
+from busway.app.model.topic import BadDeclaration
 
 DIALECTS: Final = ("postgresql", "sqlite")
 _TOPIC: Final = String(249)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from busway.admin.admin import Admin, NewTopic
-from busway.app.bus import App
-from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
-from busway.app.extension import Extension
-from busway.app.handling.failures import dead_letter_topic
-from busway.app.topics import create_missing, read_only_topics
+from busway.admin.missing import create_missing, read_only_topics
+from busway.app.application import App
+from busway.app.extending.extension import Extension
+from busway.app.model.retry import dead_letter_topic
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError, NotRunning

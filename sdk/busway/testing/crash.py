@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from busway.admin.admin import Admin
-from busway.app.extension import CRASH_POINTS, Extension, Handling
+from busway.app.extending.extension import CRASH_POINTS, Extension, Handling
 from busway.errors import NotRunning
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
     from busway.testing.clock import Clock
 
 REACH_S: Final = 20.0

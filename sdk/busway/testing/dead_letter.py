@@ -1,12 +1,12 @@
 """A dead letter as tests see it.
 
-What lives here: reading one. What does not: writing them (`busway.app.handling.failures`).
+What lives here: reading one. What does not: writing them (`busway.app.model.retry`).
 """
 
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from busway.app.declaring.routes import Topic
+from busway.app.model.topic import Topic
 from busway.app.serdes import Serdes
 from busway.serde.errors import Undecodable
 from busway.types import Record
@@ -24,7 +24,7 @@ class DeadLetter(Generic[K, V]):
         raw_key, raw_value: the bytes, as they came.
         error: class and text of the exception.
         attempts: calls of the handler.
-        headers: all of them; see `busway.app.handling.failures.dead_letter_headers`.
+        headers: all of them; see `busway.app.model.retry.dead_letter_headers`.
     """
 
     key: K | None

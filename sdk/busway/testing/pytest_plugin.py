@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
     from busway.testing.bus import Cluster, TestBus
 
 

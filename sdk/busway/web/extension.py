@@ -20,15 +20,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from busway.app.extension import Call, Extension, Handling
+from busway.app.extending.extension import Call, Extension, Handling
 from busway.app.monitoring.metrics import CONTENT_TYPE, Metrics
 from busway.types import TopicPartition
 from busway.web.bodies import application, json_response, refusal
 from busway.web.server import parse_address, serving
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
-    from busway.app.declaring.routes import Route
+    from busway.app.application import App
+    from busway.app.model.topic import Route
 
 ADDRESS_VARIABLE: Final = "BUSWAY_HTTP_PORT"
 """`[HOST:]PORT`, where the service does not say it."""

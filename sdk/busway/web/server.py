@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp
 
-from busway.app.declaring.routes import BadDeclaration
+from busway.app.model.topic import BadDeclaration
 from busway.net import http_server
 from busway.net.listening import MAX_PORT, CannotListen, bind, in_url, is_this_machine
 

@@ -229,7 +229,7 @@ async def test_a_failed_attempt_leaves_no_trace_in_the_next() -> None:
         soon = await quotes.send_soon(Quote(ride.id))
         soon.cancel()  # what is on its way is on its way
         if calls == 1:
-            from busway.app.handling.calls import unacknowledged
+            from busway.app.calling.layers import unacknowledged
 
             sent = unacknowledged.get()
             assert sent is not None
@@ -253,7 +253,7 @@ async def test_what_a_handler_sent_and_lost_stops_the_app_before_its_commit() ->
 
     @app.subscribe(rides)
     async def handle(ride: Ride) -> None:
-        from busway.app.handling.calls import unacknowledged
+        from busway.app.calling.layers import unacknowledged
 
         lost: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         lost.set_exception(DeliveryFailed("lost"))

@@ -205,7 +205,7 @@ async def test_a_transaction_is_undone_when_a_send_is_lost() -> None:
 
     @app.subscribe(rides, sql=ledger, retry=Retry(attempts=1), dead_letter=False)
     async def handle(ride: Ride, tx: list[str]) -> None:
-        from busway.app.handling.calls import unacknowledged
+        from busway.app.calling.layers import unacknowledged
 
         tx.append(ride.id)
         lost: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.app.test_app import FAST, Ride, committed, service, until
 
 from busway import App, BadDeclaration, Extension, ExtensionFailed, Handling, Retry, TopicPartition
-from busway.app.extension import CRASH_POINTS
+from busway.app.extending.extension import CRASH_POINTS
 
 pytestmark = pytest.mark.slow
 P0 = TopicPartition("rides", 0)

@@ -15,8 +15,8 @@ async def test_a_handler_that_keeps_the_event_loop_is_named(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the line that runs, from a thread that the handler does not keep; and how long it took, once it is over."""
-    monkeypatch.setattr("busway.app.handling.lag.LAG_S", 0.1)
-    monkeypatch.setattr("busway.app.handling.lag._LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr("busway.app.handling.loop_watchdog.LAG_S", 0.1)
+    monkeypatch.setattr("busway.app.handling.loop_watchdog._LOOK_EVERY_S", 0.05)
     app = App("stuck")
     things = app.topic("things", value=int, format="json", partitions=1)
 

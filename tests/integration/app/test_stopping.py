@@ -24,8 +24,8 @@ SOON_S = patient(10)
 @pytest.fixture(autouse=True)
 def short_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that tests need not wait for it."""
-    monkeypatch.setattr("busway.app.bus.FAREWELL_S", 0.1)
-    monkeypatch.setattr("busway.app.bus._LEAST_S", 0.1)
+    monkeypatch.setattr("busway.app.application.FAREWELL_S", 0.1)
+    monkeypatch.setattr("busway.app.application._LEAST_S", 0.1)
 
 
 async def test_results_that_nobody_acknowledges_do_not_hold_an_app(caplog: pytest.LogCaptureFixture) -> None:

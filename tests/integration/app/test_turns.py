@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from busway import App, ConsumerRecord, Extension, Retry, Table, Topic
-from busway.app.declaring.routes import Route
-from busway.app.extension import Call
+from busway.app.extending.extension import Call
+from busway.app.model.topic import Route
 
 pytestmark = pytest.mark.slow
 

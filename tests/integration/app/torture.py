@@ -23,7 +23,7 @@ import msgspec
 from tests.support.patience import patient
 
 from busway import Admin, App, Batch, ConsumerRecord, Exponential, Extension, Retry, TopicPartition
-from busway.app.extension import CRASH_POINTS, Handling
+from busway.app.extending.extension import CRASH_POINTS, Handling
 from busway.consumer.snapshot import read_to_end
 from busway.testing.bus import Cluster, TestBus, bus_on, running_cluster
 

@@ -21,7 +21,7 @@ from tests.support.programs import spawn_async
 from tests.support.seeds import seed
 
 from busway import Admin, NewTopic, Producer
-from busway.app.extension import CRASH_POINTS
+from busway.app.extending.extension import CRASH_POINTS
 from busway.consumer.snapshot import read_to_end
 from busway.sql import OUTBOX_ID
 

@@ -10,7 +10,7 @@ from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from busway import App
-from busway.app.extension import Extension
+from busway.app.extending.extension import Extension
 from busway.sql import Outbox, Sql
 
 ACCOUNTS = 8

@@ -1,12 +1,12 @@
-"""A classic consumer group: join, sync, heartbeat, leave, as a machine without clock or socket.
+"""A classic consumer group as a state machine without clock or socket.
 
-What lives here: what the members' requests and the clock do to a group (KIP-62, KIP-345 static members, KIP-394 member ids, KIP-814,
-KAFKA-13418 sync time-out). What does not: the states (`states`), who is in (`members`), who may come in (`join_checks`), who may
-commit (`state`), offsets (`shard`), storage and waiting (the coordinator's runtime).
+What lives here: the effects of members' requests and of the clock on a group (KIP-62, KIP-345 static members, KIP-394 member ids, KIP-814,
+KAFKA-13418 sync timeout). What does not: the states (`states`), the members (`members`), admission (`join_checks`), the check of commits
+(`state`), offsets (`shard`), storage and waiting (the coordinator's runtime).
 
-A generation that is written down changes by `apply` alone, now and when a log is read. What comes before it, members that gather for the
-next one, is known here only and lost with the coordinator, as in Kafka. Where a record cannot be written the machine stays in
-front of it: the members or the clock come again.
+Only `apply` changes a stored generation, both live and in a replay. Members that gather for the next generation are known only in memory
+and lost with the coordinator, as in Kafka. If a record cannot be written, the state machine stays before it: members or the clock
+trigger it again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,14 +26,14 @@ from busway_protocol.errors import ErrorCode
 
 R = TypeVar("R")
 WRITE_AGAIN_MS: Final = 1_000
-"""When a generation without members is written again that could not be: nobody else may come for it."""
+"""Delay before an empty generation is written again after a failed append: no member would trigger it."""
 
 
 class ClassicGroup(ClassicView):
     """One group.
 
     Attributes:
-        put_out: is told of each member that is in the group no more.
+        put_out: called with each removed member.
     """
 
     def __init__(self, group_id: str, limits: GroupLimits, new_id: Callable[[str], str]) -> None:
@@ -50,7 +50,7 @@ class ClassicGroup(ClassicView):
         self._successor: tuple[str, Member] | None = None
 
     def _decided(self, reply: R) -> Decision[R]:
-        """What has gathered in this step: the record to write and the answers that are due."""
+        """Collect the record to write and the pending responses of this step."""
         due, self._due = tuple(self._due), []
         value, self._record = self._record, None
         records = () if value is None else ((GroupMetadataKey(group=self.group_id), value),)
@@ -59,13 +59,13 @@ class ClassicGroup(ClassicView):
     # Joining
 
     def refusal(self, request: Join) -> ErrorCode | None:
-        """Why this join is refused, None where it is not."""
+        """Return why this join is refused, None if it is not."""
         return refusal(
             request, state=self.state, roster=self.roster, protocol_type=self.protocol_type, limits=self._limits
         )
 
     def join(self, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
-        """Join or join again; no reply yet where the rebalance has to end first."""
+        """Join or rejoin; no reply before the rebalance ends, if it needs one."""
         return self._decided(self._join(request, waiter, now))
 
     def _join(self, request: Join, waiter: Waiter, now: int) -> JoinResult | Unanswered:
@@ -102,7 +102,7 @@ class ClassicGroup(ClassicView):
         self.roster.park_join(member, waiter)
         self.protocol_type = request.protocol_type
         if self._delay_until_ms is not None and self._join_deadline_ms is not None:
-            # Members that come while a new group gathers push the moment back, up to the rebalance timeout.
+            # Members that join while a new group gathers extend the delay, up to the rebalance timeout.
             later = now + self._limits.initial_rebalance_delay_ms
             self._delay_until_ms = min(max(self._delay_until_ms, later), self._join_deadline_ms)
         self._rebalance(now)
@@ -117,7 +117,7 @@ class ClassicGroup(ClassicView):
         self._renew(member, request, now)
         before = self.roster.park_join(member, waiter)
         if before is not None:
-            # The client asks again; whoever still listens to the first request has to as well.
+            # The client has sent its join again: the earlier request is answered, so that its sender joins again.
             self._due.append((before, JoinResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)))
         self._rebalance(now)
         return PARKED
@@ -132,7 +132,10 @@ class ClassicGroup(ClassicView):
     def _replace_static(
         self, old_id: str, member_id: str, request: Join, waiter: Waiter, now: int
     ) -> JoinResult | Unanswered:
-        """A static member came back under a new id: the old one is fenced, and nobody else has to move (KIP-345)."""
+        """Handle a static member that rejoins without a member id (KIP-345).
+
+        The old member id is fenced. No rebalance is needed if the group is stable and the chosen protocol stays the same.
+        """
         member = self.members[old_id]
         if self.state is State.STABLE and self.roster.vote_with(member, request.protocols) == self.protocol:
             return self._pass_on(member, member_id, request, now)
@@ -146,7 +149,7 @@ class ClassicGroup(ClassicView):
         return PARKED
 
     def _pass_on(self, member: Member, member_id: str, request: Join, now: int) -> JoinResult:
-        """Write down that a member's place has a new owner, who has it when that is applied."""
+        """Write the new owner of a static member's instance id. It becomes the owner when the record is applied."""
         owner = member.succeeded(Member.joining(member_id, request, now))
         leads = member.member_id == self.roster.leader
         members = [owner if other is member else other for other in self.roster]
@@ -164,14 +167,14 @@ class ClassicGroup(ClassicView):
         if leads and request.can_skip_assignment:
             return replace(answer, skip_assignment=True)
         if leads:
-            # An older client must not assign again: it is told that the leader is someone else, its former self.
+            # An older client must not assign again, so the response names its former member id as the leader.
             return replace(answer, leader=member.member_id, members=())
         return answer
 
     # Syncing
 
     def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
-        """Hand in or ask for assignments; no reply yet where the leader's are awaited."""
+        """Hand in or ask for assignments; no reply before the leader's."""
         return self._decided(self._sync(request, waiter, now))
 
     def _sync(self, request: Sync, waiter: Waiter, now: int) -> SyncResult | Unanswered:
@@ -199,7 +202,7 @@ class ClassicGroup(ClassicView):
         return PARKED
 
     def _assign(self, leader: Member, assignments: Mapping[str, bytes], now: int) -> SyncResult:
-        """Write the generation down; it is in force when it is applied, and told when it is durable."""
+        """Write the generation. It is in force when the record is applied. The pending responses are sent when it is durable."""
         self._record = self._generation(self.generation, assignments, now)
         for member in self.roster:
             waiter, member.sync = member.sync, None
@@ -208,10 +211,10 @@ class ClassicGroup(ClassicView):
                 self.roster.touch(member, now)
         return self._synced(assignments.get(leader.member_id, b""))
 
-    # Staying and leaving
+    # Heartbeats and leaving
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """Note that a member is alive; answers whether it has to join again."""
+        """Extend a member's session; REBALANCE_IN_PROGRESS if it has to rejoin."""
         error = self.check_member(member_id, instance_id, generation)
         if error is not ErrorCode.NONE:
             return error
@@ -219,7 +222,7 @@ class ClassicGroup(ClassicView):
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else ErrorCode.NONE
 
     def leave(self, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
-        """Take members out, each by its member id, or by its instance id alone where that is empty (an administrator's call).
+        """Remove members. Each is named by its member id, or by its instance id alone if that is empty (an administrator's call).
 
         Returns:
             A code for each, in their order.
@@ -240,7 +243,7 @@ class ClassicGroup(ClassicView):
         return error
 
     def dismiss(self, now: int) -> tuple[tuple[Waiter, JoinResult | SyncResult], ...]:
-        """What those are to be told that wait, where the group is to be of another kind: they have to join again."""
+        """Answer all pending requests with REBALANCE_IN_PROGRESS: the group changes its kind."""
         for member in self.roster:
             if member.parked:
                 self._turn_away(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
@@ -249,7 +252,7 @@ class ClassicGroup(ClassicView):
         return due
 
     def abandon(self) -> list[Waiter]:
-        """This node looks after the group no longer: those that wait, whom nothing here will answer."""
+        """Return all waiters, unanswered: the group has another coordinator."""
         self.roster.pending.clear()
         joins = [self.roster.take_join(member) for member in self.roster]
         syncs = [member.sync for member in self.roster]
@@ -260,7 +263,7 @@ class ClassicGroup(ClassicView):
     # Time
 
     def next_deadline(self) -> int | None:
-        """When `tick` has something to do, or to look at, in ms; None for never."""
+        """Return when `tick` is due, in ms, possibly too early; None for never."""
         timers = (
             self.roster.next_expiry(),
             self._join_deadline_ms,
@@ -279,7 +282,7 @@ class ClassicGroup(ClassicView):
         if expired:
             self._rebalance(now)
         if self._delay_until_ms is not None and self._delay_until_ms <= now:
-            # The time to gather is over; those that hold an id and have not come back with it are not waited for.
+            # The initial delay is over; members with a handed-out id that have not rejoined are not waited for.
             self._complete(now)
         elif self._join_deadline_ms is not None and self._join_deadline_ms <= now:
             self._complete(now)
@@ -287,7 +290,7 @@ class ClassicGroup(ClassicView):
             self._maybe_complete(now)
         return self._decided(None)
 
-    # Moving
+    # Transitions
 
     def _enter(self, event: Event, since_ms: int) -> None:
         self.state = TRANSITIONS.after(self.state, event)
@@ -299,7 +302,7 @@ class ClassicGroup(ClassicView):
         self.put_out(self.roster.remove(member_id))
 
     def _turn_away(self, member: Member, error: ErrorCode, member_id: str) -> None:
-        """Answer what is parked for a member with an error."""
+        """Answer a member's pending join and sync with an error."""
         join = self.roster.take_join(member)
         if join is not None:
             self._due.append((join, JoinResult(error=error, member_id=member_id)))
@@ -340,7 +343,10 @@ class ClassicGroup(ClassicView):
             self._complete(now)
 
     def _complete(self, now: int) -> None:
-        """All are here, or time is up: those who did not come are out, but static members keep their place."""
+        """Complete the rebalance: all have joined, or its timeout expired.
+
+        Dynamic members that did not join are removed; static members stay.
+        """
         for member in [member for member in self.roster if member.join is None and member.instance_id is None]:
             self._remove(member.member_id)
         self._join_deadline_ms = self._delay_until_ms = None
@@ -350,7 +356,7 @@ class ClassicGroup(ClassicView):
             self._join_deadline_ms = now + WRITE_AGAIN_MS
             return
         if not self.roster.elect():
-            # Only static members that stay silent are left; wait for them or for their sessions to end.
+            # Only silent static members are left; wait for them or for their sessions to expire.
             self._join_deadline_ms = now + max(self.roster.rebalance_timeout_ms, SILENT_WAIT_MS_MIN)
             return
         self.generation += 1
@@ -378,10 +384,10 @@ class ClassicGroup(ClassicView):
     def _synced(self, assignment: bytes) -> SyncResult:
         return SyncResult(protocol_type=self.protocol_type, protocol=self.protocol, assignment=assignment)
 
-    # What is written down
+    # Records
 
     def record(self) -> GroupMetadataValue:
-        """The generation as it is written down."""
+        """Return the current generation as the value of a record."""
         assignments = {member.member_id: member.assignment for member in self.roster}
         return self._generation(self.generation, assignments, self.state_since_ms)
 
@@ -396,10 +402,11 @@ class ClassicGroup(ClassicView):
         )
 
     def apply(self, key: Key, value: GroupMetadataValue | None, now: int) -> None:
-        """Let what was written down be in force, None where the group was deleted.
+        """Apply a record; None is the tombstone of the group.
 
-        Members that this coordinator has not met, as its log was read, get one session from now to show themselves. Those of a generation
-        without a leader, which `downgrade` writes, have to join again: somebody has gone, whose partitions nobody has.
+        Members first seen in a replay get one session timeout from `now`. Members of a generation without a leader, which `downgrade`
+        writes, have
+        to rejoin: a member has left, and its partitions are unassigned.
         """
         if value is None:
             self.roster.pending.clear()

@@ -1,7 +1,6 @@
-"""Whether a member may join a classic group.
+"""Checks of a join to a classic group.
 
-What lives here: every reason for which a join is refused, in the order in which Kafka looks at them. What does not: what becomes of
-one that is not (`group`).
+What lives here: every reason to refuse a join, in Kafka's order. What does not: handling an admitted one (`group`).
 """
 
 from busway_bus.groups.classic.member import protocols_bytes
@@ -15,8 +14,10 @@ from busway_protocol.errors import ErrorCode
 def refusal(
     request: Join, *, state: State, roster: Roster, protocol_type: str | None, limits: GroupLimits
 ) -> ErrorCode | None:
-    """Why this join is refused: INVALID_SESSION_TIMEOUT, COORDINATOR_NOT_AVAILABLE for a group that was deleted meanwhile,
-    GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID; None where it is not.
+    """Return why this join is refused; None if it is not.
+
+    The errors: INVALID_SESSION_TIMEOUT, COORDINATOR_NOT_AVAILABLE for a group that was deleted meanwhile, GROUP_MAX_SIZE_REACHED,
+    INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
     if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
@@ -36,7 +37,10 @@ def refusal(
 
 
 def _has_room(request: Join, state: State, roster: Roster, limits: GroupLimits) -> bool:
-    """While members join again those that wait count, so that a group that is too large loses the last to come."""
+    """Check the group's size.
+
+    During a rebalance only members with a pending join count, so that a group that is too large loses the last to join.
+    """
     if state is State.EMPTY:
         return request.member_id in roster.pending or len(roster.pending) < PENDING_GROUP_MEMBERS_MAX
     member = roster.members.get(request.member_id)
@@ -46,7 +50,7 @@ def _has_room(request: Join, state: State, roster: Roster, limits: GroupLimits) 
 
 
 def _has_memory(request: Join, roster: Roster) -> bool:
-    """Whether what the member brings fits: a refusal, so that neither a group nor a host can take the memory of all."""
+    """Check that the member fits into its group's and host's memory."""
     member = roster.members.get(request.member_id)
     more = protocols_bytes(request.protocols)
     if member is not None:

@@ -1,6 +1,6 @@
 """One member of a classic group.
 
-What lives here: what the coordinator knows of a member. What does not: what becomes of it (`group`).
+What lives here: the coordinator's state of a member. What does not: the effects of requests on it (`group`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,19 +14,19 @@ from busway_bus.kernel.limits import MEMBER_BYTES
 
 
 def protocols_bytes(protocols: Sequence[tuple[str, bytes]]) -> int:
-    """What a member's protocols take."""
+    """Return the memory of a member's protocols."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """A member; times in ms. `join` and `sync` hold the waiter of a parked request.
+    """A member; times in ms. `join` and `sync` are the waiters of pending requests.
 
     Attributes:
-        client_host: what is told of it; as in Kafka a static member keeps the one that it began with.
-        host: whose share it takes, that of who joined for it last.
-        from_log: whether nobody has joined for it here, so that all that is known of it is what was written down last.
-        counted: host and bytes that are counted for it.
+        client_host: the host shown to users; as in Kafka, a static member keeps its first one.
+        host: the host of its last join, whose quota it uses.
+        from_log: whether it is known only from its last record, without a join here.
+        counted: accounted host and bytes.
     """
 
     member_id: str
@@ -46,21 +46,21 @@ class Member:
 
     @property
     def size_bytes(self) -> int:
-        """What it holds."""
+        """Its memory."""
         own = len(self.member_id) + len(self.instance_id or "") + len(self.client_id) + len(self.assignment)
         return MEMBER_BYTES + own + protocols_bytes(self.protocols)
 
     @property
     def parked(self) -> bool:
-        """Whether a request of it waits here, which shows that it is alive."""
+        """Whether it has a pending request, which shows that it is alive."""
         return self.join is not None or self.sync is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its subscription under `protocol`."""
+        """Return its subscription under `protocol`."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def record(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
-        """The member as it is written down, with the assignment that it gets or has."""
+        """Return the member's part of a record, with this assignment."""
         return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -74,7 +74,7 @@ class Member:
 
     @classmethod
     def joining(cls, member_id: str, request: Join, now: int) -> "Member":
-        """The member that comes with a request, whose session begins."""
+        """Make the member of a join; its session starts."""
         return cls(
             member_id=member_id,
             instance_id=request.instance_id,
@@ -88,12 +88,12 @@ class Member:
         )
 
     def succeeded(self, newcomer: "Member") -> "Member":
-        """The newcomer with what it takes over from a static member whose place it gets."""
+        """Return the newcomer with the fields of the static member that it replaces."""
         return replace(newcomer, client_id=self.client_id, client_host=self.client_host, assignment=self.assignment)
 
     @classmethod
     def restored(cls, written: MemberMetadata, protocol: str | None, now: int) -> "Member":
-        """The member that was written down, with one session from now to show itself."""
+        """Make the member of a record; its session starts now."""
         return cls(
             member_id=written.member_id,
             instance_id=written.group_instance_id,
@@ -113,5 +113,5 @@ class Member:
 
 
 def listing(members: Iterable[Member], protocol: str | None) -> tuple[tuple[str, str | None, bytes], ...]:
-    """What the leader is told of everyone."""
+    """Return the members for the response to the leader."""
     return tuple((member.member_id, member.instance_id, member.metadata(protocol)) for member in members)

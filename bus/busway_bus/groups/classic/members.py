@@ -1,7 +1,7 @@
-"""Who is in a classic group.
+"""The members of a classic group.
 
-What lives here: members and their sessions, those that were handed an id and have not come back with it, static members by instance
-id, the leader, and what all of them together speak. What does not: states, deadlines of the group, answers (`group`).
+What lives here: members and their sessions, handed-out member ids that are not in use yet, static members by instance id, the leader, the
+protocols that all members support. What does not: states, deadlines of the group, replies (`group`).
 """
 
 from collections import Counter
@@ -23,10 +23,10 @@ class Roster:
     """The members of one group.
 
     Attributes:
-        members: by member id, in the order in which they came.
-        pending: member id → when it lapses, in ms, for members that were only handed an id (KIP-394).
-        leader: the member that assigns, None until one is elected.
-        joining: how many wait for the rebalance to end.
+        members: by member id, in joining order.
+        pending: member id → expiry in ms, for members that were only handed an id (KIP-394).
+        leader: the member that assigns, None before the election.
+        joining: how many members wait for the end of the rebalance.
     """
 
     def __init__(self, memory: GroupMemory) -> None:
@@ -47,11 +47,15 @@ class Roster:
         return len(self.members)
 
     def owner(self, instance_id: str | None) -> str | None:
-        """The member id that a static member has now (KIP-345)."""
+        """Return a static member's current member id (KIP-345)."""
         return None if instance_id is None else self._static.get(instance_id)
 
     def identity_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether this is a member: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another one took its instance id."""
+        """Check that this is a member.
+
+        Returns:
+            NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if its instance id belongs to another member now.
+        """
         if instance_id is not None:
             owner = self._static.get(instance_id)
             if owner is None:
@@ -61,7 +65,7 @@ class Roster:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def add(self, member: Member) -> None:
-        """Take a member in."""
+        """Add a member."""
         assert member.member_id not in self.members, member.member_id
         self.pending.discard(member.member_id)
         self.members[member.member_id] = member
@@ -73,7 +77,7 @@ class Roster:
             self._static[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> Member:
-        """Take a member out; nothing of it waits here any more."""
+        """Remove a member that has no pending request."""
         member = self.members.pop(member_id)
         assert not member.parked, member_id
         self._count_protocols(member, -1)
@@ -86,7 +90,7 @@ class Roster:
         return member
 
     def rename(self, old_id: str, new_id: str) -> Member:
-        """Give a static member a new member id; it keeps its place and the lead."""
+        """Replace a static member's member id; it keeps its position and leadership."""
         member = self.members[old_id]
         assert member.instance_id is not None
         self.members = {(new_id if key == old_id else key): value for key, value in self.members.items()}
@@ -100,28 +104,28 @@ class Roster:
     # Sessions
 
     def hand_out(self, member_id: str, until_ms: int, host: str) -> None:
-        """Wait for the client of this host that was given this id to come back with it."""
+        """Expect a join with this handed-out member id."""
         self.pending.hand_out(member_id, until_ms, host)
         self._sessions.put(member_id, until_ms)
 
     def touch(self, member: Member, now: int) -> None:
-        """A member has shown itself: its session begins anew."""
+        """Restart a member's session."""
         member.deadline_ms = now + member.session_timeout_ms
         self._sessions.put(member.member_id, member.deadline_ms)
 
     def next_expiry(self) -> int | None:
-        """When `expire` may find somebody, in ms; None for never."""
+        """Return when `expire` is due, in ms; None for never."""
         return self._sessions.earliest()
 
     def expire(self, now: int) -> list[str]:
-        """The members whose sessions are over, which are still in; ids that were handed out and lapse are forgotten."""
+        """Return the members whose session expired; they are not removed. Expired handed-out ids are removed."""
         expired: list[str] = []
         for member_id in self._sessions.due(now):
             member = self.members.get(member_id)
             if member is None:
                 self.pending.discard(member_id)
             elif member.parked:
-                continue  # what it waits for shows that it is alive; it is touched when that is answered
+                continue  # its pending request shows that it is alive; the session restarts with the response
             elif member.deadline_ms <= now:
                 expired.append(member_id)
             else:
@@ -133,16 +137,16 @@ class Roster:
     def adopt(
         self, written: Sequence[MemberMetadata], protocol: str | None, now: int, successor: Member | None = None
     ) -> bool:
-        """Be who was written down, with their assignments; whoever is here already keeps what is not written.
+        """Replay the members of a record with their assignments. A member that is known already keeps what is not in the record.
 
         Args:
             written: the members.
-            protocol: the one that their subscriptions are for.
-            now: when those whom nobody knows here begin a session.
-            successor: one of them that is known, but not in yet.
+            protocol: the protocol to which their subscriptions belong.
+            now: start of the session of members that are new here.
+            successor: one of them that is known, but was not added yet.
 
         Returns:
-            Whether somebody came or went by it, as is so where a log is read.
+            Whether the record added or removed members, as it does in a replay.
         """
         member_ids = {metadata.member_id for metadata in written}
         gone = [member_id for member_id in self.members if member_id not in member_ids]
@@ -166,23 +170,23 @@ class Roster:
         return bool(gone or came)
 
     def park_join(self, member: Member, waiter: Waiter) -> Waiter | None:
-        """Let a member wait for the rebalance to end.
+        """Park a member's join until the rebalance ends.
 
         Returns:
-            The waiter of its join before, which nothing will answer any more; None without one.
+            The waiter of its previous join, None without one. Nothing else answers it.
         """
         before, member.join = member.join, waiter
         self.joining += before is None
         return before
 
     def take_join(self, member: Member) -> Waiter | None:
-        """The waiter of a member's join, which waits no longer; None where it did not."""
+        """Remove and return the waiter of a member's join, None without one."""
         waiter, member.join = member.join, None
         self.joining -= waiter is not None
         return waiter
 
     def change_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """Let a member speak other protocols from now on."""
+        """Replace the protocols that a member supports."""
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
@@ -195,27 +199,27 @@ class Roster:
                 del self._speakers[name]
 
     def measure(self, member: Member) -> None:
-        """Count anew what a member holds: it has changed."""
+        """Update the accounted size of a changed member."""
         before, member.counted = member.counted, (member.host, member.size_bytes)
         self._holding.replace(before, member.counted)
 
-    # All together
+    # Group-wide
 
     def memory_without(self) -> GroupMemory:
-        """The memory of all groups as it would be without these members."""
+        """Return the memory of all groups without that of these members."""
         return self._holding.without()
 
     @property
     def held_bytes(self) -> int:
-        """What the members hold."""
+        """The memory that the members use."""
         return self._holding.held
 
     def has_room(self, host: str, more_bytes: int) -> bool:
-        """Whether members of a host may hold so much more."""
+        """Check that a host's members may use this many bytes more."""
         return self._holding.fits({host: more_bytes})
 
     def has_room_for(self, assignments: Sequence[tuple[str, bytes]], host: str) -> bool:
-        """Whether each member may hold what is assigned to it; what is for nobody counts for the host that it comes from."""
+        """Check that each member may hold its assignment. An assignment to no member counts for the host that sent it."""
         more: Counter[str] = Counter()
         for member_id, assignment in assignments:
             member = self.members.get(member_id)
@@ -223,7 +227,7 @@ class Roster:
         return self._holding.fits(more)
 
     def elect(self) -> bool:
-        """See that the leader is one that has joined; False when nobody has."""
+        """Ensure that the leader has joined; False if no member has."""
         joined = [member.member_id for member in self if member.join is not None]
         if joined and self.leader not in joined:
             self.leader = joined[0]
@@ -231,26 +235,26 @@ class Roster:
 
     @property
     def complete(self) -> bool:
-        """Whether all have joined, those that were handed an id too."""
+        """Whether all members have joined, and every handed-out id is in use."""
         return not self.pending and self.joining == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long all are waited for: the longest that any member asks for."""
+        """The longest rebalance timeout of any member."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def common_protocols(self) -> set[str]:
-        """The protocols that every member speaks."""
+        """Return the protocols that every member supports."""
         return {name for name, speakers in self._speakers.items() if speakers == len(self.members) > 0}
 
     def speak(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
-        """Whether one of the protocols is spoken by all; anything is when there is nobody."""
+        """Whether all members support one of the protocols. Without members, any protocol suffices."""
         if not self.members:
             return bool(protocols)
         return any(self._speakers[name] == len(self.members) for name, _ in protocols)
 
     def vote(self) -> str:
-        """The protocol that most members put first among those that all of them speak."""
+        """Return the common protocol that most members prefer."""
         common = self.common_protocols()
         assert common, "a member without a common protocol is never let in"
         votes: dict[str, int] = {}
@@ -260,7 +264,7 @@ class Roster:
         return max(votes, key=lambda name: votes[name])
 
     def vote_with(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> str:
-        """What the vote would be if this member spoke other protocols."""
+        """Return the vote's outcome if this member had other protocols."""
         before = member.protocols
         self.change_protocols(member, protocols)
         outcome = self.vote()
@@ -268,8 +272,10 @@ class Roster:
         return outcome
 
     def subscriptions(self, protocol_type: str | None, protocol: str | None) -> frozenset[str] | None:
-        """The topics that all of them together subscribe to, which count from now on as held instead of those before; None when that cannot
-        be told, or is too much."""
+        """Return the topics to which the members subscribe together.
+
+        They replace the previous ones in the accounted memory. None if they cannot be decoded, or are too many.
+        """
         found = self._read(protocol) if protocol_type == PROTOCOL_TYPE else None
         self._holding.change(NOBODY, -self._names_bytes)
         self._names_bytes = 0 if found is None else names_bytes(found)
@@ -285,7 +291,7 @@ class Roster:
             try:
                 subscription = decode_subscription(metadata, bounded=True)
             except MalformedMessage:
-                return None  # the group may speak a protocol of its own
+                return None  # the group may use a protocol of its own
             elements += len(subscription.topics) + len(subscription.owned_partitions)
             if elements > SUBSCRIBED_ELEMENTS_MAX:
                 return None

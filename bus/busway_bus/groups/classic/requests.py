@@ -1,6 +1,6 @@
-"""What goes into a classic group and what comes out: requests, answers, limits.
+"""Requests, replies and limits of classic groups.
 
-What lives here: the values. What does not: the states (`states`), who is in the group (`members`), what moves it (`group`).
+What lives here: the values. What does not: the states (`states`), the members (`members`), handling (`group`).
 """
 
 from dataclasses import dataclass, field
@@ -30,13 +30,13 @@ class Join:
 
     @property
     def called(self) -> str:
-        """What a member id that is made for it begins with."""
+        """The prefix of a new member id."""
         return self.client_id if self.instance_id is None else self.instance_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResult:
-    """The answer to a join; `unassigned` tells whether a group that the coordinator balances is to be balanced a step at a time."""
+    """The reply to a join; `unassigned` is set if a consumer group has to plan a target assignment."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = ""
@@ -50,7 +50,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """A member's request for its assignment; `assignments` is the leader's. Protocols are checked where they are given."""
+    """A member's sync; `assignments` is the leader's. Protocols are checked if given."""
 
     member_id: str
     instance_id: str | None
@@ -62,7 +62,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """The answer to a sync."""
+    """The reply to a sync."""
 
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
@@ -72,13 +72,13 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """Kafka's group.* settings and offset.metadata.max.bytes, and what all groups may hold.
+    """Kafka's group.* settings and offset.metadata.max.bytes, and the memory of all groups.
 
     Attributes:
         memory: of their members.
-        pending: of offsets within transactions.
-        offsets: of offsets that are in force, and of groups beside their members.
-        consumer: what is set for groups that the coordinator balances.
+        pending: of offsets in open transactions.
+        offsets: of committed offsets, and of groups without their members.
+        consumer: settings of consumer groups.
     """
 
     min_session_timeout_ms: int = 6_000

@@ -1,6 +1,6 @@
-"""A classic group as it stands: what is seen of it, and what it lets be done with its offsets.
+"""The state of a classic group, without its transitions.
 
-What lives here: what a group keeps of its generation, and the answers that only look at that. What does not: what moves it (`group`).
+What lives here: the state of a generation; views and checks that only read it. What does not: transitions (`group`).
 """
 
 from busway_bus.groups.classic.member import Member
@@ -19,7 +19,7 @@ class ClassicView(Group):
     """One group.
 
     Attributes:
-        subscribed: the topics of this generation's members; None when they cannot be told.
+        subscribed: the topics of this generation's members; None if they cannot be decoded.
     """
 
     kind = GroupKind.CLASSIC
@@ -36,12 +36,12 @@ class ClassicView(Group):
 
     @property
     def state_name(self) -> str:
-        """Its state as Kafka calls it."""
+        """The state's name in Kafka."""
         return self.state.value
 
     @property
     def listed_type(self) -> str:
-        """What its members said they are; nothing is known of a group that only keeps offsets."""
+        """Its members' protocol type; empty for a group that only has offsets."""
         return self.protocol_type or ""
 
     @property
@@ -51,12 +51,12 @@ class ClassicView(Group):
 
     @property
     def unused(self) -> bool:
-        """Whether nobody is in it, nor was handed an id to come in with."""
+        """Whether it has no members and no handed-out member ids."""
         return self.empty and not self.roster.pending
 
     @property
     def replaceable(self) -> bool:
-        """Whether no member was ever in it."""
+        """Whether it never had a member."""
         return self.unused and self.protocol_type is None and self.generation == 0
 
     @property
@@ -65,14 +65,16 @@ class ClassicView(Group):
         return self.roster.members
 
     def check_member(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether this is a member of this generation."""
+        """Check that this is a member of this generation."""
         error = self.roster.identity_error(member_id, instance_id)
         if error is not ErrorCode.NONE:
             return error
         return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
 
     def check_commit(self, committer: Committer, now: int) -> None:
-        """Whether offsets may be committed: by a member, which shows so that it is alive, or by anyone while it is empty.
+        """Check a commit, by a member or to an empty group.
+
+        A commit outside a transaction extends the member's session.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or REBALANCE_IN_PROGRESS.
@@ -83,8 +85,12 @@ class ClassicView(Group):
             raise KafkaError(code)
 
     def _commit_in_transaction(self, committer: Committer, now: int) -> ErrorCode:
-        """Within a transaction (KIP-447) by a member of this generation, or by anyone while it is empty. Producers that cannot say whose
-        offsets they are, before TxnOffsetCommit 3, are believed, as in Kafka."""
+        """Check a commit in a transaction (KIP-447).
+
+        A member of this generation may commit, and any client to an empty group. Before TxnOffsetCommit 3 producers name no member; as in
+        Kafka
+        they are not checked.
+        """
         unnamed = not committer.member_id and committer.instance_id is None
         if committer.epoch < 0 and (unnamed or self.state is State.EMPTY):
             return ErrorCode.NONE
@@ -103,10 +109,10 @@ class ClassicView(Group):
         return error
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Offsets may be told to anyone: classic members do not say who they are."""
+        """Allow every fetch: classic members do not identify themselves."""
 
     def check_offset_delete(self) -> None:
-        """Whether offsets may be forgotten: its members are consumers, whose topics can be told, or it has none.
+        """Check that offsets may be deleted: its members are consumers, or it has none.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP.
@@ -115,13 +121,14 @@ class ClassicView(Group):
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:
-        """When an offset began to age; None while it is needed.
+        """Return when an offset began to age; None while it is needed.
 
-        Without members that is after the last left, or after the commit if that came later: Kafka would drop what an administrator
-        has set on a group that was empty for long. With members it is after the commit, for topics they do not read.
+        Without members, it is when the last one left, or the commit if that was later. Kafka would drop an offset that an administrator set
+        on a
+        group that was empty for a long time. With members, it is the commit, for topics without subscribers.
         """
         if self.protocol_type is None:
-            # Committed by a consumer that only keeps its offsets here.
+            # Committed by a consumer without group membership.
             return committed.commit_timestamp_ms
         if self.state is State.EMPTY:
             return max(self.state_since_ms, committed.commit_timestamp_ms)
@@ -130,11 +137,11 @@ class ClassicView(Group):
         return None
 
     def reads(self, topic: str) -> bool:
-        """Whether members read the topic; where a consumer group's subscriptions cannot be told, they may read any."""
+        """Whether members subscribe to the topic; if subscriptions cannot be decoded, any topic counts."""
         if self.subscribed is None:
             return self.protocol_type == PROTOCOL_TYPE
         return topic in self.subscribed
 
     def tombstones(self) -> tuple[Change, ...]:
-        """What ends its record."""
+        """Return the tombstone of its record."""
         return ((GroupMetadataKey(group=self.group_id), None),)

@@ -1,7 +1,6 @@
-"""The states of a classic group, and the table that moves it.
+"""The states of a classic group and the table of its transitions.
 
-What lives here: which event leads from which state to which; a pair that is not in the table is a mistake of ours. What does not:
-what is done on the way (`group`).
+What lives here: the next state for each state and event; a missing pair is a bug. What does not: the actions of a transition (`group`).
 """
 
 from enum import Enum
@@ -13,9 +12,8 @@ from busway_bus.kernel.transitions import Table
 class State(Enum):
     """The states with Kafka's names.
 
-    Empty: no members; offsets may be left. PreparingRebalance: members are asked to join again; ends when all have, or at the
-    deadline. CompletingRebalance: everyone has joined, the leader's assignment is awaited. Stable: all have their assignment.
-    Dead: the group is deleted.
+    Empty: no members; offsets may be left. PreparingRebalance: members have to rejoin; ends when all have, or at the deadline.
+    CompletingRebalance: all have joined, the leader's assignment is pending. Stable: all have their assignment. Dead: the group is deleted.
     """
 
     EMPTY = "Empty"
@@ -26,8 +24,10 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What moves a group. The first two are its members' doing and leave nothing behind when the coordinator fails; the other three
-    are records that were written, now or before the coordinator began."""
+    """The events of a group.
+
+    The first two have no record and are lost if the coordinator fails. The other three are records, written now or replayed.
+    """
 
     REBALANCE = "somebody came, left, or has something new to say"
     JOINED = "all have joined again, or time is up"
@@ -44,20 +44,20 @@ TRANSITIONS: Final[Table[State, Event, State]] = Table(
         (State.STABLE, Event.REBALANCE): State.PREPARING,
         (State.PREPARING, Event.JOINED): State.COMPLETING,
         (State.COMPLETING, Event.ASSIGNED): State.STABLE,
-        # A static member took its seat under a new id; or a log is read, which does not tell what was between two generations.
+        # A static member got a new member id; or a replay, which skips the states between two generations.
         (State.STABLE, Event.ASSIGNED): State.STABLE,
         (State.EMPTY, Event.ASSIGNED): State.STABLE,
         (State.PREPARING, Event.EMPTIED): State.EMPTY,
-        # A group's first record; or again what is between two records of a log.
+        # A group's first record; or a replay.
         (State.EMPTY, Event.EMPTIED): State.EMPTY,
         (State.STABLE, Event.EMPTIED): State.EMPTY,
         (State.EMPTY, Event.DELETED): State.DEAD,
-        # A group that the coordinator balances was made of it; or a log is read.
+        # It was converted to a consumer group; or a replay.
         (State.STABLE, Event.DELETED): State.DEAD,
         (State.PREPARING, Event.DELETED): State.DEAD,
         (State.COMPLETING, Event.DELETED): State.DEAD,
-        # A log is read, where a generation without a leader was written, whose members are to join again.
+        # A replay of a generation without a leader, whose members have to rejoin.
         (State.PREPARING, Event.ASSIGNED): State.STABLE,
     },
 )
-"""(state, event) → the state after it."""
+"""The next state by (state, event)."""

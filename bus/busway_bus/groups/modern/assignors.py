@@ -1,9 +1,9 @@
-"""Who is to have which partitions of a group that the coordinator balances: the assignors of Kafka's brokers (KIP-848).
+"""The assignors of Kafka's brokers (KIP-848).
 
-What lives here: `uniform` and `range`, which depend on nothing but what they are given, so that every coordinator comes to the same, a step
-at a time. What does not: when a group is balanced anew (`consumer_target`), how members get there (`reconcile`).
+What lives here: `uniform` and `range`, computed in steps. They depend only on their arguments, so every coordinator computes the same
+assignment. What does not: when a target assignment is due (`consumer_target`), reconciliation (`reconcile`).
 
-What is kept meanwhile grows with the members, the partitions and the different subscriptions, and not with the topics of all members.
+Memory grows with the members, the partitions and the different subscriptions, not with the topics of all members.
 """
 
 import heapq
@@ -17,18 +17,18 @@ from busway_bus.kernel.limits import ASSIGNED_PER_STEP_MAX
 from busway_bus.kernel.steps import Pace
 
 MAX_ROUNDS: Final = 16
-"""How often all topics are looked at to make what was kept more even; Kafka stops there too."""
+"""Rounds over all topics that level the kept assignment; Kafka's bound too."""
 NO_TOPICS: Final[frozenset[UUID]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """A member as an assignor sees it.
+    """A member as input of an assignor.
 
     Attributes:
-        topics: what it subscribes to by name, of what there is, beside what is matched.
-        matched: what its regular expression matches, of what there is; no topic is in both.
-        target: what it was to have so far.
+        topics: existing topics to which it subscribes by name, without those in `matched`.
+        matched: existing topics that its regular expression matches.
+        target: its target assignment so far.
     """
 
     member_id: str
@@ -49,21 +49,21 @@ class Subscriber:
         return topic_id in self.topics or topic_id in self.matched
 
     def like(self, other: "Subscriber") -> bool:
-        """Whether it subscribes to the same."""
+        """Whether it subscribes to the same topics."""
         if self.topics == other.topics and self.matched == other.matched:
             return True
         return len(self) == len(other) and all(map(other.reads, self))
 
 
 Partitions = Mapping[UUID, int]
-"""How many partitions each topic has."""
+"""Number of partitions by topic."""
 Assigning = Generator[None, None, dict[str, Assignment]]
-"""Steps to what each member is to have."""
+"""A computation in steps; its result is an assignment by member id."""
 Assignor = Callable[[Sequence[Subscriber], Partitions], Assigning]
 
 
 def assign_range(members: Sequence[Subscriber], partitions: Partitions) -> Assigning:
-    """Of each topic a range to each subscriber, static members by their instance ids first."""
+    """Assign a range of each topic's partitions to each subscriber. Static members are first, in the order of their instance ids."""
     ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
     pace = Pace(ASSIGNED_PER_STEP_MAX)
     readers: dict[UUID, int] = {}
@@ -91,7 +91,7 @@ def assign_range(members: Sequence[Subscriber], partitions: Partitions) -> Assig
 
 
 def assign_uniform(members: Sequence[Subscriber], partitions: Partitions) -> Assigning:
-    """As many partitions to each as can be, and as many of those that it had."""
+    """Assign equal numbers of partitions, and keep as many as possible."""
     if not members:
         return {}
     ordered = sorted(members, key=lambda member: member.member_id)
@@ -105,7 +105,7 @@ def assign_uniform(members: Sequence[Subscriber], partitions: Partitions) -> Ass
 
 
 def _to_equals(members: Sequence[Subscriber], topics: Sequence[UUID], partitions: Partitions) -> Assigning:
-    """All subscribe to the same: a quota for each, of which it keeps what it had."""
+    """Assign by quota among members with equal subscriptions; kept partitions count."""
     pace = Pace(ASSIGNED_PER_STEP_MAX)
     each, more = divmod(sum(partitions[topic_id] for topic_id in topics), len(members))
     kept: dict[str, dict[UUID, list[int]]] = {}
@@ -126,7 +126,7 @@ def _to_equals(members: Sequence[Subscriber], topics: Sequence[UUID], partitions
                 quota -= len(mine_here)
                 mine[topic_id] = mine_here
         if quota and extra and len(members) - place > more:
-            # Leaves the partition that not all can have to one of those who come after it.
+            # Leave one of the surplus partitions to a later member.
             quota, extra = quota - 1, False
         if quota:
             wanting.append((member.member_id, quota))
@@ -160,7 +160,10 @@ def _settled(kept: Mapping[str, Mapping[UUID, list[int]]], pace: Pace) -> Assign
 
 
 class _Uneven:
-    """Members subscribe to different topics: each partition to the least laden subscriber, then from the most laden to the least."""
+    """An assignment to members with different subscriptions.
+
+    Each partition is assigned to its least loaded subscriber; then partitions move from the most to the least loaded.
+    """
 
     def __init__(self, members: Sequence[Subscriber], partitions: Partitions) -> None:
         self._members = members
@@ -168,12 +171,12 @@ class _Uneven:
         self._pace = Pace(ASSIGNED_PER_STEP_MAX)
         self._loads = [0] * len(members)
         self._units: dict[UUID, list[list[int]]] = {}
-        """By topic the members that read it, those together that have it from the same subscription; no member is in two of them."""
+        """Places of a topic's subscribers, grouped by equal subscription. No member is in two groups."""
         self._owners: dict[UUID, list[int]] = {}
         self._order: list[UUID] = []
 
     def assigned(self) -> Assigning:
-        """What each member is to have."""
+        """Compute the assignment of each member."""
         yield from self._prepare()
         yield from self._keep()
         for topic_id in self._order:
@@ -239,7 +242,7 @@ class _Uneven:
                     yield
 
     def _give(self, topic_id: UUID) -> int:
-        """Give what nobody has of a topic; how much was done for that."""
+        """Assign a topic's unowned partitions; return the amount of work."""
         owners = self._owners[topic_id]
         if -1 not in owners:
             return 1
@@ -254,7 +257,11 @@ class _Uneven:
         return len(least) + len(owners)
 
     def _level(self, topic_id: UUID) -> bool:
-        """Move partitions of one topic until its subscribers are even, as far as they have any of it; whether one was moved."""
+        """Move partitions of one topic until its subscribers have level loads. A member gives up only partitions of this topic.
+
+        Returns:
+            Whether a partition was moved.
+        """
         loads, owners = self._loads, self._owners[topic_id]
         readers = self._readers(topic_id)
         if len(readers) == 1:
@@ -288,4 +295,4 @@ class _Uneven:
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
-"""By the names that clients and `group.consumer.assignors` use."""
+"""Assignors by their name in clients and in `group.consumer.assignors`."""

@@ -1,7 +1,8 @@
-"""Balancing a consumer group a step at a time: from its members as they are at one moment to what each is to have.
+"""The computation of a consumer group's target assignment in steps.
 
-What lives here: what the assignors are given, how much work a group is, and a plan that is carried out while the group goes on. What does
-not: the assignors (`assignors`), when a group is balanced and what becomes of a plan's outcome (`consumer_target`).
+What lives here: input of the assignors, the amount of work for a group, a plan that is computed while the group keeps running. What does
+not:
+the assignors (`assignors`), when a target assignment is due and how a plan's result is stored (`consumer_target`).
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -17,18 +18,18 @@ from busway_bus.kernel.limits import ASSIGNED_PER_STEP_MAX, TARGETS_WRITTEN_AT_O
 from busway_bus.kernel.steps import Pace
 
 Matches = Mapping[str, frozenset[str]]
-"""The names that each regular expression matches, as far as that is known."""
+"""Matching names by regular expression, as far as they are resolved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A group that is being balanced, as it was at one moment.
+    """A group whose target assignment is computed from its state at one moment.
 
     Attributes:
-        group: whose plan it is; another one of the same name has nothing to do with it.
-        epoch: the group's, at that moment.
-        steps: end with what each member is to have.
-        instances: who was a static member then, by member id.
+        group: the group; a later one of the same name does not match.
+        epoch: the group's epoch at that moment.
+        steps: the computation, whose result is the target assignment.
+        instances: instance ids of static members at that moment, by member id.
     """
 
     group: Any
@@ -38,7 +39,7 @@ class Plan:
 
     @staticmethod
     def parts(targets: Mapping[str, Assignment]) -> Iterator[tuple[dict[str, Assignment], bool]]:
-        """What the members are to have in parts that are written at once, each with whether it is the last."""
+        """Yield parts of a target assignment that are written at once. The flag is True for the last part."""
         pace, part = Pace(TARGETS_WRITTEN_AT_ONCE_MAX), dict[str, Assignment]()
         for member_id, target in targets.items():
             part[member_id] = target
@@ -49,7 +50,7 @@ class Plan:
 
 
 def is_small(members: Iterable[ConsumerMember], matches: Matches, topics: Topics, at_once: int) -> bool:
-    """Whether it takes no more than so many topics of members, and partitions, to balance them."""
+    """Whether the members' topics and the partitions number at most `at_once`."""
     left = at_once
     sets: set[frozenset[str]] = set()
     for member in members:
@@ -68,10 +69,10 @@ def assigning(
     matches: Matches,
     topics: Topics,
 ) -> Assigning:
-    """Steps to what each of these members is to have, none of which may change meanwhile; topics may.
+    """Compute the target assignment of these members in steps. The mappings must not change meanwhile; topics may.
 
     Args:
-        had: what each was to have before.
+        had: previous target assignments.
     """
     partitions: dict[UUID, int] = {}
     subscribers = yield from _subscribers(members, had, matches, topics, partitions)
@@ -85,14 +86,14 @@ def _subscribers(
     topics: Topics,
     partitions: dict[UUID, int],
 ) -> Generator[None, None, list[Subscriber]]:
-    """The members as an assignor sees them, all of them the same topics; puts how many partitions those have into `partitions`."""
+    """Return the assignor's input, from one image of the topics. The numbers of partitions are put into `partitions`."""
     pace = Pace(ASSIGNED_PER_STEP_MAX)
     topics = topics.as_they_are()
     sets: dict[frozenset[str], frozenset[UUID]] = {}
     both: dict[tuple[frozenset[str], frozenset[str]], frozenset[UUID]] = {}
 
     def look_up(names: frozenset[str]) -> Generator[None, None, frozenset[UUID]]:
-        """The ids of those of the names that there are."""
+        """Return the ids of the existing topics among the names."""
         ids = set()
         for topic in topics.each(names):
             ids.add(topic.topic_id)

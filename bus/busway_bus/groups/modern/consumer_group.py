@@ -1,9 +1,9 @@
-"""A consumer group that the coordinator balances (KIP-848): what heartbeats and the clock do to it.
+"""A consumer group (KIP-848): the effects of heartbeats and of the clock.
 
-What lives here: joining, staying, leaving; when the group's epoch goes up. What does not: the state (`consumer_state`), when it is balanced
-anew (`consumer_target`), one member's next step (`reconcile`), resolving regular expressions (the coordinator).
+What lives here: joining, heartbeats, leaving; when the group's epoch is raised. What does not: the state (`consumer_state`), when a target
+assignment is computed (`consumer_target`), reconciliation of one member (`reconcile`), resolving regular expressions (the coordinator).
 
-Nothing that the log keeps changes here: each method returns the records that do it.
+Nothing that the log stores changes here: each method returns the records that change it.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
 REGEX_REFRESH_MIN_MS: Final = 10_000
-"""Regular expressions of a group are not resolved anew before, whatever comes."""
+"""Shortest time between two resolutions of a group's regular expressions."""
 
 
 class ConsumerGroup(ConsumerTarget):
@@ -46,19 +46,19 @@ class ConsumerGroup(ConsumerTarget):
     def __init__(self, group_id: str, memory: GroupMemory, limits: ConsumerLimits, topics: Topics) -> None:
         super().__init__(group_id, memory, limits, topics)
         self._seen: tuple[object, int] = (None, 0)
-        """The topics that the group was last compared with, and the epoch that it has since then if what was decided was written."""
+        """The topics last compared with the group, and its epoch after that, if it was written."""
         self._resolved_in: object = None
         self._resolved_ms: int | None = None
-        """When all regular expressions were last resolved here; what their records say may be older, as they are written where they change."""
+        """When all regular expressions were last resolved here. Their records may be older: they are written only on a change."""
         self._too_wide: set[str] = set()
-        """Regular expressions that match more than there is room for."""
+        """Regular expressions whose matches exceed the memory limit."""
         self._asked_ms: int | None = None
-        """When what is being resolved was asked for; it is asked for again where nothing comes of that."""
+        """When the pending resolution was requested. It is requested again if there is no result."""
 
     # Heartbeats
 
     def beat(self, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
-        """Join or stay.
+        """Join, or handle a heartbeat.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID,
@@ -91,11 +91,12 @@ class ConsumerGroup(ConsumerTarget):
     def _advance(
         self, member: ConsumerMember, updated: ConsumerMember, said: Said, now: int, records: list[Change]
     ) -> tuple[ConsumerMember, bool]:
-        """Let a member be what it says anew, and take its next step; who has what goes with it where that is due, or has to be planned, as
-        is told beside it.
+        """Update a member and reconcile it by one step.
+
+        A due target assignment is computed on the way, or has to be planned: then the second value is True.
 
         Raises:
-            KafkaError: GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, or what `reconcile` refuses it with.
+            KafkaError: GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, or an error of `reconcile`.
         """
         if updated.regex in self._too_wide and self.regexes[updated.regex]:
             text = f"What `{updated.regex}` matches is more than the members of a group may hold; let it match fewer topics."
@@ -113,7 +114,7 @@ class ConsumerGroup(ConsumerTarget):
         return stepped, unassigned
 
     def _seat(self, beat: ConsumerHeartbeat, records: list[Change]) -> ConsumerMember:
-        """The member as it is, a new one where it joins; one that takes a static member's place has that member's partitions."""
+        """Return the current member, or a new one if it joins. A member that replaces a static member gets its partitions."""
         joins = beat.epoch == 0
         if beat.instance_id is None:
             member = self.members.get(beat.member_id)
@@ -141,7 +142,7 @@ class ConsumerGroup(ConsumerTarget):
         return self._succeed(held, beat.member_id, records)
 
     def _succeed(self, held: ConsumerMember, member_id: str, records: list[Change]) -> ConsumerMember:
-        """The member that takes a static member's place under another id."""
+        """Replace a static member by one with another member id."""
         successor = replace(held, member_id=member_id, epoch=0, previous_epoch=0)
         records += self.member_tombstones(held.member_id)
         records.append(successor.metadata_record(self.group_id))
@@ -162,7 +163,7 @@ class ConsumerGroup(ConsumerTarget):
     def _next_epoch(
         self, member: ConsumerMember, updated: ConsumerMember, records: list[Change], *, raise_it: bool
     ) -> int:
-        """The group's epoch after this: higher where subscriptions have changed, or topics since they were last looked at."""
+        """Return the group's next epoch. It is raised if subscriptions have changed, or the topics since the last comparison."""
         picture, seen_epoch = self._seen
         if not raise_it and picture is self._topics.picture and self.epoch >= seen_epoch:
             return self.epoch
@@ -177,7 +178,10 @@ class ConsumerGroup(ConsumerTarget):
         return epoch
 
     def _subscribed_after(self, before: Iterable[ConsumerMember], after: Iterable[ConsumerMember]) -> set[str]:
-        """The topics that the group reads when these members are those, as far as they are resolved."""
+        """Return the group's topics after members change from `before` to `after`.
+
+        Regular expressions count as far as they are resolved.
+        """
         less: Counter[str] = Counter()
         more: Counter[str] = Counter()
         regexes = self.regexes.copy()
@@ -211,7 +215,7 @@ class ConsumerGroup(ConsumerTarget):
         )
 
     def _reads(self, member: ConsumerMember) -> Callable[[UUID], bool]:
-        """Whether a member subscribes to a topic."""
+        """Return a test of whether a member subscribes to a topic."""
         found = self.resolved.get(member.regex or "")
         sets = (member.topics,) if found is None else (member.topics, found.topics)
 
@@ -222,7 +226,10 @@ class ConsumerGroup(ConsumerTarget):
         return reads
 
     def _taken_by_another(self, member: ConsumerMember) -> Callable[[UUID, int], bool]:
-        """Whether a partition is still had by somebody else; the member whose static place this one takes is nobody else."""
+        """Return a test of whether another member still owns a partition.
+
+        The static member that this one replaces is not another member.
+        """
         held = self.static_member(member.instance_id)
         mine = {member.member_id, held.member_id if held is not None else member.member_id}
 
@@ -235,7 +242,7 @@ class ConsumerGroup(ConsumerTarget):
     # Leaving
 
     def depart(self, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
-        """Go, or go for a while, as static members may.
+        """Leave the group; a static member may leave temporarily.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
@@ -250,7 +257,7 @@ class ConsumerGroup(ConsumerTarget):
         return self._put_out([member.member_id], now, reply)
 
     def leave(self, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
-        """Take members out, by their ids or, where that is empty, by their instance ids alone (an administrator's call)."""
+        """Remove members by id, or by instance id alone (an administrator's call)."""
         codes: list[ErrorCode] = []
         gone: dict[str, None] = {}
         for member_id, instance_id in identities:
@@ -265,14 +272,14 @@ class ConsumerGroup(ConsumerTarget):
         return self._put_out(list(gone), now, codes)
 
     def tick(self, now: int) -> Decision[None]:
-        """Put out the members whose sessions are over, or that have not given up in time what they had to."""
+        """Fence members whose session or revocation timeout expired."""
         return self._put_out(self.overdue(now), now, None)
 
     def _put_out(self, member_ids: list[str], now: int, reply: R) -> Decision[R]:
         return Decision(records=self._without(member_ids), reply=reply)
 
     def _without(self, member_ids: list[str]) -> tuple[Change, ...]:
-        """The records by which members are in the group no more."""
+        """Return the records that remove members."""
         if not member_ids:
             return ()
         gone = [self.members[member_id] for member_id in member_ids]
@@ -289,10 +296,13 @@ class ConsumerGroup(ConsumerTarget):
     def _change_regex(
         self, member: ConsumerMember, updated: ConsumerMember, records: list[Change]
     ) -> tuple[bool, bool]:
-        """Whether the member has another regular expression, and whether it is known already what it matches.
+        """Check a changed regular expression.
+
+        Returns:
+            Whether it is another one, and whether its matches are known already.
 
         Raises:
-            KafkaError: INVALID_REGULAR_EXPRESSION.
+            KafkaError: INVALID_REGULAR_EXPRESSION, or GROUP_MAX_SIZE_REACHED if the group has too many different ones.
         """
         old, new = member.regex or "", updated.regex or ""
         if member.regex == updated.regex:
@@ -316,7 +326,10 @@ class ConsumerGroup(ConsumerTarget):
         return ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex), None
 
     def _unresolved(self, member: ConsumerMember, updated: ConsumerMember, now: int) -> tuple[str, ...]:
-        """What is to be resolved now: all of the group's, where one is new, topics have come or went, or it is long ago."""
+        """Return the regular expressions to resolve now.
+
+        These are all of the group's, if one is new, topics were created or deleted, or the last resolution is too old.
+        """
         regexes = self.regexes.copy()
         if member.member_id in self.members and member.regex:
             regexes[member.regex] -= 1
@@ -337,15 +350,15 @@ class ConsumerGroup(ConsumerTarget):
         return tuple(wanted)
 
     def resolution_failed(self) -> None:
-        """What was to be resolved is not, and will be asked for again."""
+        """Request the failed resolution again."""
         self._asked_ms = self._resolved_in = self._resolved_ms = None
 
     def resolve(self, found: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
-        """Take in what regular expressions match; what has changed is written.
+        """Store the matches of regular expressions; write those that changed.
 
         Args:
-            found: the topics by regular expression.
-            version: of the topics in which they were looked for; None where more of them follow.
+            found: matching topics by regular expression.
+            version: version of the topics that were searched; None if more matches follow.
         """
         if version is not None:
             self._asked_ms, self._resolved_in, self._resolved_ms = None, version, now
@@ -383,7 +396,7 @@ class ConsumerGroup(ConsumerTarget):
 
 
 def _with(member: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
-    """The member with what the heartbeat says anew."""
+    """Return the member, updated by its heartbeat."""
     changes: dict[str, Any] = {
         "instance_id": beat.instance_id,
         "rack_id": beat.rack_id,
@@ -410,7 +423,7 @@ def _check_epoch(member: ConsumerMember, beat: ConsumerHeartbeat) -> None:
 
 
 def _has_all(member: ConsumerMember, beat: ConsumerHeartbeat) -> bool:
-    """Whether a member has what it says that it has: the answer with its new epoch may have been lost."""
+    """Whether a member has all partitions that it reports as owned. The response with its new epoch may have been lost."""
     if beat.said is None:
         return False
     return all(

@@ -1,6 +1,6 @@
 """A member of a consumer group (KIP-848).
 
-What lives here: what the coordinator knows of one, and the way to and from its records. What does not: its next step (`reconcile`).
+What lives here: its state, and the conversion to and from its records. What does not: its next step (`reconcile`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,17 +21,18 @@ from busway_bus.groups.modern.records import (
 from busway_bus.groups.record_serde import Change
 
 Owned = Mapping[UUID, Mapping[int, int]]
-"""Partitions by topic, each with the epoch since which the member has it."""
+"""Partitions by topic id, each with its owner's epoch at its assignment."""
 NOTHING: Final[Owned] = {}
 STATIC_LEAVE_EPOCH: Final = -2
-"""The epoch of a static member that has gone and may come back under another id."""
+"""The epoch of a static member that left temporarily (LEAVE_GROUP_STATIC_MEMBER_EPOCH). It may return under another id."""
 
 
 class MemberState(IntEnum):
-    """How far a member is on the way to its target.
+    """The reconciliation state of a member.
 
-    STABLE: it has what it was to have in its epoch. UNREVOKED: it has to give partitions up first. UNRELEASED: it waits for partitions
-    that others have not given up yet.
+    STABLE: it has the target assignment of its epoch. UNREVOKED: it has to revoke partitions first. UNRELEASED: it waits for partitions
+    that
+    other members have not revoked yet.
     """
 
     STABLE = 0
@@ -42,14 +43,14 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember(ModernMember):
-    """A member; a change makes another one.
+    """An immutable member.
 
     Attributes:
-        regex: of the topics that it subscribes to beside `topics`; empty for none.
-        assignor: the one that it would have; None where any will do.
-        assigned: what it may read.
-        revoking: what it has to give up, and has not said that it did.
-        classic: of one that came with the classic protocol.
+        regex: regular expression of topics to which it subscribes, besides `topics`; empty for none.
+        assignor: the assignor that it prefers; None for any.
+        assigned: the partitions that it may read.
+        revoking: the partitions whose revocation it has not confirmed yet.
+        classic: set for a member of the classic protocol.
     """
 
     state: MemberState = MemberState.STABLE
@@ -62,12 +63,12 @@ class ConsumerMember(ModernMember):
 
     @property
     def reconciled(self) -> bool:
-        """Whether it has what it was to have in its epoch."""
+        """Whether it has the target assignment of its epoch."""
         return self.state is MemberState.STABLE
 
     @property
     def size_bytes(self) -> int:
-        """What it holds."""
+        """Its memory."""
         owned = sum(1 + len(partitions) for held in (self.assigned, self.revoking) for partitions in held.values())
         spoken = () if self.classic is None else self.classic.supported_protocols
         protocols = sum(len(protocol.name) + len(protocol.metadata) for protocol in spoken)
@@ -75,29 +76,29 @@ class ConsumerMember(ModernMember):
 
     @property
     def protocol(self) -> str | None:
-        """What a member of the classic protocol is told that the group speaks: what it put first; None for any other."""
+        """The protocol in responses to a classic member, its preferred one; None for other members."""
         if self.classic is None:
             return None
         return next((protocol.name for protocol in self.classic.supported_protocols), "")
 
     def moved(self, epoch: int, state: MemberState, assigned: Owned, revoking: Owned = NOTHING) -> "ConsumerMember":
-        """The member after a step towards its target."""
+        """Return the member after a step towards its target."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
     def gone_for_a_while(self) -> "ConsumerMember":
-        """The static member that has left and may come back: it keeps its partitions, as if it had them from the beginning."""
+        """Return the static member after a temporary leave. It keeps its partitions, with 0 as the epoch since which it owns them."""
         kept = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()}
         return replace(self, epoch=STATIC_LEAVE_EPOCH, assigned=kept, revoking={})
 
     def owns_since(self, topic_id: UUID, partition: int) -> int | None:
-        """The epoch since which it has a partition, which it may have to give up; None where it has not."""
+        """Return the epoch since which it owns a partition, possibly revoking; None if it does not."""
         since = self.assigned.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if since is None else since
 
     # Records
 
     def metadata_record(self, group_id: str) -> Change:
-        """Who it is and what it wants, as it is written down."""
+        """Return the record of its metadata."""
         return (
             ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=self.member_id),
             ConsumerGroupMemberMetadataValue(
@@ -114,7 +115,7 @@ class ConsumerMember(ModernMember):
         )
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> "ConsumerMember":
-        """The member as it was written down."""
+        """Return the member with the metadata of a record."""
         return replace(
             self,
             instance_id=value.instance_id,
@@ -129,7 +130,7 @@ class ConsumerMember(ModernMember):
         )
 
     def assignment_record(self, group_id: str) -> Change:
-        """What it has, as it is written down."""
+        """Return the record of its current assignment."""
         return (
             ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=self.member_id),
             ConsumerGroupCurrentMemberAssignmentValue(
@@ -142,7 +143,7 @@ class ConsumerMember(ModernMember):
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> "ConsumerMember":
-        """The member with what was written down that it has; None where that was ended, as the member is to go."""
+        """Return the member with the assignment of a record. None is the tombstone, which precedes that of the member."""
         if value is None:
             return replace(self, epoch=-1, previous_epoch=-1, assigned={}, revoking={})
         return replace(

@@ -1,7 +1,8 @@
-"""A consumer group that the coordinator balances (KIP-848) as it stands: what it is by its records, and what it lets be done with its offsets.
+"""The state of a consumer group (KIP-848), as its records make it.
 
-What lives here: the state that the records make, with who has which partition; who is overdue. What does not: what is common to groups of
-this sort (`group`), what moves it (`consumer_group`).
+What lives here: applying records, owners of partitions, overdue members, which operations on offsets are allowed. What does not: the base
+of
+consumer and share groups (`group`), operations (`consumer_group`).
 """
 
 from collections import Counter
@@ -35,18 +36,18 @@ from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
 from busway_protocol.errors import ErrorCode, KafkaError
 
 EPOCHS_SINCE: Final = 9
-"""The version of OffsetCommit in which members say their epoch."""
+"""First version of OffsetCommit with the member epoch."""
 REMOVED: Final = -1
-"""The epoch of a target assignment that was removed."""
+"""The epoch of a removed target assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """The topics that a regular expression matched.
+    """The topics that match a regular expression.
 
     Attributes:
-        version: counts up when topics are made; of the picture in which they were looked for.
-        timestamp_ms: when that was.
+        version: of the cluster image that was searched; rises when topics are created.
+        timestamp_ms: time of the resolution.
     """
 
     topics: frozenset[str]
@@ -58,19 +59,20 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     """One group.
 
     Args:
-        settings: what is set for a group of this id.
+        settings: the settings of a group, by its id.
 
     Attributes:
-        regexes: how many members subscribe by each regular expression.
-        resolved: the topics of each.
-        by_regex: how many regular expressions match a topic.
-        matches: the names that they match, which count for no host: apart from members' sets, or what a host holds would depend on which of
-            the two came first, and be another after a restart.
-        assignors: how many members would have each assignor.
-        classic_members: how many members use the classic protocol.
-        speakers: how many of them speak each of its protocols.
-        owners: who has a partition, by topic; it is not given to anyone else.
-        old_metadata: whether a record is there that Kafka wrote before 4.1.
+        regexes: number of members that subscribe by each regular expression.
+        resolved: matches of each regular expression.
+        by_regex: number of regular expressions that match a topic.
+        matches: the matching names, which count for no host. They are kept apart from the members' sets: otherwise the bytes of a host
+            would
+            depend on which of the two was added first, and differ after a restart.
+        assignors: number of members that prefer each assignor.
+        classic_members: number of members that use the classic protocol.
+        speakers: number of classic members that support each of its protocols.
+        owners: member ids by topic id and partition; an owned partition is assigned to no other member.
+        old_metadata: whether there is a record that Kafka wrote before 4.1.
     """
 
     kind = GroupKind.CONSUMER
@@ -91,20 +93,20 @@ class ConsumerView(ModernGroup[ConsumerMember]):
 
     @property
     def settings(self) -> GroupSettings:
-        """What is set for this group."""
+        """The settings of this group."""
         return self._settings(self.group_id)
 
     @property
     def listed_type(self) -> str:
-        """Its protocol type as ListGroups tells it."""
+        """The protocol type in ListGroups."""
         return PROTOCOL_TYPE
 
     def reads(self, topic: str) -> bool:
-        """Whether members subscribe to the topic, by its name or a regular expression."""
+        """Whether members subscribe to the topic, by name or regular expression."""
         return super().reads(topic) or topic in self.by_regex
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """What a member subscribes to, as far as its regular expression is resolved."""
+        """Return the topics to which a member subscribes. A regular expression counts as far as it is resolved."""
         found = self.resolved.get(member.regex or "")
         if found is None:
             return member.topics
@@ -113,7 +115,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     # Records
 
     def apply(self, key: Key, value: Value | None, now: int) -> None:
-        """Let one of its records be in force, None where it was ended."""
+        """Apply a record; None is a tombstone."""
         _APPLY[type(key)](self, key, value, now)
 
     def _apply_group(self, key: Any, value: ConsumerGroupMetadataValue | None, now: int) -> None:
@@ -156,7 +158,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         self._watch_revocation(before, member, now)
 
     def session_timeout_ms(self, member: ConsumerMember) -> int:
-        """How long a member may be silent; those of the classic protocol have said it themselves."""
+        """Return a member's session timeout; classic members set their own."""
         return self.settings.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
 
     def _count(self, member: ConsumerMember, by: int) -> None:
@@ -183,8 +185,12 @@ class ConsumerView(ModernGroup[ConsumerMember]):
                     self.owners.pop(topic_id, None)
 
     def _watch_revocation(self, before: ConsumerMember | None, member: ConsumerMember, now: int) -> None:
-        """A member that has to give partitions up has so long for it, from the moment on in which it was told; members of
-        the classic protocol are waited for otherwise, and one that has left for a while has its session for coming back."""
+        """Start or stop a member's revocation timeout.
+
+        It is the rebalance timeout, from the moment on in which the member is notified. Classic members have other timeouts. A static
+        member that
+        left temporarily has only its session timeout.
+        """
         left = member.epoch == STATIC_LEAVE_EPOCH
         if member.state is not MemberState.UNREVOKED or member.classic is not None or left:
             self._revocations.discard(member.member_id)
@@ -221,7 +227,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
                     del self.by_regex[topic]
 
     def member_tombstones(self, member_id: str) -> tuple[Change, ...]:
-        """What ends a member's records."""
+        """Return the tombstones of a member's records."""
         key = {"group_id": self.group_id, "member_id": member_id}
         return (
             (ConsumerGroupCurrentMemberAssignmentKey(**key), None),
@@ -230,7 +236,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         )
 
     def tombstones(self) -> tuple[Change, ...]:
-        """What ends all of its records, offsets aside."""
+        """Return the tombstones of all records, except those of offsets."""
         return (
             *(change for member_id in self.members for change in self.member_tombstones(member_id)),
             (ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None),
@@ -245,23 +251,27 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     # Time
 
     def next_deadline(self) -> int | None:
-        """When a session or a wait for partitions may be over, in ms; None for never."""
+        """Return when a session or revocation may time out, in ms; None for never."""
         moments = (self.next_expiry(), self._revocations.earliest())
         return min((moment for moment in moments if moment is not None), default=None)
 
     def overdue(self, now: int) -> list[str]:
-        """The members whose sessions are over, or that have not given up in time what they had to."""
+        """Return members whose session or revocation timeout expired."""
         late = dict.fromkeys([*self.expired(now), *self._revocations.late(now, self.members)])
         return [member_id for member_id in late if member_id in self.members]
 
     # Offsets
 
     def check_commit(self, committer: Committer, now: int) -> PlaceCheck | None:
-        """Whether offsets may be committed: by a member in its epoch, by one in an earlier epoch for partitions that it has since then, or by
-        anyone while it is empty.
+        """Check that offsets may be committed.
+
+        A member may commit in its epoch, and in an earlier one for partitions that it has owned since then: these are checked by the
+        returned
+        function. Any client may commit to an empty group.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION in a transaction), or UNSUPPORTED_VERSION.
+            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION in a transaction or for a classic member), or
+                UNSUPPORTED_VERSION.
         """
         if committer.epoch < 0 and self.empty:
             return None
@@ -295,10 +305,10 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         return member
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whether offsets may be told to who says to be this member in this epoch.
+        """Check that this member may fetch offsets in this epoch.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
+            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION for a classic member.
         """
         if member_id is None and epoch < 0:
             return
@@ -308,10 +318,10 @@ class ConsumerView(ModernGroup[ConsumerMember]):
             raise KafkaError(code, f"member {member_id} is in epoch {member.epoch}, not {epoch}")
 
     def check_offset_delete(self) -> None:
-        """Offsets may be forgotten whose topics nobody reads."""
+        """Allow deletion of offsets; `reads` protects subscribed topics."""
 
     def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:
-        """An offset ages from its commit on, unless members read the topic."""
+        """Return the commit time, from which an offset ages; None while subscribed."""
         return None if self.reads(topic) else committed.commit_timestamp_ms
 
 
@@ -327,7 +337,7 @@ _APPLY: Final[dict[type[Any], Callable[[ConsumerView, Any, Any, int], None]]] = 
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> Change:
-    """What a member is to have, as it is written down."""
+    """Return the record of a member's target assignment."""
     return (
         ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         ConsumerGroupTargetAssignmentMemberValue(

@@ -1,7 +1,7 @@
-"""What the members of a consumer group are to have: when it is balanced anew, at once or a step at a time.
+"""The target assignment of a consumer group, computed at once or in steps.
 
-What lives here: the target assignment of a group, and the plan for a new one, which lags behind the group's epoch until it is done, as
-Kafka's may too. What does not: the group's epoch (`consumer_group`), the work itself (`balance`), one member's next step (`reconcile`).
+What lives here: when a target assignment is due, and the plan for that of a large group; as in Kafka, its epoch may be behind the group's
+until it is computed. What does not: the group's epoch (`consumer_group`), the computation (`balance`), reconciliation (`reconcile`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ class ConsumerTarget(ConsumerView):
         self._planned = False
 
     def preferred_assignor(self, members: Iterable[ConsumerMember]) -> str:
-        """The assignor that most members would have, the broker's first where none would have one."""
+        """Return the assignor that most members prefer, by default the broker's first."""
         votes: dict[str, int] = {}
         for member in members:
             if member.assignor is not None:
@@ -46,15 +46,19 @@ class ConsumerTarget(ConsumerView):
         return {regex: resolved.topics for regex, resolved in self.resolved.items()}
 
     def _is_due(self, epoch: int, now: int) -> bool:
-        """Whether there is to be a new target for this epoch, and it is time."""
+        """Whether a new target assignment is due for this epoch."""
         waits = is_within(self.settings.assignment_interval_ms, self.target_timestamp_ms, now)
         return self.target_epoch < epoch and not (self.target_timestamp_ms and waits)
 
     def _next_target(
         self, updated: ConsumerMember, epoch: int, now: int, records: list[Change]
     ) -> tuple[int, Assignment, bool]:
-        """What the member is to have, and in which epoch: by a new target where the group's epoch has gone up and it is time; and whether
-        that is to be planned, as the group is large."""
+        """Return the epoch and the member's part of the target assignment.
+
+        It is computed if the group's epoch was raised and the assignment interval is over. For a large group it has to be planned: then the
+        third
+        value is True.
+        """
         replaced = self.static_member(updated.instance_id)
         before = updated if replaced is None else replaced
         has = self.target_epoch, self.target.get(before.member_id, NO_PARTITIONS)
@@ -87,7 +91,10 @@ class ConsumerTarget(ConsumerView):
     # Large groups
 
     def plan(self, now: int) -> Plan | None:
-        """A plan for a new target, which has to be told when it is `unplanned`; None where there is one already, or none is due."""
+        """Start a plan for a due target assignment.
+
+        None if there is a plan already, or nothing is due. The caller calls `unplanned` at its end.
+        """
         if self._planned or not self.members or not self._is_due(self.epoch, now):
             return None
         self._planned = True
@@ -103,13 +110,16 @@ class ConsumerTarget(ConsumerView):
         )
 
     def unplanned(self) -> None:
-        """Nothing more comes of the plan: a next heartbeat has another one made where that is due."""
+        """Drop the plan; a later heartbeat starts another one if it is due."""
         self._planned = False
 
     def planned(self, plan: Plan, part: Mapping[str, Assignment], now: int, *, last: bool) -> Decision[bool]:
-        """Take in a part of what came of a plan, which counts with the last one; whether that is of use.
+        """Store a part of a planned target assignment; it is in force with the last part.
 
-        Members that have gone meanwhile get nothing; what was meant for a static member is for the one that has its place.
+        Members that left meanwhile get nothing. The part of a replaced static member is given to its successor.
+
+        Returns:
+            Whether the plan is still of use.
         """
         if self.over or not self.members or self.target_epoch >= plan.epoch:
             return Decision(reply=False)
@@ -126,12 +136,12 @@ class ConsumerTarget(ConsumerView):
 
 
 def is_within(wait_ms: int, since_ms: int, now: int) -> bool:
-    """Whether it is not so long ago; a moment that is still to come was told by another clock, and nobody waits for it."""
+    """Whether less than `wait_ms` has passed; False after the clock was set back."""
     return since_ms <= now < since_ms + wait_ms
 
 
 def plan_of(groups: Mapping[str, Group], group_id: str, now: int) -> Plan | None:
-    """A plan for who is to have what of a consumer group that is to be balanced a step at a time; None where none is due."""
+    """Start a plan for a large consumer group; None if none is due."""
     group = groups.get(group_id)
     return group.plan(now) if isinstance(group, ConsumerTarget) else None
 
@@ -139,7 +149,11 @@ def plan_of(groups: Mapping[str, Group], group_id: str, now: int) -> Plan | None
 def write_part(
     groups: Mapping[str, Group], plan: Plan, part: Mapping[str, Assignment], now: int, *, last: bool
 ) -> Decision[bool]:
-    """Take in a part of what came of a plan, where its group is still there; whether that is of use."""
+    """Store a part of a plan, if its group still exists.
+
+    Returns:
+        Whether the plan is still of use.
+    """
     group = plan.group
     if not isinstance(group, ConsumerTarget) or groups.get(group.group_id) is not group:
         return Decision(reply=False)

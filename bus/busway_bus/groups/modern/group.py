@@ -1,10 +1,9 @@
-"""What groups have in common that the coordinator balances itself: consumer groups (KIP-848) and share groups (KIP-932).
+"""The base of consumer groups (KIP-848) and share groups (KIP-932).
 
-What lives here: members by id with their epochs, sessions and subscriptions; the group's epoch; the target assignment with its epoch;
-what the group knew of its topics. What does not: what a member asks for and how it gets from what it has to what it is to have
-(`consumer_group`), who is to have what (the assignors), records (`records`).
+What lives here: members by id with their epochs, sessions and subscriptions; the group's epoch; the target assignment with its epoch; the
+metadata hash. What does not: heartbeats and reconciliation (`consumer_group`), computing assignments (the assignors), records (`records`).
 
-All of it but the sessions is what the log says, and changes by the methods that `apply` of a kind calls.
+All of it except the sessions is stored in the log. It changes by the methods that a subclass's `apply` calls.
 """
 
 from collections import Counter
@@ -23,17 +22,18 @@ from busway_bus.kernel.limits import MEMBER_BYTES, MEMBERS_PER_TICK_MAX
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Assignment = Mapping[UUID, tuple[int, ...]]
-"""Partitions by topic, in their order; no topic is here without any."""
+"""Ordered partitions by topic id; a topic without partitions is left out."""
 NO_PARTITIONS: Final[Assignment] = {}
 PARTITION_BYTES: Final = 16
-"""What one partition in an assignment takes, about."""
+"""Approximate memory of one partition in an assignment."""
 
 
 class ModernState(Enum):
     """The states of a group with Kafka's names.
 
-    Empty: no members. Assigning: there is no target assignment for the group's epoch yet. Reconciling: some member is not there yet.
-    Stable: every member has what it is to have. Dead: the group is deleted.
+    Empty: no members. Assigning: the group's epoch has no target assignment yet. Reconciling: some member differs from its target
+    assignment.
+    Stable: every member has its target assignment. Dead: the group is deleted.
     """
 
     EMPTY = "Empty"
@@ -45,13 +45,13 @@ class ModernState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModernMember:
-    """A member of a group that the coordinator balances; a change makes another one.
+    """An immutable member of a consumer or share group.
 
     Attributes:
-        epoch: what the member has to say with each heartbeat; 0 while it has not heard of one.
-        previous_epoch: the one before, for an answer that was lost.
-        topics: what it subscribes to by name.
-        reconciled: whether it has what it was to have in its epoch.
+        epoch: the epoch that the member's heartbeats carry; 0 before it has one.
+        previous_epoch: the epoch before, accepted if a response was lost.
+        topics: the topics to which it subscribes by name.
+        reconciled: whether it has the target assignment of its epoch.
     """
 
     member_id: str
@@ -65,17 +65,17 @@ class ModernMember:
 
     @property
     def reconciled(self) -> bool:
-        """Whether it has what it was to have in its epoch."""
+        """Whether it has the target assignment of its epoch."""
         return True
 
     @property
     def size_bytes(self) -> int:
-        """What it holds beside the names of its topics, which its group holds once for all members that have the same."""
+        """Its memory without its topic names, which equal subscriptions share."""
         return member_bytes(self)
 
 
 def member_bytes(member: ModernMember) -> int:
-    """What a member holds of all that members of every kind have, beside the names of its topics."""
+    """Return the memory of a member's common fields, without its topic names."""
     own = (member.member_id, member.instance_id or "", member.rack_id or "", member.client_id, member.client_host)
     return MEMBER_BYTES + sum(map(len, own))
 
@@ -84,7 +84,7 @@ M = TypeVar("M", bound=ModernMember)
 
 
 def assignment_bytes(assignment: Assignment) -> int:
-    """What an assignment takes, about."""
+    """Return the approximate memory of an assignment."""
     return sum(PARTITION_BYTES * (1 + len(partitions)) for partitions in assignment.values())
 
 
@@ -92,13 +92,13 @@ class ModernGroup(Group, Generic[M]):
     """One group.
 
     Attributes:
-        names: sets of topics' names that the group holds.
-        epoch: goes up with every change of members, subscriptions or topics.
-        target_epoch: the group's epoch that the target assignment is for; the group is to be balanced anew while it is lower.
-        target_timestamp_ms: when that was computed.
-        target: by member id, what each is to have.
-        metadata_hash: of what the group knew of its topics.
-        subscribed: how many members subscribe to a topic by its name.
+        names: the group's sets of topic names.
+        epoch: rises with every change of members, subscriptions or topics.
+        target_epoch: the group's epoch of the target assignment; while it is lower, a new assignment is due.
+        target_timestamp_ms: when the target assignment was computed.
+        target: target assignment by member id.
+        metadata_hash: hash of the topics known to the group.
+        subscribed: number of members that subscribe to a topic by name.
         static: member ids by instance id.
     """
 
@@ -107,7 +107,7 @@ class ModernGroup(Group, Generic[M]):
         self._holding = Holding(memory)
         self.names = SharedNames(self._holding)
         self._held: dict[str, tuple[str, int]] = {}
-        """By member id, what is counted for it: a host and bytes."""
+        """The accounted host and bytes by member id."""
         self.epoch = 1
         self.target_epoch = 1
         self.target_timestamp_ms = 0
@@ -123,11 +123,11 @@ class ModernGroup(Group, Generic[M]):
     def __iter__(self) -> Iterator[M]:
         return iter(self.members.values())
 
-    # What is seen of it
+    # Views
 
     @property
     def state(self) -> ModernState:
-        """The state, which follows from all else."""
+        """The state, derived from the other attributes."""
         if self.over:
             return ModernState.DEAD
         if not self.members:
@@ -138,7 +138,7 @@ class ModernGroup(Group, Generic[M]):
 
     @property
     def state_name(self) -> str:
-        """Its state as Kafka calls it."""
+        """The state's name in Kafka."""
         return self.state.value
 
     @property
@@ -151,14 +151,14 @@ class ModernGroup(Group, Generic[M]):
         return self.subscribed[topic] > 0 if topic in self.subscribed else False
 
     def static_member(self, instance_id: str | None) -> M | None:
-        """The member that has a static member's place."""
+        """Return the current member with an instance id."""
         return self.members.get(self.static.get(instance_id, "")) if instance_id is not None else None
 
     def check_room(self, before: M | None, after: M) -> None:
-        """Whether a member may hold what it brings, beside what its host holds.
+        """Check that the member's host has enough memory left for it.
 
         Args:
-            before: the member as it is counted, None for one that is not here.
+            before: the member as accounted, None for a new one.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED.
@@ -171,10 +171,10 @@ class ModernGroup(Group, Generic[M]):
         if refusal is not None:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, refusal)
 
-    # What is written down
+    # Records
 
     def put_member(self, member: M) -> None:
-        """Let a member be so from now on, one that was here or a new one."""
+        """Insert or replace a member."""
         before = self.members.get(member.member_id)
         if before is None or before.topics is not member.topics:
             shared = self.names.take(member.topics, member.client_host)
@@ -188,7 +188,7 @@ class ModernGroup(Group, Generic[M]):
         self._measure(member.member_id)
 
     def drop_member(self, member_id: str) -> M | None:
-        """Let a member be gone; None where it was not here."""
+        """Remove and return a member; None if it is unknown."""
         member = self.members.pop(member_id, None)
         if member is None:
             return None
@@ -209,17 +209,17 @@ class ModernGroup(Group, Generic[M]):
                     self.subscribed[topic] = others
 
     def put_target(self, member_id: str, target: Assignment) -> None:
-        """Let this be what a member is to have."""
+        """Set a member's target assignment."""
         self.target[member_id] = target
         self._measure(member_id)
 
     def drop_target(self, member_id: str) -> None:
-        """Let nothing be planned for a member."""
+        """Remove a member's target assignment."""
         self.target.pop(member_id, None)
         self._measure(member_id)
 
     def target_computed(self, epoch: int, timestamp_ms: int) -> None:
-        """Let the target assignment be for this epoch of the group."""
+        """Set the epoch and time of the target assignment."""
         self.target_epoch, self.target_timestamp_ms = epoch, timestamp_ms
         for member in self.members.values():
             self._settle(member)
@@ -231,7 +231,7 @@ class ModernGroup(Group, Generic[M]):
             self._unreconciled[member.member_id] = None
 
     def _measure(self, member_id: str) -> None:
-        """Count anew what is held for a member: it has changed."""
+        """Update the accounted memory of a changed member."""
         member, target = self.members.get(member_id), self.target.get(member_id)
         size = (member.size_bytes if member is not None else 0) + (assignment_bytes(target) if target else 0)
         now = (member.client_host if member is not None else NOBODY, size)
@@ -242,30 +242,32 @@ class ModernGroup(Group, Generic[M]):
     # Sessions
 
     def touch(self, member_id: str, until_ms: int) -> None:
-        """A member has shown itself: its session ends at `until_ms` if it does not again."""
+        """Extend a member's session to `until_ms`."""
         self._session_ends[member_id] = until_ms
         self._sessions.put(member_id, until_ms)
 
     def has_session(self, member_id: str) -> bool:
-        """Whether a member's session has begun."""
+        """Whether a member's session has started."""
         return member_id in self._session_ends
 
     def end_session(self, member_id: str) -> None:
-        """Wait for a member no longer."""
+        """End a member's session timer."""
         self._session_ends.pop(member_id, None)
         self._sessions.discard(member_id)
 
     def next_expiry(self) -> int | None:
-        """When `expired` may find somebody, in ms; None for never."""
+        """Return when `expired` is due, in ms; None for never."""
         return self._sessions.earliest()
 
     def silent(self, member_id: str, now: int) -> bool:
-        """Whether the session of a member is over."""
+        """Whether a member's session has expired."""
         return self._session_ends.get(member_id, now) <= now
 
     def expired(self, now: int) -> list[str]:
-        """Members whose sessions are over, which are still in, and are told of again a while later if they stay; a bounded number of them,
-        the rest is due at once."""
+        """Return a bounded number of members whose session expired.
+
+        The rest is due at once. A returned member that is not removed is returned again after `EXPIRE_AGAIN_MS`.
+        """
         found: list[str] = []
         for member_id in self._sessions.due(now, MEMBERS_PER_TICK_MAX):
             end = self._session_ends.get(member_id)
@@ -278,4 +280,4 @@ class ModernGroup(Group, Generic[M]):
 
 
 EXPIRE_AGAIN_MS: Final = 1_000
-"""When a member is put out again whose end could not be written."""
+"""Delay before a member is fenced again after a failed append."""

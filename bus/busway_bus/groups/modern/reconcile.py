@@ -1,7 +1,7 @@
-"""The next step of one member of a consumer group from what it has to what it is to have (KIP-848).
+"""The next reconciliation step of a consumer group's member (KIP-848).
 
-What lives here: the step, which gives a partition only after its old owner has said that it has it no more. What does not: who is to have
-what (`assignors`), and who asks when (`consumer_group`).
+What lives here: the step. It assigns a partition only after its previous owner has confirmed its revocation. What does not: the target
+assignment (`assignors`), when a step is taken (`consumer_group`).
 """
 
 from collections.abc import Callable, Mapping
@@ -23,15 +23,15 @@ def reconcile(
     subscription_changed: bool,
     taken: Callable[[UUID, int], bool],
 ) -> ConsumerMember:
-    """The member after the step, the same one where there is none to take.
+    """Return the member after its step, unchanged without a step.
 
     Args:
-        said: what it says that it has.
-        reads: whether it subscribes to a topic; of others it is to have nothing.
-        taken: whether another member still has a partition.
+        said: the owned partitions that it reports.
+        reads: whether it subscribes to a topic; partitions of others are not assigned to it.
+        taken: whether another member still owns a partition.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH, it is in a state that is not known here and has to begin anew.
+        KafkaError: FENCED_MEMBER_EPOCH, its state is unknown and it has to rejoin.
     """
     if member.state is MemberState.STABLE:
         if member.epoch != target_epoch:
@@ -56,7 +56,7 @@ def _still_has(said: Said, revoking: Owned) -> bool:
 
 
 def _without_other_topics(member: ConsumerMember, said: Said, reads: Callable[[UUID], bool]) -> ConsumerMember:
-    """Take from it what it subscribes to no more."""
+    """Revoke partitions of topics to which it no longer subscribes."""
     others = [topic_id for topic_id in member.assigned if not reads(topic_id)]
     if not others:
         return member

@@ -1,7 +1,8 @@
-"""The record types of consumer groups (KIP-848) in `__consumer_offsets`.
+"""The records of consumer groups (KIP-848) in `__consumer_offsets`.
 
-What lives here: their layouts, those of the kafka-group-coordinator 4.3.1 jar. What does not: the way to and from bytes (`record_serde`), what
-they mean for a group (`consumer_group`).
+What lives here: their layouts, those of the kafka-group-coordinator 4.3.1 jar. What does not: encoding and decoding (`record_serde`),
+applying
+them to a group (`consumer_state`).
 """
 
 from dataclasses import field
@@ -24,14 +25,14 @@ from busway_protocol.types import (
 
 @message(api_key=3, versions=(0, 0))
 class ConsumerGroupMetadataKey:
-    """Which group it is."""
+    """The key of a group's epoch."""
 
     group_id: Str
 
 
 @message(api_key=3, versions=(0, 0), flexible=0)
 class ConsumerGroupMetadataValue:
-    """The group's epoch, and what it knew then of the topics that it reads."""
+    """The group's epoch and the hash of its topics' metadata."""
 
     epoch: Int32
     metadata_hash: Annotated[Int64, tag(0)] = 0
@@ -39,14 +40,14 @@ class ConsumerGroupMetadataValue:
 
 @message(api_key=4, versions=(0, 0))
 class ConsumerGroupPartitionMetadataKey:
-    """Which group it is. Kafka before 4.1 wrote the partitions of its topics so; now only the tombstone is written."""
+    """The key of a group's topics. Kafka before 4.1 wrote their partitions; now only the tombstone is written."""
 
     group_id: Str
 
 
 @struct
 class PartitionMetadata:
-    """One partition and the racks that have it."""
+    """One partition and the racks of its replicas."""
 
     partition: Int32
     racks: list[Str]
@@ -64,14 +65,14 @@ class TopicMetadata:
 
 @message(api_key=4, versions=(0, 0), flexible=0)
 class ConsumerGroupPartitionMetadataValue:
-    """The topics that the group reads."""
+    """The topics to which the group subscribes."""
 
     topics: list[TopicMetadata]
 
 
 @message(api_key=5, versions=(0, 0))
 class ConsumerGroupMemberMetadataKey:
-    """Which member of which group it is."""
+    """The key of a member's metadata."""
 
     group_id: Str
     member_id: Str
@@ -79,7 +80,7 @@ class ConsumerGroupMemberMetadataKey:
 
 @struct
 class ClassicProtocol:
-    """A protocol that a classic member speaks, with its subscription."""
+    """A protocol that a classic member supports, with its subscription."""
 
     name: Str
     metadata: Bytes
@@ -87,7 +88,7 @@ class ClassicProtocol:
 
 @struct
 class ClassicMemberMetadata:
-    """What is kept beside of a member that uses the classic protocol."""
+    """Metadata that only classic members have."""
 
     session_timeout_ms: Int32 = 0
     supported_protocols: list[ClassicProtocol] = field(default_factory=list)
@@ -95,7 +96,7 @@ class ClassicMemberMetadata:
 
 @message(api_key=5, versions=(0, 0), flexible=0)
 class ConsumerGroupMemberMetadataValue:
-    """Who a member is, and what it wants to read."""
+    """A member's identity and subscription."""
 
     instance_id: NullableStr
     rack_id: NullableStr
@@ -112,14 +113,14 @@ class ConsumerGroupMemberMetadataValue:
 
 @message(api_key=6, versions=(0, 0))
 class ConsumerGroupTargetAssignmentMetadataKey:
-    """Which group it is."""
+    """The key of a target assignment's epoch."""
 
     group_id: Str
 
 
 @message(api_key=6, versions=(0, 0), flexible=0)
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """Of which epoch the target assignment is, and when it was computed."""
+    """The epoch of the target assignment and the time of its computation."""
 
     assignment_epoch: Int32
     assignment_timestamp: Annotated[Int64, tag(0), ignorable] = 0
@@ -127,7 +128,7 @@ class ConsumerGroupTargetAssignmentMetadataValue:
 
 @message(api_key=7, versions=(0, 0))
 class ConsumerGroupTargetAssignmentMemberKey:
-    """Which member of which group it is."""
+    """The key of a member's target assignment."""
 
     group_id: Str
     member_id: Str
@@ -143,14 +144,14 @@ class TargetTopicPartitions:
 
 @message(api_key=7, versions=(0, 0), flexible=0)
 class ConsumerGroupTargetAssignmentMemberValue:
-    """What a member is to have."""
+    """A member's target assignment."""
 
     topic_partitions: list[TargetTopicPartitions]
 
 
 @message(api_key=8, versions=(0, 0))
 class ConsumerGroupCurrentMemberAssignmentKey:
-    """Which member of which group it is."""
+    """The key of a member's current assignment."""
 
     group_id: Str
     member_id: Str
@@ -158,7 +159,7 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 
 @struct
 class CurrentTopicPartitions:
-    """Partitions of a topic, with the epoch since which the member has each."""
+    """Partitions of a topic, each with its owner's epoch at its assignment."""
 
     topic_id: Uuid
     partitions: list[Int32]
@@ -167,7 +168,7 @@ class CurrentTopicPartitions:
 
 @message(api_key=8, versions=(0, 0), flexible=0)
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """What a member has, and how far it is on the way to what it is to have."""
+    """A member's current assignment and reconciliation state."""
 
     member_epoch: Int32
     previous_member_epoch: Int32
@@ -178,7 +179,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @message(api_key=16, versions=(0, 0))
 class ConsumerGroupRegularExpressionKey:
-    """Which regular expression of which group it is."""
+    """The key of a regular expression's matches."""
 
     group_id: Str
     regular_expression: Str
@@ -186,7 +187,7 @@ class ConsumerGroupRegularExpressionKey:
 
 @message(api_key=16, versions=(0, 0), flexible=0)
 class ConsumerGroupRegularExpressionValue:
-    """The topics that it matched, in which version of the cluster's picture and when."""
+    """The matching topics, the version of the cluster image, and the time."""
 
     topics: list[Str]
     version: Int64

@@ -1,7 +1,4 @@
-"""What goes into a consumer group and what comes out: requests, answers, settings.
-
-What lives here: the values. What does not: what becomes of them (`consumer_group`).
-"""
+"""Requests, replies and settings of consumer groups. What lives here: the values. What does not: their handling (`consumer_group`)."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -11,16 +8,16 @@ from uuid import UUID
 from busway_bus.kernel.limits import ASSIGNED_AT_ONCE_MAX
 
 Said = Mapping[UUID, Collection[int]] | None
-"""What a member says that it has, by topic; None where it does not say."""
+"""The owned partitions that a member reports, by topic id; None if it does not report them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """A member's heartbeat; what is None has not changed.
+    """A member's heartbeat; None for an unchanged field.
 
     Attributes:
-        epoch: 0 to join, -1 to leave, -2 for a static member that goes for a while.
-        said: what it says that it has.
+        epoch: 0 to join, -1 to leave, -2 if a static member leaves temporarily (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
+        said: the owned partitions that it reports.
     """
 
     member_id: str
@@ -37,19 +34,19 @@ class ConsumerHeartbeat:
 
     @property
     def whole(self) -> bool:
-        """Whether it says everything, as members do that join, or that do not know what has arrived."""
+        """Whether it is full, from a member that joins or may have missed a response."""
         subscribes = self.topics is not None or self.regex is not None
         return self.epoch == 0 or (self.rebalance_timeout_ms != -1 and subscribes and self.said is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResult:
-    """The answer to a heartbeat.
+    """The reply to a heartbeat.
 
     Attributes:
-        assigned: what the member may read; None where that has not changed.
-        unresolved: regular expressions that are to be resolved, for this group.
-        unassigned: whether the group is to be balanced a step at a time.
+        assigned: the partitions that the member may read; None if unchanged.
+        unresolved: regular expressions of this group to resolve.
+        unassigned: whether a target assignment has to be planned, to be computed in steps.
     """
 
     member_id: str
@@ -62,7 +59,7 @@ class HeartbeatResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """What is set for one group: its own settings, the broker's where it has none."""
+    """The settings of one group, by default the broker's."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -70,7 +67,7 @@ class GroupSettings:
 
 
 class MigrationPolicy(Enum):
-    """Which way groups with members may change between the classic and the consumer protocol, with Kafka's names."""
+    """The allowed conversions of groups with members between protocols, with Kafka's names."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -79,12 +76,12 @@ class MigrationPolicy(Enum):
 
     @property
     def upgrades(self) -> bool:
-        """Whether a classic group becomes a consumer group with the first member that is for one."""
+        """Whether the first member of the consumer protocol converts a classic group."""
         return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE}
 
     @property
     def downgrades(self) -> bool:
-        """Whether a consumer group becomes a classic one when only members of the classic protocol are left."""
+        """Whether a consumer group with only classic members becomes a classic one."""
         return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}
 
 
@@ -93,10 +90,10 @@ class ConsumerLimits:
     """Kafka's group.consumer.* settings.
 
     Attributes:
-        assignors: the names of those that are served; the first is for groups whose members do not ask for one.
-        migration: which way groups with members may change their protocol.
+        assignors: names of the supported assignors; the first is the default.
+        migration: allowed conversions of groups with members.
         assigned_at_once: see `ASSIGNED_AT_ONCE_MAX`.
-        of_group: what is set for a group of this id.
+        of_group: returns the settings of a group, by its id.
     """
 
     max_size: int = 2**31 - 1

@@ -1,7 +1,7 @@
-"""The cluster's topics as groups see them that the coordinator balances.
+"""The cluster's topics, as consumer and share groups use them.
 
-What lives here: names and ids, how many partitions, and a number that is another whenever something of a topic is that a group goes by.
-What does not: which topics a group reads (`group`, `consumer_group`).
+What lives here: names, ids, numbers of partitions, and a hash that changes with anything that affects an assignment. What does not: the
+topics of a group (`group`, `consumer_group`).
 """
 
 import hashlib
@@ -15,14 +15,14 @@ from busway_bus.kernel.limits import HASHED_SETS_MAX
 from busway_bus.metadata.image import ClusterImage, TopicImage
 
 MANY: Final = 1_000
-"""So many topics or more are not looked at again for their hash while nothing has changed."""
+"""From this number of topics on, their hash is computed only after a change."""
 
 
 class Topics:
-    """Those of the current picture.
+    """The topics of the current image.
 
     Args:
-        image: the current picture.
+        image: returns the current image.
     """
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
@@ -34,60 +34,64 @@ class Topics:
 
     @property
     def version(self) -> object:
-        """Another object whenever a topic is made, changed or removed."""
+        """Another object whenever a topic is created, changed or deleted."""
         return self._image().topics
 
     @property
     def picture(self) -> object:
-        """Another object whenever anything may have changed that `hash_of` goes by: topics, or brokers, which have racks."""
+        """Another object whenever input of `hash_of` may have changed: topics, or brokers with their racks."""
         image = self._image()
         if self._picture[0] is not image.topics or self._picture[1] is not image.brokers:
             self._picture = image.topics, image.brokers
         return self._picture
 
     def names(self) -> Iterable[str]:
-        """All of them."""
+        """Return all names."""
         return self._image().topics
 
     def id_of(self, name: str) -> UUID | None:
-        """A topic's id, None where there is none of that name."""
+        """Return a topic's id, None without a topic of that name."""
         topic = self._image().topics.get(name)
         return None if topic is None else topic.topic_id
 
     def name_of(self, topic_id: UUID) -> str | None:
-        """A topic's name, None where there is none with that id."""
+        """Return a topic's name, None without a topic of that id."""
         return self._image().names.get(topic_id)
 
     def among(self, names: AbstractSet[str]) -> list[TopicImage]:
-        """The topics that there are of these names, in order."""
+        """Return the existing topics of these names, in order of their names."""
         return sorted(self.each(names), key=attrgetter("name"))
 
     def each(self, names: AbstractSet[str]) -> Iterator[TopicImage]:
-        """The topics that there are of these names, as they are now, in no order. A member may name very many that are not there: those are
-        gone through that are fewer."""
+        """Yield the topics of these names in the current image, unordered.
+
+        The smaller of the two sets is iterated: a member may name many topics that do not exist.
+        """
         topics = self._image().topics
         if len(names) > len(topics):
             return (topic for name, topic in topics.pairs() if name in names)
         return (topic for topic in map(topics.get, names) if topic is not None)
 
     def as_they_are(self) -> "Topics":
-        """Those of the picture that is current now, for work during which that may change."""
+        """Return a snapshot of the topics; later images do not change it."""
         image = self._image()
         return Topics(lambda: image)
 
     def ids_of(self, names: AbstractSet[str]) -> frozenset[UUID]:
-        """The ids of those of the names that there are."""
+        """Return the ids of the existing topics of these names."""
         return frozenset(topic.topic_id for topic in self.among(names))
 
     def partitions(self, topic_id: UUID) -> int:
-        """How many partitions a topic has, 0 where there is none with that id."""
+        """Return a topic's number of partitions, 0 for an unknown id."""
         image = self._image()
         topic = image.topics.get(image.names.get(topic_id, ""))
         return 0 if topic is None else len(topic.partitions)
 
     def hash_of(self, names: AbstractSet[str]) -> int:
-        """A number for these topics as they are, 0 where there is none of them. Kafka computes another one for the same topics; a group
-        that moves from one to the other is balanced anew once."""
+        """Return a hash of these topics' metadata, 0 if none exists.
+
+        Kafka's hash differs. A group that moves between Kafka and Busway is therefore assigned once more.
+        """
         every = frozenset(names)
         if len(every) < MANY:
             return self._hash_of(every)
@@ -122,6 +126,6 @@ class Topics:
                 digest.update(repr(sorted(racks[node] for node in partition.replicas if node in racks)).encode())
         number = int.from_bytes(digest.digest(), "big")
         if len(self._hashes) > 2 * len(image.topics):
-            self._hashes.clear()  # topics that are gone
+            self._hashes.clear()  # it may contain deleted topics
         self._hashes[topic.name] = topic, image.brokers, number
         return number

@@ -1,7 +1,7 @@
-"""Who of a share group has which partition: Kafka's simple assignor (KIP-932).
+"""Kafka's simple assignor of share groups (KIP-932).
 
-What lives here: spreading partitions over members that may share them, so that every member has about as many, and keeps what it has where
-that is so. What does not: which members and partitions there are (`heartbeat`).
+What lives here: spreading partitions evenly over members, which may share them; members keep as many as an even spread permits. What does
+not: the input of members and partitions (`heartbeat`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -13,7 +13,7 @@ from busway_bus.groups.modern.group import Assignment
 
 NAME: Final = "simple"
 P = TypeVar("P", int, tuple[int, int])
-"""A partition: its number, or the place of its topic among all and its number. Ids of topics are slow to compare."""
+"""A partition index, alone or with the index of its topic; topic ids are slow to compare."""
 
 
 def assign(
@@ -21,12 +21,12 @@ def assign(
     assignable: Mapping[UUID, Collection[int]],
     before: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
-    """The assignment of every member.
+    """Compute the assignment of every member.
 
     Args:
-        subscriptions: the ids of the topics that each member reads, those that there are.
-        assignable: the partitions of them that may be given out.
-        before: what each was to have so far.
+        subscriptions: ids of the existing topics to which each member subscribes.
+        assignable: their partitions that may be assigned.
+        before: previous target assignments.
     """
     members = sorted(subscriptions)
     topics = sorted({topic for read in subscriptions.values() for topic in read})
@@ -34,7 +34,7 @@ def assign(
     if len({frozenset(read) for read in subscriptions.values()}) == 1:
         _assign_all(members, topics, assignable, before, given)
         return {**given}
-    # Each topic for itself, over those who read it.
+    # Each topic separately, over its subscribers.
     readers: dict[UUID, list[str]] = {topic: [] for topic in topics}
     for member in members:
         for topic in frozenset(subscriptions[member]):
@@ -54,7 +54,7 @@ def _assign_all(
     before: Mapping[str, Assignment],
     given: dict[str, dict[UUID, tuple[int, ...]]],
 ) -> None:
-    """All topics at once, over members who read the same."""
+    """Assign all topics at once, to members with equal subscriptions."""
     places = {topic: at for at, topic in enumerate(topics)}
 
     def had(member: str) -> Iterable[tuple[int, int]]:
@@ -70,7 +70,7 @@ def _assign_all(
 
 
 def _spread(members: list[str], wanted: list[P], had: Callable[[str], Iterable[P] | None]) -> dict[str, set[P]]:
-    """What each of these members gets of these partitions; each partition goes to as many members as it takes to give all some."""
+    """Spread partitions over members. Each partition is assigned to as many members as needed for every member to have one."""
     if not wanted:
         return {}
     if len(wanted) == 1:
@@ -83,7 +83,7 @@ def _spread(members: list[str], wanted: list[P], had: Callable[[str], Iterable[P
     for member in members:
         given[member] = set()
         for place in had(member) or ():
-            # No more than its share, and no partition to more members than it takes.
+            # Not above the member's quota, and not to more members than needed.
             if place in holders and len(given[member]) < quota[member] and len(holders[place]) < sharing:
                 given[member].add(place)
                 holders[place].add(member)
@@ -98,7 +98,7 @@ def _fill(
     given: dict[str, set[P]],
     holders: dict[P, set[str]],
 ) -> None:
-    """Give what is left to those who have less than their share, in turn."""
+    """Assign the rest round robin to members below their quota."""
     unfilled = [member for member in given if len(given[member]) < quota[member]]
     at = 0
     for place in wanted:

@@ -1,7 +1,8 @@
-"""A share group (KIP-932): what it is by its records.
+"""The state of a share group (KIP-932), as its records make it.
 
-What lives here: members with what they have, and which share partitions the share coordinator has begun; time-outs. What does not: what is
-common to groups of this sort (`modern.group`), what a heartbeat does (`heartbeat`), what becomes of share partitions (`partitions`).
+What lives here: members with their assignments, initialized share partitions, session timeouts. What does not: the base of consumer and
+share
+groups (`modern.group`), heartbeats (`heartbeat`), the life of share partitions (`partitions`).
 """
 
 from collections.abc import Callable, Mapping
@@ -36,9 +37,9 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 PROTOCOL_TYPE: Final = "share"
 FIRST_EPOCH: Final = 1
-"""Of a group that nobody has joined."""
+"""The epoch of a group that no member has joined yet."""
 STABLE: Final = 0
-"""The only state of a member: it has what it is to have in its epoch."""
+"""The only state of a member: it has the target assignment of its epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +47,14 @@ class ShareMember(ModernMember):
     """A member.
 
     Attributes:
-        assigned: what it fetches from.
+        assigned: the partitions that it fetches from.
     """
 
     assigned: Assignment = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
-        """What it holds."""
+        """Its memory."""
         return super(ShareMember, self).size_bytes + assignment_bytes(self.assigned)
 
 
@@ -70,10 +71,10 @@ class SharePartitions:
     """Share partitions by topic.
 
     Attributes:
-        initializing: the share coordinator was asked to begin them.
-        initialized: it has begun them, and they may be given to members.
-        deleting: names of topics that it was asked to forget.
-        written_ms: when that was written, or read from the log.
+        initializing: sent to the share coordinator to be initialized.
+        initialized: initialized by it; they may be assigned to members.
+        deleting: names of topics whose state it was asked to delete.
+        written_ms: when the record was written or replayed.
     """
 
     initializing: Mapping[UUID, NamedPartitions] = field(default_factory=dict)
@@ -86,11 +87,11 @@ class ShareGroup(ModernGroup[ShareMember]):
     """One group.
 
     Args:
-        session_ms: how long a session of its members is.
+        session_ms: returns the session timeout of its members.
 
     Attributes:
         partitions: the share partitions.
-        seen: the picture of the topics that it was last compared with.
+        seen: the image of the topics that was last compared with the group.
     """
 
     kind = GroupKind.SHARE
@@ -105,25 +106,25 @@ class ShareGroup(ModernGroup[ShareMember]):
 
     @property
     def state_name(self) -> str:
-        """Its state as Kafka calls it: there is nothing between empty and stable."""
+        """The state's name in Kafka; there is none between empty and stable."""
         if self.over:
             return "Dead"
         return "Stable" if self.members else "Empty"
 
     @property
     def listed_type(self) -> str:
-        """Its protocol type as ListGroups tells it."""
+        """The protocol type in ListGroups."""
         return PROTOCOL_TYPE
 
     @property
     def unused(self) -> bool:
-        """It stays until somebody deletes it."""
+        """Never: only an explicit request deletes the group."""
         return False
 
     # Records
 
     def apply(self, key: Key, value: Value | None, now: int) -> None:
-        """Let one of its records be in force, None where it was ended."""
+        """Apply a record; None is a tombstone."""
         _APPLY[type(key)](self, key, value, now)
 
     def _apply_group(self, key: Any, value: ShareGroupMetadataValue | None, now: int) -> None:
@@ -155,7 +156,7 @@ class ShareGroup(ModernGroup[ShareMember]):
     def _apply_assignment(self, key: Any, value: ShareGroupCurrentMemberAssignmentValue | None, now: int) -> None:
         before = self.members.get(key.member_id)
         if value is None:
-            return  # the member's metadata go next
+            return  # the tombstone of the member's metadata follows
         member = before or ShareMember(member_id=key.member_id)
         self._put(
             ShareMember(
@@ -199,7 +200,7 @@ class ShareGroup(ModernGroup[ShareMember]):
         )
 
     def member_tombstones(self, member_id: str) -> tuple[Change, ...]:
-        """What ends a member's records."""
+        """Return the tombstones of a member's records."""
         names = {"group_id": self.group_id, "member_id": member_id}
         return (
             (ShareGroupCurrentMemberAssignmentKey(**names), None),
@@ -208,7 +209,7 @@ class ShareGroup(ModernGroup[ShareMember]):
         )
 
     def tombstones(self) -> tuple[Change, ...]:
-        """What ends all of its records."""
+        """Return the tombstones of all records."""
         return (
             *(change for member_id in self.members for change in self.member_tombstones(member_id)),
             (ShareGroupTargetAssignmentMetadataKey(group_id=self.group_id), None),
@@ -217,12 +218,12 @@ class ShareGroup(ModernGroup[ShareMember]):
         )
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> Change:
-        """The group's next epoch."""
+        """Return the record of a new group epoch."""
         value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
         return ShareGroupMetadataKey(group_id=self.group_id), value
 
     def left(self, member_ids: list[str]) -> tuple[Change, ...]:
-        """What takes members out; the group is balanced anew with the next heartbeat."""
+        """Return the records that remove members. The next heartbeat computes a new target assignment."""
         gone = set(member_ids)
         names = {name for member in self.members.values() if member.member_id not in gone for name in member.topics}
         out = [change for member_id in member_ids for change in self.member_tombstones(member_id)]
@@ -231,18 +232,18 @@ class ShareGroup(ModernGroup[ShareMember]):
     # Time
 
     def next_deadline(self) -> int | None:
-        """When a session may be over, in ms; None for never."""
+        """Return when a session may expire, in ms; None for never."""
         return self.next_expiry()
 
     def tick(self, now: int) -> Decision[None]:
-        """Take out the members whose sessions are over."""
+        """Remove members whose session expired."""
         gone = [member_id for member_id in self.expired(now) if member_id in self.members]
         return Decision(records=self.left(gone) if gone else (), reply=None)
 
-    # Offsets, of which it has none
+    # Offsets, which share groups do not commit
 
     def check_commit(self, committer: Committer, now: int) -> PlaceCheck | None:
-        """It has no committed offsets.
+        """Refuse the commit.
 
         Raises:
             KafkaError: always.
@@ -250,10 +251,10 @@ class ShareGroup(ModernGroup[ShareMember]):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.group_id} is a share group, which commits no offsets")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """There are none to be told, which is no error, as in Kafka."""
+        """Allow the fetch: without offsets it is no error, as in Kafka."""
 
     def check_offset_delete(self) -> None:
-        """It has no committed offsets.
+        """Refuse the deletion.
 
         Raises:
             KafkaError: always.
@@ -261,7 +262,7 @@ class ShareGroup(ModernGroup[ShareMember]):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.group_id} is a share group, which commits no offsets")
 
     def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:
-        """None is there to age."""
+        """Return None: there are no offsets to age."""
         return None
 
 

@@ -1,9 +1,9 @@
-"""What a heartbeat of a share group's member does (KIP-932).
+"""Heartbeats of a share group's members (KIP-932).
 
-What lives here: joining, staying and leaving; when the group is balanced anew, and what its members then have. What does not: who is to have
-which partition (`assignor`), what the records make of it (`group`), waiting (`coordinator.runtime`).
+What lives here: joining, staying and leaving; when a target assignment is computed, and the members' assignments by it. What does not: the
+assignor (`assignor`), applying records (`group`), waiting (`coordinator.runtime`).
 
-A member has what it is to have at once: nobody has to give a share partition up before another may have it.
+A member gets its target assignment at once: share partitions need no revocation.
 """
 
 from collections.abc import Mapping
@@ -35,10 +35,10 @@ JOINING, LEAVING = 0, -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareHeartbeat:
-    """What a member says; None for what is as before.
+    """A heartbeat of a member; None for an unchanged field.
 
     Attributes:
-        epoch: the member's; `JOINING` or `LEAVING`.
+        epoch: the member's epoch, `JOINING` or `LEAVING`.
     """
 
     group_id: str
@@ -52,12 +52,12 @@ class ShareHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareHeartbeatReply:
-    """What it is answered.
+    """The reply to a heartbeat.
 
     Attributes:
-        assignment: what it is to fetch from, None where it knows that.
-        state_epoch: with which share partitions are begun.
-        initialize: share partitions that the share coordinator has to be asked for now.
+        assignment: the partitions to fetch from, None if the member knows them.
+        state_epoch: the epoch in which share partitions are initialized.
+        initialize: share partitions that the share coordinator has to initialize now.
     """
 
     member_id: str
@@ -69,11 +69,11 @@ class ShareHeartbeatReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupLimits:
-    """Settings.
+    """Limits of share groups.
 
     Attributes:
         max_size: members of a group.
-        assignment_interval_ms: a group is balanced no more often.
+        assignment_interval_ms: shortest time between two target assignments.
     """
 
     max_size: int
@@ -83,7 +83,7 @@ class ShareGroupLimits:
 
 
 def leave(group: ShareGroup, member_id: str) -> Decision[ShareHeartbeatReply]:
-    """A member leaves.
+    """Remove a leaving member.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID.
@@ -95,7 +95,7 @@ def leave(group: ShareGroup, member_id: str) -> Decision[ShareHeartbeatReply]:
 def beat(
     group: ShareGroup, heartbeat: ShareHeartbeat, limits: ShareGroupLimits, *, now: int, wall_ms: int
 ) -> Decision[ShareHeartbeatReply]:
-    """A member joins or stays.
+    """Join, or handle a heartbeat.
 
     Raises:
         KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH.
@@ -116,9 +116,9 @@ def beat(
         group, updated, epoch, records, interval_ms=limits.assignment_interval_ms, wall_ms=wall_ms
     )
     settled = _settled(group, updated, target_epoch, target, records, changed=bumped)
-    if member_id in group.members:  # the session of a new one begins with its record
+    if member_id in group.members:  # the session of a new member starts with its record
         group.touch(member_id, now + limits.session_timeout_ms)
-    # A member that is an epoch behind has not heard of what it was given with it; Kafka does not tell it again.
+    # A member that is an epoch behind did not receive its assignment; Kafka does not send it again.
     behind = heartbeat.epoch < before.epoch or heartbeat.topics is not None
     told = heartbeat.epoch == JOINING or behind or settled.assigned != before.assigned
     names = {name for name, count in _counts(group, updated).items() if count} if bumped else {*group.subscribed}
@@ -146,11 +146,11 @@ def _known(group: ShareGroup, member_id: str) -> ShareMember:
 
 
 def _member(group: ShareGroup, heartbeat: ShareHeartbeat) -> ShareMember:
-    """The member as it was, a new one where it joins."""
+    """Return the current member, or a new one if it joins."""
     if heartbeat.epoch == JOINING:
         return group.members.get(heartbeat.member_id) or ShareMember(member_id=heartbeat.member_id)
     member = _known(group, heartbeat.member_id)
-    # One that comes with its epoch before has not got the last answer.
+    # A member with its previous epoch did not receive the last response.
     if heartbeat.epoch != member.epoch and (heartbeat.epoch > member.epoch or heartbeat.epoch != member.previous_epoch):
         text = (
             f"The share group member has the epoch {heartbeat.epoch}, but the group coordinator knows {member.epoch}. The member must "
@@ -171,7 +171,7 @@ def _updated(before: ShareMember, heartbeat: ShareHeartbeat) -> ShareMember:
 
 
 def _counts(group: ShareGroup, updated: ShareMember) -> Mapping[str, int]:
-    """How many members subscribe to each topic, with this one as it is now."""
+    """Count the subscribers of each topic, including the updated member."""
     counts = group.subscribed.copy()
     before = group.members.get(updated.member_id)
     if before is not None:
@@ -181,7 +181,7 @@ def _counts(group: ShareGroup, updated: ShareMember) -> Mapping[str, int]:
 
 
 def _group_epoch(group: ShareGroup, updated: ShareMember, records: list[Change], *, changed: bool) -> tuple[int, bool]:
-    """The group's epoch, the next one where it has to be balanced anew."""
+    """Return the group's epoch, raised if a new target assignment is needed."""
     bump = changed or (group.target_epoch >= group.epoch and _unassigned(group))
     picture = group.topics.picture
     if not bump and group.seen is picture:
@@ -196,7 +196,7 @@ def _group_epoch(group: ShareGroup, updated: ShareMember, records: list[Change],
 
 
 def _unassigned(group: ShareGroup) -> bool:
-    """Whether there are share partitions that were begun and that nobody is to have."""
+    """Whether an initialized share partition is assigned to no member."""
     if not group.members:
         return False
     wanted = {
@@ -223,10 +223,14 @@ def _target(
     interval_ms: int,
     wall_ms: int,
 ) -> tuple[int, Assignment]:
-    """The epoch of the target assignment, and what the member is to have by it; computed anew where the group's epoch is another, unless
-    that was done a moment ago."""
+    """Return the epoch and the member's part of the target assignment.
+
+    It is computed for a new group epoch, unless the assignment interval is not over yet.
+    """
     computed_ms = group.target_timestamp_ms
-    too_soon = bool(computed_ms) and computed_ms <= wall_ms < computed_ms + interval_ms  # else the clock was set back
+    too_soon = (
+        bool(computed_ms) and computed_ms <= wall_ms < computed_ms + interval_ms
+    )  # a later timestamp means that the clock was set back
     if group.target_epoch >= epoch or too_soon:
         return group.target_epoch, group.target.get(updated.member_id, {})
     members = {**group.members, updated.member_id: updated}
@@ -253,7 +257,7 @@ def _settled(
     *,
     changed: bool,
 ) -> ShareMember:
-    """The member with what it is to have, of the topics that it reads."""
+    """Return the member with its target assignment, limited to its topics."""
     if updated.epoch == target_epoch and not changed:
         return updated
     reads = group.topics.ids_of(updated.topics)

@@ -1,7 +1,8 @@
-"""Which share partitions of a group the share coordinator has to begin, has begun, or has to forget.
+"""The share partitions of a group: initializing, initialized, deleting.
 
-What lives here: what becomes of them with a subscription, a changed or deleted topic, offsets that are set or deleted, and the group's end,
-each as a record. What does not: asking the share coordinator (`coordinator.share_group_coordinator`).
+What lives here: the record of each change of them, by a subscription, a changed or deleted topic, altered or deleted offsets, and the
+group's
+end. What does not: requests to the share coordinator (`coordinator.share_group_coordinator`).
 """
 
 from collections.abc import Collection, Mapping
@@ -20,12 +21,15 @@ from busway_bus.groups.share.records import (
 )
 
 RETRY_MS: Final = 30_000
-"""A share partition that is being begun for longer is begun again, as in Kafka."""
+"""Delay before a share partition is initialized again, as in Kafka."""
 Named = dict[UUID, NamedPartitions]
 
 
 def missing(group: ShareGroup, names: AbstractSet[str], now: int) -> Named:
-    """The partitions of these topics that nobody has begun, or for too long."""
+    """Return the partitions of these topics that have to be initialized.
+
+    These are neither initialized nor, for less than `RETRY_MS`, initializing.
+    """
     waits = now - group.partitions.written_ms < RETRY_MS
     found: Named = {}
     for topic in group.topics.among(names):
@@ -45,21 +49,21 @@ def _numbers(topics: Mapping[UUID, NamedPartitions], topic_id: UUID) -> frozense
 
 
 def begin(group: ShareGroup, topics: Named) -> Change:
-    """The share coordinator is asked to begin these."""
+    """Mark partitions as initializing, before the request to the share coordinator."""
     now = group.partitions
     deleting = {topic_id: name for topic_id, name in now.deleting.items() if topic_id not in topics}
     return record(group, replace(now, initializing=_joined(now.initializing, topics), deleting=deleting))
 
 
 def begun(group: ShareGroup, topics: Named) -> Change:
-    """It has begun them."""
+    """Mark partitions as initialized."""
     now = group.partitions
     initialized = _joined(now.initialized, topics)
     return record(group, replace(now, initializing=_without(now.initializing, topics), initialized=initialized))
 
 
 def not_begun(group: ShareGroup, topics: Named) -> tuple[Change, ...]:
-    """It could not."""
+    """Remove partitions whose initialization failed."""
     now = group.partitions
     if not now.initializing:
         return ()
@@ -67,8 +71,11 @@ def not_begun(group: ShareGroup, topics: Named) -> tuple[Change, ...]:
 
 
 def forget(group: ShareGroup, topic_ids: Collection[UUID]) -> tuple[dict[UUID, frozenset[int]], tuple[Change, ...]]:
-    """The share coordinator is asked to forget what is begun of these topics: which partitions of them, those too that it was asked for
-    before and may not have forgotten."""
+    """Mark topics as deleting, before the request to the share coordinator.
+
+    Returns:
+        The initialized partitions to delete, with those that an earlier request may have failed to delete; and the record.
+    """
     now = group.partitions
     wanted: dict[UUID, frozenset[int]] = {}
     for topic_id in topic_ids:
@@ -84,14 +91,14 @@ def forget(group: ShareGroup, topic_ids: Collection[UUID]) -> tuple[dict[UUID, f
 
 
 def forgotten(group: ShareGroup, topic_ids: Collection[UUID]) -> tuple[Change, ...]:
-    """It has forgotten these topics."""
+    """Remove topics whose state the share coordinator deleted."""
     now = group.partitions
     deleting = {topic_id: name for topic_id, name in now.deleting.items() if topic_id not in topic_ids}
     return (record(group, replace(now, deleting=deleting)),) if len(deleting) < len(now.deleting) else ()
 
 
 def forget_all(group: ShareGroup) -> tuple[dict[UUID, frozenset[int]], tuple[Change, ...]]:
-    """The share coordinator is asked to forget all of the group, which is to be deleted."""
+    """Mark all topics as deleting, before the group is deleted."""
     now = group.partitions
     wanted: dict[UUID, frozenset[int]] = {}
     names: dict[UUID, str] = {}
@@ -109,7 +116,7 @@ def forget_all(group: ShareGroup) -> tuple[dict[UUID, frozenset[int]], tuple[Cha
 
 
 def topics_deleted(group: ShareGroup, topic_ids: Collection[UUID]) -> tuple[Change, ...]:
-    """Topics are gone, and their share partitions with them."""
+    """Remove deleted topics with their share partitions."""
     now, gone = group.partitions, set(topic_ids)
     if not gone & {*now.initializing, *now.initialized, *now.deleting}:
         return ()
@@ -145,7 +152,7 @@ def _without(known: Mapping[UUID, NamedPartitions], less: Named) -> Named:
 
 
 def record(group: ShareGroup, partitions: SharePartitions) -> Change:
-    """As it is written down."""
+    """Return the record of the share partitions."""
     return (
         ShareGroupStatePartitionMetadataKey(group_id=group.group_id),
         ShareGroupStatePartitionMetadataValue(

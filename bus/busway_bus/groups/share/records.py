@@ -1,7 +1,8 @@
-"""The record types of share groups (KIP-932) in `__consumer_offsets`.
+"""The records of share groups (KIP-932) in `__consumer_offsets`.
 
-What lives here: their layouts, those of the kafka-group-coordinator 4.3.1 jar. What does not: the way to and from bytes (`record_serde`), what
-they mean for a group (`group`).
+What lives here: their layouts, those of the kafka-group-coordinator 4.3.1 jar. What does not: encoding and decoding (`record_serde`),
+applying
+them to a group (`group`).
 """
 
 from typing import Annotated, Final
@@ -13,7 +14,7 @@ from busway_protocol.types import Int8, Int32, Int64, NullableStr, Str, Uuid, ig
 
 @message(api_key=10, versions=(0, 0))
 class ShareGroupMemberMetadataKey:
-    """Which member of which group it is."""
+    """The key of a member's metadata."""
 
     group_id: Str
     member_id: Str
@@ -21,7 +22,7 @@ class ShareGroupMemberMetadataKey:
 
 @message(api_key=10, versions=(0, 0), flexible=0)
 class ShareGroupMemberMetadataValue:
-    """Who a member is, and what it wants to read."""
+    """A member's identity and subscription."""
 
     rack_id: NullableStr
     client_id: Str
@@ -31,14 +32,14 @@ class ShareGroupMemberMetadataValue:
 
 @message(api_key=11, versions=(0, 0))
 class ShareGroupMetadataKey:
-    """Which group it is."""
+    """The key of a group's epoch."""
 
     group_id: Str
 
 
 @message(api_key=11, versions=(0, 0), flexible=0)
 class ShareGroupMetadataValue:
-    """The group's epoch, and what it knew then of the topics that it reads."""
+    """The group's epoch and the hash of its topics' metadata."""
 
     epoch: Int32
     metadata_hash: Int64
@@ -46,14 +47,14 @@ class ShareGroupMetadataValue:
 
 @message(api_key=12, versions=(0, 0))
 class ShareGroupTargetAssignmentMetadataKey:
-    """Which group it is."""
+    """The key of a target assignment's epoch."""
 
     group_id: Str
 
 
 @message(api_key=12, versions=(0, 0), flexible=0)
 class ShareGroupTargetAssignmentMetadataValue:
-    """Of which epoch the target assignment is, and when it was computed."""
+    """The epoch of the target assignment and the time of its computation."""
 
     assignment_epoch: Int32
     assignment_timestamp: Annotated[Int64, tag(0), ignorable] = 0
@@ -61,7 +62,7 @@ class ShareGroupTargetAssignmentMetadataValue:
 
 @message(api_key=13, versions=(0, 0))
 class ShareGroupTargetAssignmentMemberKey:
-    """Which member of which group it is."""
+    """The key of a member's target assignment."""
 
     group_id: Str
     member_id: Str
@@ -69,7 +70,7 @@ class ShareGroupTargetAssignmentMemberKey:
 
 @struct
 class TopicPartition:
-    """Partitions of a topic that a member is to have."""
+    """Partitions of a topic in a target assignment."""
 
     topic_id: Uuid
     partitions: list[Int32]
@@ -77,14 +78,14 @@ class TopicPartition:
 
 @message(api_key=13, versions=(0, 0), flexible=0)
 class ShareGroupTargetAssignmentMemberValue:
-    """What a member is to have."""
+    """A member's target assignment."""
 
     topic_partitions: list[TopicPartition]
 
 
 @message(api_key=14, versions=(0, 0))
 class ShareGroupCurrentMemberAssignmentKey:
-    """Which member of which group it is."""
+    """The key of a member's current assignment."""
 
     group_id: Str
     member_id: Str
@@ -92,7 +93,7 @@ class ShareGroupCurrentMemberAssignmentKey:
 
 @struct
 class TopicPartitions:
-    """Partitions of a topic that a member has."""
+    """Partitions of a topic in a current assignment."""
 
     topic_id: Uuid
     partitions: list[Int32]
@@ -100,7 +101,7 @@ class TopicPartitions:
 
 @message(api_key=14, versions=(0, 0), flexible=0)
 class ShareGroupCurrentMemberAssignmentValue:
-    """What a member has, and in which epoch."""
+    """A member's current assignment and its epoch."""
 
     member_epoch: Int32
     previous_member_epoch: Int32
@@ -110,7 +111,7 @@ class ShareGroupCurrentMemberAssignmentValue:
 
 @message(api_key=15, versions=(0, 0))
 class ShareGroupStatePartitionMetadataKey:
-    """Which group it is."""
+    """The key of a group's share partitions."""
 
     group_id: Str
 
@@ -134,7 +135,7 @@ class TopicInfo:
 
 @message(api_key=15, versions=(0, 0), flexible=0)
 class ShareGroupStatePartitionMetadataValue:
-    """Which share partitions are being begun, are begun, and are being forgotten by the share coordinator."""
+    """A group's initializing, initialized and deleting share partitions."""
 
     initializing_topics: list[TopicPartitionsInfo]
     initialized_topics: list[TopicPartitionsInfo]

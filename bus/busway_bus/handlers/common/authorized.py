@@ -1,6 +1,6 @@
-"""What a client may do, as Kafka tells it where nothing is controlled: every operation that the kind of resource knows.
+"""Authorized operations without access control: all operations of a kind of resource, as in Kafka.
 
-What lives here: the bit fields (KIP-430). What does not: access control, which comes with authentication.
+What lives here: the bit fields (KIP-430). What does not: access control, which needs authentication.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""A setting as DescribeConfigs and CreateTopics show it: value, where it comes from, what stands behind it.
+"""Entries of settings in DescribeConfigs and CreateTopics: value, source, synonyms.
 
-What lives here: the entries of a topic, a group, a broker and the cluster, and changing those. Sources are numbered as in KIP-226;
-what stands behind a value is told as `ConfigHelper` of Kafka tells it.
+What lives here: the entries of a topic, a group, a broker and the cluster, and changing settings. What does not: the keys (`kernel`). Sources are
+numbered as in KIP-226; synonyms are listed as by Kafka's `ConfigHelper`.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ A = TypeVar("A")
 
 
 class Source(IntEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -40,7 +40,7 @@ class Source(IntEnum):
 
 _OLD_NODE_ID: Final = "broker.id"
 _STATIC: Final = frozenset({"node.id"})
-"""Kafka has no default for it: it is always told as one that is set."""
+"""Settings without a default in Kafka, which are always shown as set."""
 _UNCHANGEABLE: Final = {8: "broker loggers", 16: "client metrics"}
 Synonym = tuple[str, str | None, Source]
 
@@ -62,7 +62,7 @@ class ConfigEntry:
 def topic_entries(
     config: BrokerConfig, own: Mapping[str, str], fixed: Mapping[str, str] = MappingProxyType({})
 ) -> list[ConfigEntry]:
-    """Every setting of a topic that has `own` of its own; `fixed` ones are read-only and the same whatever anything else says."""
+    """List every setting of a topic with these `own` ones. `fixed` ones are read-only, and override all others."""
     entries = []
     for key in TOPIC_CONFIGS.values():
         if key.default is None and key.name not in own:
@@ -80,7 +80,7 @@ def topic_entries(
 
 
 def group_entries(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a group that has `own` of its own."""
+    """List every setting of a group with these `own` ones."""
     entries = []
     for key in GROUP_CONFIGS.values():
         chain = (
@@ -93,13 +93,13 @@ def group_entries(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigEn
 
 
 def in_force(entries: Iterable[ConfigEntry], image: ClusterImage) -> list[ConfigEntry]:
-    """Those of a topic's or a group's settings that the cluster's levels have."""
+    """Select the settings of a topic or group that the cluster's levels support."""
     shown = has_dead_letters(image.features)
     return [entry for entry in entries if shown or not entry.name.startswith(DEAD_LETTER_CONFIGS)]
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Every setting of this node."""
+    """List every setting of this node."""
     entries = []
     for key in BROKER_CONFIGS.values():
         if key.name in INTERNAL:
@@ -111,7 +111,7 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
 
 
 def cluster_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Every default of the cluster that is set."""
+    """List the cluster's defaults that are set."""
     return [
         _broker_entry(BROKER_CONFIGS[name], value, [(name, value, Source.CLUSTER)])
         for name, value in config.dynamic.defaults(config.dynamic.cluster).items()
@@ -123,7 +123,7 @@ def _broker_entry(key: ConfigKey, value: str | None, chain: Sequence[Synonym]) -
 
 
 def _broker_chain(config: BrokerConfig, names: Sequence[str]) -> list[Synonym]:
-    """What the broker says under these names, strongest first; nothing where the first of them says nothing, as in Kafka."""
+    """Return the broker's values under these names, strongest first; empty if the first name has none, as in Kafka."""
     own, cluster = config.dynamic.own, config.dynamic.defaults(config.dynamic.cluster)
     chain: list[Synonym] = [(name, own[name], Source.DYNAMIC_BROKER) for name in names if name in own]
     chain += [(name, cluster[name], Source.CLUSTER) for name in names if name in cluster]
@@ -140,7 +140,7 @@ def _broker_chain(config: BrokerConfig, names: Sequence[str]) -> list[Synonym]:
 
 
 def _shown(config: BrokerConfig, name: str) -> str | None:
-    """A broker's value; the old name of the node's id says what the new one says."""
+    """Return a broker's value; the old name of the node's id has the value of the new one."""
     return render(config.get("node.id" if name == _OLD_NODE_ID else name))
 
 
@@ -166,10 +166,10 @@ async def alter_each(
     incremental: bool,
     validate_only: bool,
 ) -> list[A]:
-    """Change the settings of each resource, or only check it; each outcome is an `answer`, whatever becomes of the others.
+    """Change or check the settings of each resource, independently. Each outcome is built by `answer`.
 
     Args:
-        updates: what a resource asks for.
+        updates: returns a resource's changes.
         incremental: see `controller.configs.AlterConfigs`.
     """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
@@ -216,7 +216,7 @@ async def alter_each(
 
 
 def _name(resource: Any, node: NodeServices) -> str:
-    """The name that the settings are kept under; of a broker its id as it is written.
+    """Return the resource name under which settings are stored; a broker's is its id in canonical form.
 
     Raises:
         KafkaError: INVALID_REQUEST, it is another broker.
@@ -229,10 +229,10 @@ def _name(resource: Any, node: NodeServices) -> str:
 
 
 def check_broker(name: str, node_id: int, what: str, alternative: str) -> None:
-    """Refuse the name of a broker that is not this one.
+    """Refuse the name of another broker.
 
     Raises:
-        KafkaError: INVALID_REQUEST, with Kafka's words: what the name should be, and what else it may be.
+        KafkaError: INVALID_REQUEST, in Kafka's words: `what` names the expected value, `alternative` another allowed one.
     """
     try:
         number = int(name)

@@ -1,7 +1,7 @@
-"""Who asks, in which version, and what a handler may use.
+"""A request's context, and the services for handlers.
 
-What lives here: `NodeServices`, all that handlers see of the node, `RequestContext`, `Peer`, whether the client is still there, and
-`CloseConnection`, the last word. What does not: how any of it works.
+What lives here: `NodeServices`, all that handlers see of the node, `RequestContext`, `Peer`, the state of the client, and `CloseConnection`. What
+does not: how any of it works.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 class CloseConnection(Exception):
-    """The connection has to end, as it is the only answer that this client understands; the text is for the log."""
+    """The connection must end, as the only answer that this client understands; the text is for the logger."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,8 +43,8 @@ class NodeServices:
     """The parts of the node that handlers call.
 
     Attributes:
-        machine: the clocks, identifiers and chance of this node.
-        volume: how many bytes the volume of the data directory has, and how many of them are free; waits for the disk.
+        machine: clocks, identifiers and random numbers of this node.
+        volume: returns total and free bytes of the data directory's volume; blocks on the disk.
     """
 
     config: BrokerConfig
@@ -75,32 +75,32 @@ class NodeServices:
 
     @property
     def image(self) -> ClusterImage:
-        """The current picture of the cluster."""
+        """The current image of the cluster."""
         return self.metadata.image
 
 
 class PeerGone(Exception):
-    """The client that waited for an answer is gone, or will get none any more: the node stops."""
+    """The client is gone, or the node stops: no response will be sent."""
 
 
 class Wait(Protocol):
     """A wait that is no future: a long poll."""
 
     def end(self, problem: Exception) -> None:
-        """Wait no more, because of this; nothing happens where it is over."""
+        """End the wait with this error; no effect if it is over."""
 
 
 class Peer:
-    """Whether the client of a connection still waits for answers.
+    """Whether the client of a connection still waits for responses.
 
-    What has begun to write goes on without it, as in Kafka: a request is never cancelled by who sent it. What only waits, a long
-    poll or a member in a rebalance, names what it waits for, and is let go with PeerGone.
+    A write in progress continues without the client, as in Kafka: a disconnect never cancels a request. What only waits, a long poll or a member in a
+    rebalance, registers its wait, which ends with PeerGone.
 
     Attributes:
-        polls: are ended when the client is gone; who adds one takes it out when it is over.
-        closed_by_client: whether the connection has ended, and the client has closed it.
-        members: group id and member id of those whose requests the connection carried last.
-        when_closed: called once when the connection has ended, with whether the client has closed it.
+        polls: waits that end when the client is gone; the caller removes its own when it is over.
+        closed_by_client: whether the connection has ended, and the client closed it.
+        members: (group id, member id) of the last requests on the connection.
+        when_closed: called once when the connection has ended, with whether the client closed it.
     """
 
     __slots__ = ("_waits", "closed_by_client", "gone", "members", "polls", "when_closed")
@@ -114,7 +114,7 @@ class Peer:
         self._waits: set[asyncio.Future[Any]] = set()
 
     def waits(self, future: "asyncio.Future[Any]") -> None:
-        """End the wait for this future with PeerGone when the client is gone, at once when it is already."""
+        """End this future with PeerGone when the client is gone, or at once if it is."""
         if future.done():
             return
         if self.gone:
@@ -124,29 +124,29 @@ class Peer:
         future.add_done_callback(self._waits.discard)
 
     def closed(self, *, by_client: bool) -> None:
-        """The connection has ended, by the client or the end of its process, or by the broker; `left` follows."""
+        """Report the end of the connection, by the client or its process, or by the broker; `left` follows."""
         self.closed_by_client = by_client
         if self.when_closed is not None:
             self.when_closed(by_client)
 
     def left(self) -> None:
-        """The client is gone: end what only waits for it."""
+        """Mark the client as gone, and end all its waits."""
         self.gone = True
         for poll in tuple(self.polls):
             poll.end(PeerGone())
         for future in tuple(self._waits):
             if not future.done():
                 future.set_exception(PeerGone())
-                future.exception()  # nobody may be there to take it: the answer may not have begun to wait
+                future.exception()  # retrieved here, as the response may not await it yet
 
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """An answer that is so large that it is put into bytes beside the event loop.
+    """A response so large that it is encoded beside the event loop.
 
     Attributes:
-        keep: told of those bytes, for the next who asks the same.
-        over: called once when it is in bytes, or will never be.
+        keep: called with its bytes, to reuse them for equal requests.
+        over: called once when it is encoded, or will never be.
     """
 
     response: Any
@@ -156,19 +156,19 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An answer that is in bytes already, all but its header."""
+    """A response that is already encoded, except for its header."""
 
     body: list[Chunk]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """One request's circumstances.
+    """Context of one request.
 
     Attributes:
-        advertised: where clients of the listener that it came by find this node.
+        advertised: this node's address for clients of the request's listener.
         peer: whether the client is still there.
-        principal: who asks.
+        principal: the client's principal.
     """
 
     api_version: int
@@ -181,21 +181,21 @@ class RequestContext:
 
     @property
     def listener(self) -> str:
-        """The name of the listener that the request came by."""
+        """The name of the request's listener."""
         return self.advertised.name
 
     @property
     def for_controller(self) -> ControllerRequestContext:
-        """On whose behalf this request asks the controller for something."""
+        """The context for requests to the controller on the client's behalf."""
         return ControllerRequestContext(principal=self.principal)
 
     async def in_turns(
         self, steps: Generator[None, None, Any], keep: Callable[[list[Chunk]], None] | None = None
     ) -> Large:
-        """A large answer, which `steps` makes a little at a time, while others get theirs; `keep` is told of its bytes.
+        """Build a large response by `steps`, in turns with other hosts; `keep` is called with its bytes.
 
         Raises:
-            PeerGone: nobody waits for it any more when it is its turn.
+            PeerGone: the client is gone when its turn begins.
         """
         answers = self.node.large_answers
         await answers.begin(self.client_host)
@@ -209,7 +209,7 @@ class RequestContext:
 
 
 def finished(steps: Generator[None, None, R]) -> R:
-    """What `steps` returns, all of it at once."""
+    """Run `steps` to the end, and return its value."""
     while True:
         try:
             next(steps)

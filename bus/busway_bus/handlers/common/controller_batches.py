@@ -1,7 +1,7 @@
-"""Asking the controller for many things at once.
+"""Splits large requests to the controller.
 
-What lives here: cutting a request into commands so small that each is decided between two others' requests. What does not: what is asked
-for. Each thing is judged for itself, so that nobody notices where the cuts are.
+What lives here: splitting a request into commands so small that other requests run between them. What does not: the commands. Each item is decided
+independently, so the splits have no visible effect.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from busway_protocol.errors import KafkaError
 I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 STRETCH: Final = 32
-"""Things in one command: deciding on a topic takes a tenth of a millisecond, and what it leads to as much again."""
+"""Items in one command: deciding on a topic takes 0.1 ms, and its consequences as much again."""
 
 
 async def request_each(
@@ -23,7 +23,7 @@ async def request_each(
     command: Callable[[tuple[I, ...]], Command[tuple[R | KafkaError, ...]]],
     context: ControllerRequestContext,
 ) -> tuple[R | KafkaError, ...]:
-    """The replies to all items, in their order; where a command could not be carried out, why not, for each of its items."""
+    """Request all items and return their replies in order. A failed command's error is the reply of each of its items."""
     stretches = [tuple(items[at : at + STRETCH]) for at in range(0, len(items), STRETCH)]
     outcomes = await asyncio.gather(
         *(controller.request(command(stretch), context) for stretch in stretches), return_exceptions=True

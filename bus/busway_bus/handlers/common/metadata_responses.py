@@ -1,7 +1,7 @@
-"""Answers to those who ask for all topics, kept for as long as the picture of the cluster stays what it is.
+"""Cached responses for all topics, valid for one image of the cluster.
 
-What lives here: the bytes of those answers, in a bound. What does not: what they say (`metadata`). Tools and patterns ask for all topics
-again and again, and ten thousand partitions take a tenth of a second to be told of.
+What lives here: the bytes of those responses, bounded. What does not: their content (`metadata`). Tools and patterns request all topics repeatedly,
+and a response for ten thousand partitions takes a tenth of a second.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from busway_protocol.compile import Chunk
 
 
 class Asked(NamedTuple):
-    """Of what an answer depends, beside the picture."""
+    """The key of a response within one image."""
 
     version: int
     listener: str
@@ -22,7 +22,7 @@ class Asked(NamedTuple):
 
 
 class MetadataAnswers:
-    """The answers of one picture; another one drops them."""
+    """The responses of one image; a new image drops them."""
 
     def __init__(self) -> None:
         self._image: ClusterImage | None = None
@@ -30,11 +30,11 @@ class MetadataAnswers:
         self._bytes = 0
 
     def find(self, image: ClusterImage, asked: Asked) -> list[Chunk] | None:
-        """The answer, all but its header; None where none is kept."""
+        """Return a cached response without its header, or None."""
         return self._kept.get(asked) if image is self._image else None
 
     def keep(self, image: ClusterImage, asked: Asked, body: list[Chunk]) -> None:
-        """Have it for the next who asks, if there is room."""
+        """Cache a response if there is room."""
         if image is not self._image:
             self._image, self._bytes = image, 0
             self._kept.clear()

@@ -1,7 +1,7 @@
-"""What OffsetCommit and TxnOffsetCommit ask to store.
+"""Offsets in OffsetCommit and TxnOffsetCommit.
 
-What lives here: the offsets of a request as the coordinator takes them, those of partitions that there are. What does not: which names
-the request means (its handler), and who may store them (`groups.shard`).
+What lives here: the offsets of a request for the coordinator, without those of unknown partitions. What does not: the names that the request means
+(its handler), and permission to store them (`groups.shard`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,11 +17,11 @@ Requested = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 def new_offsets(
     image: ClusterImage, topics: Iterable[tuple[str | None, Sequence[Requested]]], *, retention_ms: int = -1
 ) -> dict[Place, NewOffset]:
-    """The offsets of partitions that there are.
+    """Convert the offsets of existing partitions.
 
     Args:
-        topics: names, None for one that is not known, and what is asked for their partitions.
-        retention_ms: how long they are kept; -1 as the broker is set.
+        topics: (name, requested partitions); the name is None if unknown.
+        retention_ms: how long they are kept; -1 as configured on the broker.
     """
     offsets: dict[Place, NewOffset] = {}
     for name, partitions in topics:

@@ -1,7 +1,7 @@
-"""An answer that is not there yet.
+"""A response that is completed later.
 
-What lives here: `Pending`, which a handler returns instead of a response. What does not: the order of answers (`server.connection`), and
-handlers that wait for several things in turn, which are coroutines.
+What lives here: `Pending`, which a handler returns instead of a response. What does not: the order of responses (`server.connection`), and handlers
+that wait for several things one after the other, which are coroutines.
 """
 
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from typing import Any
 
 
 class Pending:
-    """An answer for which no task runs: whoever has what it waits for completes it, once.
+    """A response without a task: completed once, by the code that has its result.
 
     Attributes:
         done: whether it is complete.
-        response: the answer, None where none is owed.
-        problem: what the request failed on, None where it did not.
-        needs_request: whether what came with the request is still to be worked on, and takes memory.
+        response: the response, None if none is due.
+        problem: the request's error, None without one.
+        needs_request: whether the request's bytes are still in use, and take memory.
     """
 
     __slots__ = ("_when_done", "_when_free", "done", "needs_request", "problem", "response")
@@ -29,31 +29,31 @@ class Pending:
         self.problem: Exception | None = None
 
     def when_done(self, call: Callable[[], None]) -> None:
-        """Call `call` when it is complete, which is now where it is already."""
+        """Call `call` on completion, or at once if complete."""
         if self.done:
             call()
         else:
             self._when_done = call
 
     def when_free(self, call: Callable[[], None]) -> None:
-        """Call `call` when what came with the request is not needed any more."""
+        """Call `call` when the request's bytes are no longer in use."""
         assert self.needs_request
         self._when_free = call
 
     def let_go(self) -> None:
-        """What came with the request is not needed any more."""
+        """Release the request's bytes."""
         self.needs_request = False
         if self._when_free is not None:
             self._when_free()
             self._when_free = None
 
     def complete(self, response: Any) -> None:
-        """This is the answer."""
+        """Complete with a response."""
         self.response = response
         self._end()
 
     def fail(self, problem: Exception) -> None:
-        """There is no answer, but this."""
+        """Complete with an error."""
         self.problem = problem
         self._end()
 

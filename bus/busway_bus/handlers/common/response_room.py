@@ -1,7 +1,7 @@
-"""How large one answer may become that tells of many things, and which large answers are made at one time.
+"""Bounds on the size and number of large responses.
 
-What lives here: the count of what an answer takes while it is made (`AnswerRoom`), and whose turn it is to have one made (`LargeAnswers`).
-What does not: what the answers say; what becomes of one that its client does not take (`server.response_memory`).
+What lives here: the remaining size of a response that is being built (`AnswerRoom`), and the order in which large ones are built (`LargeAnswers`).
+What does not: their content, and responses that a client does not read (`server.response_memory`).
 """
 
 import asyncio
@@ -11,9 +11,9 @@ from busway_bus.kernel.limits import ANSWER_BYTES_MAX, LARGE_ANSWERS_AT_ONCE_MAX
 
 
 class AnswerRoom:
-    """What one answer may still take, in bytes.
+    """Remaining bytes of one response.
 
-    Its first thing is told however large it is: there would be no way to learn of it.
+    The first item always fits: it could not be described otherwise.
     """
 
     __slots__ = ("_empty", "_left")
@@ -23,7 +23,7 @@ class AnswerRoom:
         self._empty = True
 
     def take(self, size: int) -> bool:
-        """Whether one more thing of about this size may be told."""
+        """Take the size of one more item, about; return whether it fits."""
         if size > self._left and not self._empty:
             return False
         self._left -= size
@@ -32,14 +32,14 @@ class AnswerRoom:
 
 
 class LargeAnswers:
-    """Those that are made or put into bytes now: so many at a time, and hosts take turns."""
+    """Bounds the large responses that are built or encoded at a time; hosts take turns."""
 
     def __init__(self, at_once: int = LARGE_ANSWERS_AT_ONCE_MAX) -> None:
         self._free = at_once
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     async def begin(self, host: str) -> None:
-        """Return when one may be made for a client of this host; `end` has to follow."""
+        """Wait until one may be built for a client of this host; `end` must follow."""
         if self._free:
             self._free -= 1
             return
@@ -53,7 +53,7 @@ class LargeAnswers:
             raise
 
     def end(self) -> None:
-        """One is in bytes, or came to nothing: the next."""
+        """Release a slot after a response is encoded or failed, and start the next."""
         while self._waiting:
             host = next(iter(self._waiting))
             turns = self._waiting.pop(host)

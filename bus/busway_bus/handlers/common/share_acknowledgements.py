@@ -1,7 +1,7 @@
-"""What became of records of a share group, as ShareFetch and ShareAcknowledge tell it.
+"""Acknowledgements of share groups in ShareFetch and ShareAcknowledge.
 
-What lives here: who may ask, the checks of what is told, handing it to the share partitions, and naming the leader where this broker is
-not it. What does not: the answers (`share_fetch`, `share_acknowledge`).
+What lives here: checks of members and acknowledgements, passing them to the share partitions, and naming the leader if it is another broker. What
+does not: the responses (`share_fetch`, `share_acknowledge`).
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from busway_protocol.messages.share_groups import AcknowledgementBatch, LeaderId
 
 RENEW_SINCE: Final = 2
 ACKNOWLEDGED_TOGETHER: Final = 2_000
-"""Of what is told of records, as much as is taken in while all others wait; what is told of one partition is taken in at once."""
+"""Acknowledgements processed without yielding to other requests; those of one partition are never split."""
 _MOVED: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 Refusal = KafkaError | None
-"""Why something was refused; None where it was not."""
+"""Error of a refusal; None without one."""
 
 
 class _Partition(Protocol):
@@ -32,7 +32,7 @@ class _Partition(Protocol):
 
 
 class Topic(Protocol):
-    """A topic as either request names it."""
+    """A topic of either request."""
 
     topic_id: UUID
 
@@ -43,10 +43,10 @@ class Topic(Protocol):
 
 
 def check_member(context: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
-    """Group and member of a request.
+    """Return the group and member of a request.
 
     Raises:
-        KafkaError: UNSUPPORTED_VERSION where the cluster has no share groups; INVALID_REQUEST.
+        KafkaError: UNSUPPORTED_VERSION if the cluster has no share groups; INVALID_REQUEST.
     """
     if context.node.image.features.get(SHARE_VERSION, 0) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share.version is not finalized: there are no share groups")
@@ -61,7 +61,7 @@ def check_member(context: RequestContext, group_id: str | None, member_id: str |
 
 
 def check_place(context: RequestContext, place: Place) -> str:
-    """The name of a partition's topic.
+    """Return the topic name of a partition.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION.
@@ -75,7 +75,7 @@ def check_place(context: RequestContext, place: Place) -> str:
 
 
 class Acknowledging:
-    """What one request says of records: handed on at once, and waited for afterwards."""
+    """The acknowledgements of one request: passed on at once, awaited afterwards."""
 
     def __init__(self, context: RequestContext, group_id: str, member_id: str, *, renews: bool) -> None:
         self._context = context
@@ -86,8 +86,8 @@ class Acknowledging:
         self._written: dict[Place, asyncio.Future[None]] = {}
 
     async def begin(self, topics: Iterable[Topic]) -> None:
-        """Hand everything to its share partition; of a partition that is named twice the last counts. Where nothing is told of any, only
-        what is wrong is answered. Both as in Kafka."""
+        """Pass all acknowledgements to their share partitions. The last mention of a partition wins; without any acknowledgement only errors are
+        returned. Both as in Kafka."""
         told = {
             (topic.topic_id, one.partition_index): one.acknowledgement_batches
             for topic in topics
@@ -113,7 +113,7 @@ class Acknowledging:
             self._outcomes |= dict.fromkeys(empty)
 
     def _checked(self, place: Place, batches: Sequence[AcknowledgementBatch]) -> list[Acknowledgement]:
-        """What is told of a partition.
+        """Convert the acknowledgements of a partition.
 
         Raises:
             KafkaError: INVALID_REQUEST, UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION.
@@ -148,7 +148,7 @@ class Acknowledging:
             )
 
     async def finish(self) -> dict[Place, Refusal]:
-        """What became of it, once it is kept."""
+        """Return the outcomes, once the acknowledgements are durable."""
         for place, written in self._written.items():
             try:
                 await asyncio.shield(written)
@@ -160,14 +160,14 @@ class Acknowledging:
 
 
 class Leaders:
-    """Who leads the partitions that this broker does not, for one answer."""
+    """Leaders of partitions that this broker does not lead, for one response."""
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._endpoints: dict[int, NodeEndpoint] = {}
 
     def of(self, place: Place, problem: Refusal) -> LeaderIdAndEpoch:
-        """What a partition's answer says of its leader: only where another one is to be asked."""
+        """Return a partition's current leader, if the error sends the client to another broker."""
         if problem is None or problem.code not in _MOVED:
             return LeaderIdAndEpoch()
         image = self._context.node.image
@@ -185,5 +185,5 @@ class Leaders:
 
     @property
     def endpoints(self) -> list[NodeEndpoint]:
-        """Where they are reached."""
+        """Addresses of the leaders."""
         return list(self._endpoints.values())

@@ -1,6 +1,6 @@
-"""What the requests about share groups' state have in common: they name partitions of topics, each answered for itself.
+"""Common part of requests about share groups' state: each partition is answered independently.
 
-What lives here: asking the coordinator for each of them, many together, and who may ask. What does not: the messages.
+What lives here: asking the coordinator for many partitions together, and the check of the feature's level. What does not: the messages.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
 TOGETHER: Final = 100
-"""Partitions whose answers are waited for together."""
+"""Partitions that are awaited together."""
 BATCHES_TOGETHER: Final = 2_000
 """State batches that are written together."""
 
@@ -27,11 +27,11 @@ async def each(
     ask: Callable[[SharePartitionKey, Any], Awaitable[R]],
     refused: Callable[[int, ErrorCode, str], R],
 ) -> list[tuple[UUID, list[R]]]:
-    """The answer for each partition, by topic; none at all where the group has no name, or a topic no partitions, as in Kafka.
+    """Collect the response of each partition, by topic. Empty if the group has no name, or a topic no partitions, as in Kafka.
 
     Args:
-        ask: the answer for one partition, of which it gets what the request says.
-        refused: makes the answer for a partition's number where that raises.
+        ask: answers one partition, with the request's entry of it.
+        refused: builds a partition's response if `ask` raises.
     """
     if not group_id or not all(topic.partitions for topic in topics):
         return []
@@ -62,7 +62,7 @@ async def each(
 def _parts(
     keys: Sequence[SharePartitionKey], weight: Callable[[SharePartitionKey], int]
 ) -> Iterator[list[SharePartitionKey]]:
-    """As many of them as are dealt with at once, one after the other."""
+    """Split the keys into parts that are processed together."""
     part: list[SharePartitionKey] = []
     batches = 0
     for key in keys:

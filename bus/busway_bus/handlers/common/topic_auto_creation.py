@@ -1,7 +1,7 @@
-"""Topics that are made because somebody asked for them: in the background, as in Kafka.
+"""Auto-creation of requested topics, in the background as in Kafka.
 
-What lives here: who is being made, each once at a time. What does not: how (`topic_creation`). The client is told meanwhile that there
-is no such topic, and asks again.
+What lives here: the queue, with each topic once. What does not: the creation (`topic_creation`). Until it is done the client gets "unknown topic",
+and retries.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ logger = logging.getLogger("busway.topics")
 
 
 class TopicAutoCreator:
-    """The topics that are being made, one after the other."""
+    """Topics being created, one after the other."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Callable[[str], Awaitable[object]]] = {}
@@ -23,7 +23,7 @@ class TopicAutoCreator:
         self._closed = False
 
     def start(self, name: str, create: Callable[[str], Awaitable[object]]) -> None:
-        """Have a topic made by `create`, unless it is being made already, or the node stops."""
+        """Create a topic by `create`, unless it is queued, TOPICS_UNDER_WAY_MAX are, or the node stops."""
         if self._closed or name in self._waiting or len(self._waiting) >= TOPICS_UNDER_WAY_MAX:
             return
         self._waiting[name] = create
@@ -47,7 +47,7 @@ class TopicAutoCreator:
             self._worker = None
 
     async def close(self) -> None:
-        """Return when the topic that is being made is there; those that wait are not made, nor any that is asked for from now on."""
+        """Wait for the topic being created; queued and later ones are not created."""
         self._closed = True
         for name in list(self._waiting)[1:]:
             del self._waiting[name]

@@ -1,6 +1,6 @@
-"""Creating a topic because somebody asked for it, with the defaults: what Metadata and the coordinators share with CreateTopics.
+"""Creation of topics with defaults, for Metadata, the coordinators and CreateTopics.
 
-What lives here: the settings of internal topics, and of those that are made for dead letters. What does not: the rules (`controller.topics`).
+What lives here: the settings of internal and dead-letter topics. What does not: the rules (`controller.topics`).
 """
 
 from dataclasses import replace
@@ -25,10 +25,10 @@ async def create_topic(
     replication_factor: int = DEFAULT,
     context: ControllerRequestContext = ITSELF,
 ) -> TopicImage:
-    """Create a topic with the defaults of the cluster, or as the broker keeps it for itself.
+    """Create a topic with the cluster's defaults, or an internal one with its own.
 
     Raises:
-        KafkaError: see `controller.topics.create`; KAFKA_STORAGE_ERROR where it is created and cannot be served.
+        KafkaError: see `controller.topics.create`; KAFKA_STORAGE_ERROR if it is created but cannot be served.
     """
     topic = NewTopic(name=name, partitions=partitions, replication_factor=replication_factor)
     (created,) = await create_topics(node, (topic,), context)
@@ -38,7 +38,7 @@ async def create_topic(
 
 
 async def create_dead_letter_topic(node: NodeServices, name: str) -> None:
-    """Have a topic that share groups may write dead letters to, unless somebody was faster; its times are those of the letters, as in Kafka.
+    """Create a dead-letter topic of share groups, if missing; its timestamps are those of the letters, as in Kafka.
 
     Raises:
         KafkaError: as `create_topic`.
@@ -52,7 +52,7 @@ async def create_dead_letter_topic(node: NodeServices, name: str) -> None:
 async def create_topics(
     node: NodeServices, topics: tuple[NewTopic, ...], context: ControllerRequestContext, *, validate_only: bool = False
 ) -> tuple[TopicImage | KafkaError, ...]:
-    """Create topics, each for itself, or check only whether they could be; where there are far too many, none."""
+    """Create topics, independently of each other, or only check them; far too many partitions refuse all."""
     new_topics = [_as_kept(topic, node) for topic in topics]
     try:
         check_count(new_topics, node.config)
@@ -67,7 +67,7 @@ async def create_topics(
 
 
 def _online(reply: TopicImage | KafkaError, node: NodeServices) -> TopicImage | KafkaError:
-    """The reply, unless the topic is created and partitions of it cannot be served."""
+    """Return the reply, or an error if partitions of the created topic cannot be served."""
     if isinstance(reply, TopicImage):
         try:
             node.replicas.local.check_online(reply.topic_id)
@@ -77,7 +77,8 @@ def _online(reply: TopicImage | KafkaError, node: NodeServices) -> TopicImage | 
 
 
 def _as_kept(topic: NewTopic, node: NodeServices) -> NewTopic:
-    """An internal topic as the broker keeps it, whatever a client wants of it; but for what is never set on it, which is refused by name."""
+    """Return an internal topic with the broker's settings, whatever the request says. Requested settings that are fixed are kept, to be refused by
+    name."""
     kept = _kept(topic, node)
     fixed = fixed_configs(topic.name)
     never = {name: value for name, value in topic.configs.items() if name in fixed}
@@ -122,7 +123,7 @@ def _kept(topic: NewTopic, node: NodeServices) -> NewTopic:
                 "cleanup.policy": "delete",
                 "compression.type": "producer",
                 "min.insync.replicas": str(in_sync),
-                # What the coordinator needs no more it deletes itself; a default of the broker's must not take more.
+                # The coordinator deletes what it does not need; the broker's default must not delete more.
                 "retention.bytes": "-1",
                 "retention.ms": "-1",
                 "segment.bytes": str(segment_bytes),

@@ -16,7 +16,7 @@ from gettaxi.generate import Devices
 from gettaxi.traffic import Plan, Traffic
 
 from busway import DeadLetters, Extension, Producer
-from busway.app.declaring.routes import Route
+from busway.app.model.topic import Route
 from busway.testing import TestBus, crash_points
 from busway.web import serving
 

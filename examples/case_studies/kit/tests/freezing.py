@@ -12,7 +12,7 @@ import signal
 from typing import Any, Final
 
 from busway import App, Extension
-from busway.app.declaring.routes import Route
+from busway.app.model.topic import Route
 
 SESSION: Final = {"session_timeout_ms": 1_500, "heartbeat_interval_ms": 100}
 

@@ -1,7 +1,7 @@
 """What a dead letter says, and which ones are meant.
 
 What lives here: records of a dead-letter topic as values, read from their headers; pure. What does not: the headers' writing
-(`handling.failures`), finding and replaying (`replay`).
+(`burying`), finding and replaying (`replay`).
 """
 
 from collections.abc import Mapping

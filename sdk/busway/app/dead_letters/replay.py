@@ -1,7 +1,7 @@
 """Records that handlers put aside: find them, hand them in again, or let them be.
 
 What lives here: `DeadLetters`, for services and consoles alike; `busway dlq` is a thin face of it. What does not: what a
-dead letter says (`letter`), putting records aside (`handling.failures`), skipping what was replayed for others (`handling.assigned`).
+dead letter says (`letter`), putting records aside (`burying`), skipping what was replayed for others (`handling.assigned`).
 
 A dead letter is never changed or deleted. Which ones are done, replayed or discarded, is remembered as committed offsets of the consumer
 group `<dead-letter topic>.replayed`: everything below the offset, and what was done ahead of it as runs in the offset's metadata

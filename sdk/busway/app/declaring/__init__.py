@@ -1,6 +1,5 @@
 """What a service declares, before anything runs.
 
-`declarations` has the decorators, with `table_declarations`; `routes` is what they leave behind: topics, handlers and options. `binding`
-says which parameter of a handler gets what, `depends` what it may ask for besides its record, `lifespan` what an app opens,
-`options` what its clients take.
+`declarations` has the decorators, with `table_declarations` and `queue_declarations`; `lifespan` is what an app opens, `options` what its
+clients take. What the decorators leave behind, topics and routes, is in `busway.app.model`.
 """

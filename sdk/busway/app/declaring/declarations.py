@@ -1,15 +1,21 @@
 """What a service declares: its topics and its handlers.
 
-What lives here: `Declarations`, the decorators, and what is refused at once. What does not: running anything (`bus`).
+What lives here: `Declarations`, the decorators, and what is refused at once. What does not: running anything (`application`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
-from busway.app.declaring.binding import is_coroutine_function, refusal
+from busway.app.calling.binding import is_coroutine_function, refusal
+from busway.app.calling.layers import binder
 from busway.app.declaring.queue_declarations import queue
-from busway.app.declaring.routes import (
+from busway.app.declaring.table_declarations import TableDeclarations
+from busway.app.extending.extension import Extension
+from busway.app.handling.lane import OPEN_MAX_EXACTLY
+from busway.app.handling.schedule import ORDERINGS, Ordering
+from busway.app.model.retry import Retry, dead_letter_topic
+from busway.app.model.topic import (
     GUARANTEES,
     BadDeclaration,
     Batch,
@@ -22,16 +28,10 @@ from busway.app.declaring.routes import (
     TransactionalInbox,
     is_topic_name,
 )
-from busway.app.declaring.table_declarations import TableDeclarations
-from busway.app.extension import Extension
-from busway.app.handling.calls import binder
-from busway.app.handling.failures import Retry, dead_letter_topic
-from busway.app.handling.lane import OPEN_MAX_EXACTLY
-from busway.app.handling.schedule import ORDERINGS, Ordering
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
     from busway.app.queues.worker import QueueWorker
 
 K = TypeVar("K")

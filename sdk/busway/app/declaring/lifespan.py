@@ -1,6 +1,6 @@
 """What an app opens before its first record and closes after its last one.
 
-What lives here: which functions are a lifespan, and the refusal of others. What does not: when it is entered (`bus`).
+What lives here: which functions are a lifespan, and the refusal of others. What does not: when it is entered (`application`).
 """
 
 import inspect
@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from busway.app.declaring.binding import refusal
+from busway.app.calling.binding import refusal
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any] | AsyncIterator[Any]]
 

@@ -6,7 +6,7 @@ What lives here: the refusal of those that they do not take, when the app is mad
 from collections.abc import Mapping
 from typing import Any, Final
 
-from busway.app.declaring.routes import BadDeclaration
+from busway.app.model.topic import BadDeclaration
 from busway.options import CLASSIC_ONLY, ConsumerOptions, ProducerOptions, options_from
 
 _OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from busway.app.declaring.binding import refusal
-from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Route, Topic
-from busway.app.handling.calls import binder
-from busway.app.handling.failures import Retry
+from busway.app.calling.binding import refusal
+from busway.app.calling.layers import binder
+from busway.app.model.retry import Retry
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, Route, Topic
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,10 +6,10 @@ What lives here: the two ways to declare a table. What does not: what they do (`
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from busway.app.declaring.routes import Format, Topic
+from busway.app.model.topic import Format, Topic
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
     from busway.app.tables.global_table import GlobalTable
     from busway.app.tables.table import Table
 

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from busway.app.handling.ack import CompletedOffsets
 from busway.app.handling.attempts import Item
-from busway.app.handling.failures import HandlerFailed
+from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.app.handling.lane import Lane
+from busway.app.model.retry import HandlerFailed
 from busway.app.offset_set import OffsetSet
 from busway.types import OffsetAndMetadata, Record, TopicPartition
 

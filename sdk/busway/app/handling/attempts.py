@@ -1,7 +1,7 @@
 """One handler's attempts at a record, and what becomes of those that failed for good.
 
 What lives here: reading a record, calling the handler with its deadline, telling the extensions, and burying among the dead letters. What
-does not: which record is next and waiting before the next attempt (`lane`), when to try again (`failures`).
+does not: which record is next and waiting before the next attempt (`lane`), when to try again (`busway.app.model.retry`).
 """
 
 import asyncio
@@ -10,12 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from busway.app.declaring.depends import Current, current
-from busway.app.declaring.routes import ConsumerRecord, Headers
-from busway.app.extension import Handling, Outcome
-from busway.app.handling.ack import CompletedOffsets
-from busway.app.handling.calls import Handler, unacknowledged
-from busway.app.handling.failures import (
+from busway.app.calling.depends import Current, current
+from busway.app.calling.layers import Handler, unacknowledged
+from busway.app.extending.extension import Handling, Outcome
+from busway.app.extending.hooks import Hooks
+from busway.app.handling.completed_offsets import CompletedOffsets
+from busway.app.handling.transactor import Transactor
+from busway.app.handling.work import Work, work
+from busway.app.model.retry import (
     HandlerFailed,
     dead_letter_headers,
     dead_letter_topic,
@@ -23,9 +25,7 @@ from busway.app.handling.failures import (
     place_of,
     without_long_ones,
 )
-from busway.app.handling.transactor import Transactor
-from busway.app.handling.work import Work, work
-from busway.app.hooks import Hooks
+from busway.app.model.topic import ConsumerRecord, Headers
 from busway.app.serdes import load_patiently
 from busway.errors import BuswayError
 from busway.net.clock import APP_TIME

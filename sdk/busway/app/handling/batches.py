@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from busway.app.declaring.depends import Current
-from busway.app.declaring.routes import Batch, ConsumerRecord
+from busway.app.calling.depends import Current
+from busway.app.calling.layers import Handler
 from busway.app.handling.attempts import Item, Sent
-from busway.app.handling.calls import Handler
 from busway.app.handling.lane import GivenUp, Lane, LaneParts
 from busway.app.handling.schedule import Schedule
+from busway.app.model.topic import Batch, ConsumerRecord
 from busway.net.clock import APP_TIME
 from busway.types import TopicPartition
 

@@ -1,6 +1,6 @@
 """Commits of what was handled at least once.
 
-What lives here: which offsets are committed when, one commit at a time. What does not: what may be committed (`ack`, `assigned`), offsets
+What lives here: which offsets are committed when, one commit at a time. What does not: what may be committed (`completed_offsets`, `assigned`), offsets
 that go into transactions (`transactor`).
 """
 
@@ -8,8 +8,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from busway.app.extending.hooks import Hooks
 from busway.app.handling.assigned import Assigned
-from busway.app.hooks import Hooks
 from busway.consumer.consumer import Consumer
 from busway.errors import BrokerError, BuswayError, CommitFailed
 from busway.net.clock import APP_TIME

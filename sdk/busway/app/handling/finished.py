@@ -1,6 +1,6 @@
 """What the group's offsets and their metadata say is finished of partitions that an app begins with.
 
-What lives here: asking for it. What does not: what is committed (`ack`, `offset_set`), where a partition is begun (`worker`).
+What lives here: asking for it. What does not: what is committed (`completed_offsets`, `offset_set`), where a partition is begun (`worker`).
 """
 
 import logging

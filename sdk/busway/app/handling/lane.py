@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway.app.declaring.depends import Current, current
-from busway.app.declaring.routes import BATCH_MAX
+from busway.app.calling.depends import Current, current
+from busway.app.calling.layers import Handler
 from busway.app.handling.attempts import AttemptParts, Attempts, Item, Sent
-from busway.app.handling.calls import Handler
-from busway.app.handling.failures import HandlerFailed
 from busway.app.handling.schedule import Schedule
+from busway.app.model.retry import HandlerFailed
+from busway.app.model.topic import BATCH_MAX
 from busway.types import TopicPartition
 
 logger = logging.getLogger("busway.app")

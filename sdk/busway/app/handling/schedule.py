@@ -1,7 +1,7 @@
 """Which record of a partition a handler may be given now.
 
 What lives here: the order of keys, parked records and the bound on what runs at once, as a pure state machine. What does not: calling
-handlers and waiting (`lane`), what may be committed (`ack`).
+handlers and waiting (`lane`), what may be committed (`completed_offsets`).
 
 A record is *queued* until it is handed out, then *running*, perhaps *parked* until its next attempt is due, and at last finished. While a
 record of a key is parked, or runs beside others, its key is *held*: later records of that key stay *behind* it, in their order.

@@ -24,9 +24,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from busway.app.handling.failures import HandlerFailed, refusal_of
+from busway.app.extending.hooks import ExtensionFailed, Hooks
 from busway.app.handling.work import Outgoing, Work, firsts
-from busway.app.hooks import ExtensionFailed, Hooks
+from busway.app.model.retry import HandlerFailed, refusal_of
 from busway.cluster.retry import Backoff
 from busway.errors import (
     BrokerError,

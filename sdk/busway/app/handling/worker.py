@@ -1,7 +1,7 @@
 """What feeds the handlers of an app and commits what they finished.
 
 What lives here: the partitions that the app has, with a lane for each handler; back-pressure; giving partitions up. What does not: a
-partition's way through a handler (`lane`), which handlers there are (`declaring.routes`), commits (`commits`, `transactor`).
+partition's way through a handler (`lane`), which handlers there are (`model.route`), commits (`commits`, `transactor`).
 
 At least once: an offset is committed only when every record before it was handled, was not wanted, or lies acknowledged among the dead
 letters.
@@ -15,20 +15,20 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway.app.declaring.routes import ConsumerRecord
-from busway.app.handling.ack import CompletedOffsets
+from busway.app.calling.layers import Handler
+from busway.app.extending.hooks import Hooks
 from busway.app.handling.assigned import Assigned
 from busway.app.handling.attempts import AttemptParts, Counts, Item, SendRaw
 from busway.app.handling.batches import BatchLane
-from busway.app.handling.calls import Handler
 from busway.app.handling.commits import Commits
-from busway.app.handling.failures import HandlerFailed
+from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.app.handling.finished import finished, finished_ahead
-from busway.app.handling.lag import LoopWatch
 from busway.app.handling.lane import OPEN_MAX_EXACTLY, Lane, LaneParts, Sleep
+from busway.app.handling.loop_watchdog import LoopWatch
 from busway.app.handling.transactor import Transactor
 from busway.app.handling.work import Work
-from busway.app.hooks import Hooks
+from busway.app.model.retry import HandlerFailed
+from busway.app.model.topic import ConsumerRecord
 from busway.consumer.consumer import Consumer
 from busway.consumer.listener import RebalanceListener
 from busway.errors import BuswayError

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from busway.admin.admin import Admin
-from busway.app.extension import Extension, Handling
+from busway.app.extending.extension import Extension, Handling
 from busway.app.handling.transactor import Outcomes
 from busway.app.monitoring.progress import Progress
 from busway.errors import BuswayError
@@ -22,7 +22,7 @@ from busway.net.machine import current_machine
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 LOOK_EVERY_S: Final = 1.0
 """Looks in between see the last answer: a page of probes costs the brokers one question."""

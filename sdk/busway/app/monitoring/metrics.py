@@ -31,13 +31,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from busway.app.extension import Call, Handling
+from busway.app.extending.extension import Call, Handling
 from busway.app.monitoring.health import STALL_TIMEOUT_S, Health
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
-    from busway.app.declaring.routes import Route
+    from busway.app.application import App
+    from busway.app.model.topic import Route
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from busway.admin.admin import Admin
+from busway.app.calling.layers import Handler
 from busway.app.handling.attempts import AttemptParts, Counts
-from busway.app.handling.calls import Handler
 from busway.app.handling.worker import WorkerParts
 from busway.app.queues.worker import QueueParts, QueueWorker
 from busway.errors import BrokerError, UnsupportedByBroker
@@ -20,7 +20,7 @@ from busway.net.machine import current_machine
 from busway.share.consumer import ShareConsumer
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 logger = logging.getLogger("busway.app")
 

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway.app.declaring.depends import Current, current
-from busway.app.handling.ack import CompletedOffsets
+from busway.app.calling.depends import Current, current
+from busway.app.calling.layers import Handler, acknowledged
 from busway.app.handling.assigned import OPEN_BYTES_MAX, is_for_others
 from busway.app.handling.attempts import AttemptParts, Attempts, Counts, Item, Sent
-from busway.app.handling.calls import Handler, acknowledged
-from busway.app.handling.failures import HandlerFailed
+from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.app.handling.lane import GivenUp, Sleep
+from busway.app.model.retry import HandlerFailed
 from busway.errors import AcknowledgementFailed, DamagedData
 from busway.net.clock import REAL_TIME
 from busway.share.consumer import Acknowledge, ShareConsumer

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
-from busway.app.declaring.routes import Topic
+from busway.app.model.topic import Topic
 from busway.app.tables.rows import INCLUDED, Home, Rows
 from busway.consumer.snapshot import Snapshot, snapshot
 from busway.errors import BuswayError, ConnectionFailed, RequestTimedOut

@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from busway.admin.admin import NewTopic
-from busway.app.declaring.routes import Topic
-from busway.app.extension import Extension
+from busway.admin.missing import create_missing
+from busway.app.extending.extension import Extension
+from busway.app.model.topic import Topic
 from busway.app.tables.rows import Home, Rows
 from busway.app.tables.table import COMPACT, hashable
-from busway.app.topics import create_missing
 from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError, NotRunning
 from busway.net.clock import REAL_TIME
@@ -26,7 +26,7 @@ from busway.serde.errors import Undecodable
 from busway.types import Record, RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 logger = logging.getLogger("busway.app")
 

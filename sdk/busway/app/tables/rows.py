@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, overload
 
-from busway.app.extension import Extension
+from busway.app.extending.extension import Extension
 from busway.app.feed import Feed
 from busway.errors import BuswayError
 

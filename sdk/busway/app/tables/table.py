@@ -19,7 +19,7 @@ A rule that is pure may keep the offset in the value instead (`last_offset`), an
 Both need events of a row in their order. Records of one key always are; a handler that keeps rows by something else than the key of its
 records is subscribed with `ordering="partition"`.
 
-Where several handlers change a table, they take turns (`turns`): from its first line until its rows are on their way to the topic, a call
+Where several handlers change a table, they take turns (`row_locks`): from its first line until its rows are on their way to the topic, a call
 is alone with the rows that its `ordering` is about, which are those of its record's key, or, with `ordering="partition"` and in batches,
 all of the partition. So nobody decides on what another call has not finished or takes back, and rows are in the topic in the order of
 the decisions. A handler must not wait for what another handler of the same rows does. Neither rows that are put outside of handlers nor
@@ -35,22 +35,22 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from busway.admin.admin import NewTopic
-from busway.app.declaring.depends import current
-from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Route, Topic
-from busway.app.extension import Call, Extension
+from busway.app.calling.depends import current
+from busway.app.extending.extension import Call, Extension
 from busway.app.handling.work import Outgoing, Work, work
-from busway.app.tables.beside import make_beside
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.tables.changes import Change, change_outside
+from busway.app.tables.copartitioning import make_beside
 from busway.app.tables.copies import Copies
+from busway.app.tables.row_locks import WHOLE, Turns
 from busway.app.tables.rows import Attempt, Home, NotHere, Rows, names
-from busway.app.tables.turns import WHOLE, Turns
 from busway.errors import NotRunning
 from busway.producer.producer import KeyValueHeaders
 from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 logger = logging.getLogger("busway.app")
 

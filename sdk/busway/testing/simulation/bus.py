@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from busway.admin.admin import Admin
-from busway.app.bus import App
-from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Headers, Topic
-from busway.app.handling.failures import dead_letter_topic
+from busway.app.application import App
+from busway.app.model.retry import dead_letter_topic
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.tables.table import Table
 from busway.consumer.snapshot import read_to_end
 from busway.errors import ConnectionFailed, RequestTimedOut

@@ -12,7 +12,7 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from busway.app.extension import CRASH_POINTS
+from busway.app.extending.extension import CRASH_POINTS
 
 FAULTS_MAX: Final = 8
 TROUBLE_S: Final = (5.0, 40.0)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from busway.admin.admin import Admin, NewTopic
-from busway.app.bus import App
-from busway.app.handling.failures import HandlerFailed
-from busway.app.topics import create_declared, create_missing, read_only_topics
+from busway.admin.missing import create_declared, create_missing, read_only_topics
+from busway.app.application import App
+from busway.app.model.retry import HandlerFailed
 from busway.errors import BuswayError
 from busway.testing.simulation.bus import WHO, SimulatedBus
 from busway.testing.simulation.faults import Fault, Kind, Seed, draw

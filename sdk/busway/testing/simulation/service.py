@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from busway.app.bus import App
+from busway.app.application import App
 from busway.errors import BuswayError
 
 _PYTHON: Final = tuple(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from busway.app.bus import App
+from busway.app.application import App
 from busway.errors import BuswayError
 from busway.extras import need
 from busway.testing.simulation.faults import Seed

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from busway.app.extension import Extension, Handling
+from busway.app.extending.extension import Extension, Handling
 from busway.types import TopicPartition
 
 LINES_MAX: Final = 120

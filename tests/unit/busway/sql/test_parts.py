@@ -119,6 +119,8 @@ def test_an_outage_of_sqlite_is_told_from_a_mistake() -> None:
 @pytest.mark.slow
 def test_importing_busway_brings_no_database() -> None:
     """SQLAlchemy loads with `busway.sql` alone."""
-    program = "import sys, busway, busway.app.bus; print('sqlalchemy' in sys.modules, 'busway.sql' in sys.modules)"
+    program = (
+        "import sys, busway, busway.app.application; print('sqlalchemy' in sys.modules, 'busway.sql' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from busway import App, BadDeclaration, Batch, NotRunning
+from busway.app.calling.layers import binder, layers
 from busway.app.declaring.lifespan import entered
-from busway.app.handling.calls import binder, layers
 
 
 @dataclasses.dataclass

@@ -2,8 +2,8 @@
 
 import pytest
 
-from busway.app.handling.ack import CompletedOffsets
 from busway.app.handling.assigned import Assigned
+from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.types import OffsetAndMetadata, TopicPartition
 
 

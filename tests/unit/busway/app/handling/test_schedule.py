@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busway.app.handling.ack import CompletedOffsets
+from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.app.handling.schedule import Ordering, Schedule
 
 KEYS = st.lists(st.sampled_from([None, b"", b"a", b"b", b"c"]), max_size=30)

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import pytest
 
 from busway import App, BadDeclaration, Batch, ConsumerRecord, Context, Depends, Precision, Topic
-from busway.app.declaring.binding import Binder
-from busway.app.declaring.depends import Shared
+from busway.app.calling.binding import Binder
+from busway.app.calling.depends import Shared
 
 
 @dataclasses.dataclass

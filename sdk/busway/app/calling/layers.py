@@ -16,14 +16,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from busway.app.declaring.binding import Binder, Bound, fits, refusal
-from busway.app.declaring.depends import Call, Shared, current
-from busway.app.declaring.routes import Publication, Route, Topic, TransactionalInbox
-from busway.app.hooks import Hooks
+from busway.app.calling.binding import Binder, Bound, fits, refusal
+from busway.app.calling.depends import Call, Shared, current
+from busway.app.extending.hooks import Hooks
+from busway.app.model.topic import Publication, Route, Topic, TransactionalInbox
 from busway.serde.records import members
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 unacknowledged: ContextVar[list["asyncio.Future[Any]"] | None] = ContextVar("unacknowledged", default=None)
 """Inside a handler: what it sent without waiting. Its record is finished when all of that is acknowledged."""

@@ -1,7 +1,7 @@
 """A handler's signature → how it is called.
 
 What lives here: which parameter gets what, and the refusal, when it is declared, of one that nothing fits. What does not: making
-dependencies (`depends`), what surrounds a call (`handling.calls`).
+dependencies (`depends`), what surrounds a call (`layers`).
 
 | parameter | gets |
 |---|---|
@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Final
 
-from busway.app.declaring.depends import (
+from busway.app.calling.depends import (
     SCOPES,
     Call,
     Context,
@@ -39,7 +39,7 @@ from busway.app.declaring.depends import (
     current,
     filled,
 )
-from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, Topic
 from busway.serde.records import is_record, members, strip
 
 _PARTS: Final = ("key", "headers", "topic", "partition", "offset", "timestamp_ms")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from busway.app.declaring.depends import Current, current
-from busway.app.tables.turns import WHOLE, Turns
+from busway.app.calling.depends import Current, current
+from busway.app.tables.row_locks import WHOLE, Turns
 
 KEYS = st.sampled_from([b"a", b"b", b"c", WHOLE])
 STEPS = st.lists(st.tuples(st.sampled_from(["come", "come", "leave", "cancel"]), KEYS, st.integers(0, 7)), max_size=40)

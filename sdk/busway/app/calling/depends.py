@@ -18,8 +18,8 @@ from busway.net.clock import APP_TIME
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    from busway.app.bus import App
-    from busway.app.declaring.routes import ConsumerRecord
+    from busway.app.application import App
+    from busway.app.model.topic import ConsumerRecord
 
     S = TypeVarWithDefault("S", default=Any)  # a handler that does not use the state need not name its type
 else:

@@ -10,13 +10,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from busway.app.handling.failures import Retry
 from busway.app.handling.schedule import Ordering
+from busway.app.model.retry import Retry
 from busway.errors import BuswayError
 from busway.types import RecordMetadata
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from busway.app.handling.calls import acknowledged
+from busway.app.calling.layers import acknowledged
 from busway.errors import DeliveryFailed
 
 

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Hashable
 from typing import Final
 
-from busway.app.declaring.depends import current
+from busway.app.calling.depends import current
 
 WHOLE: Final = object()
 """The key of a call that is for the whole partition."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busway.app.handling.ack import CompletedOffsets
+from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.app.offset_set import MAX_TEXT, OffsetSet
 
 

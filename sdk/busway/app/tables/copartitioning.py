@@ -8,12 +8,12 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from busway.admin.admin import NewTopic
-from busway.app.declaring.routes import BadDeclaration
+from busway.admin.missing import create_missing, partition_counts
+from busway.app.model.topic import BadDeclaration
 from busway.app.tables.rows import names
-from busway.app.topics import create_missing, partition_counts
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 
 async def make_beside(app: "App", wanted: NewTopic, sources: Collection[str]) -> int:

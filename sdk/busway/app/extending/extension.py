@@ -1,6 +1,6 @@
 """What may watch and surround an app: tables, SQL, metrics and crash points are extensions.
 
-What lives here: the interface, each method doing nothing. What does not: calling it (`handling`, `bus`), the extensions.
+What lives here: the interface, each method doing nothing. What does not: calling it (`handling`, `application`), the extensions.
 
 In the life of an app: `starting`, then for partitions that come `assigned`, for each record `around`, `finished`, for offsets that were
 committed `committed`, for partitions that go `revoked`, at the end `stopped`. `reached` names the steps in between, for tests that
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
-    from busway.app.declaring.routes import ConsumerRecord, Route
+    from busway.app.application import App
+    from busway.app.model.topic import ConsumerRecord, Route
 
 Outcome: TypeAlias = Literal["handled", "filtered", "retried", "dead_lettered"]
 CRASH_POINTS: Final = ("before-handler", "after-handler", "after-send", "before-commit", "after-commit")

@@ -14,7 +14,7 @@ from busway.errors import BrokerError, BuswayError
 from busway_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
+    from busway.app.application import App
 
 logger = logging.getLogger("busway.app")
 

@@ -12,19 +12,19 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+from busway.admin.missing import ask_for, create_declared
+from busway.app.calling.layers import Handler, prepare
 from busway.app.declaring.declarations import Declarations
 from busway.app.declaring.lifespan import Lifespan, entered
 from busway.app.declaring.options import check_options, keeping_together
-from busway.app.declaring.routes import BadDeclaration, ConsumerRecord, Topic
-from busway.app.handling.calls import Handler, prepare
+from busway.app.extending.hooks import Hooks
 from busway.app.handling.lane import Sleep
 from busway.app.handling.worker import Worker, WorkerParts
-from busway.app.hooks import Hooks
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, Topic
 from busway.app.queues.running import start_working
 from busway.app.sending import Sending
 from busway.app.serdes import Serdes
 from busway.app.serving import serve
-from busway.app.topics import ask_for, create_declared
 from busway.app.waiting import ended, explain_wait
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer

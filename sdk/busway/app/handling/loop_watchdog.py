@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import CodeType, FrameType, TracebackType
 from typing import Final
 
-from busway.app.declaring.routes import Route
+from busway.app.model.topic import Route
 from busway.net.machine import OS
 
 logger = logging.getLogger("busway.app")

@@ -1,7 +1,7 @@
 """The extensions of an app, called.
 
 What lives here: who overrides which method of `Extension`, so that what nobody overrides costs nothing, and the one error that an
-extension's failure becomes. What does not: the interface (`extension`), when it is called (`bus`, `handling`).
+extension's failure becomes. What does not: the interface (`extension`), when it is called (`application`, `handling`).
 """
 
 import logging
@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from busway.app.extension import Call, Extension, Handling
+from busway.app.extending.extension import Call, Extension, Handling
 from busway.errors import BuswayError
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
-    from busway.app.bus import App
-    from busway.app.declaring.routes import Route
+    from busway.app.application import App
+    from busway.app.model.topic import Route
 
 logger = logging.getLogger("busway.app")
 

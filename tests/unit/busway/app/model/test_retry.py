@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busway import BrokerError, Exponential, MessageTooLarge, Record, Retry
-from busway.app.handling.failures import (
-    dead_letter_headers,
-    dead_letter_topic,
-    is_too_large,
-    place_of,
-    without_long_ones,
-)
+from busway.app.model.retry import dead_letter_headers, dead_letter_topic, is_too_large, place_of, without_long_ones
 from busway.serde.errors import Undecodable
 from busway.serde.plain import Json
 from busway_protocol.errors import ErrorCode
@@ -108,7 +102,7 @@ def test_a_dead_letter_says_where_it_comes_from() -> None:
         found = headers_of(raised)
     stack = found.pop("kafka_dlt-exception-stacktrace")
     assert b"no rates" in stack
-    assert b"test_failures.py" in stack
+    assert b"test_retry.py" in stack
     assert found == {
         "kafka_dlt-original-topic": b"rides",
         "kafka_dlt-original-partition": b"3",
@@ -128,7 +122,7 @@ def test_the_place_of_a_failure_is_in_the_handlers_own_code() -> None:
     """Not in what it called of Python's; empty where it was not called."""
     with pytest.raises(ValueError, match="Expecting") as raised:
         json.loads("{")
-    assert "test_failures.py:" in place_of(raised.value)
+    assert "test_retry.py:" in place_of(raised.value)
     assert place_of(ValueError("never raised")) == ""
 
 
@@ -150,7 +144,7 @@ async def test_a_stack_begins_in_the_handler() -> None:
         raised.__traceback__ = raised.__traceback__ and raised.__traceback__.tb_next  # this function
         stack = headers_of(raised)["kafka_dlt-exception-stacktrace"].decode()
         place = place_of(raised)
-    assert re.fullmatch(r" \(test_failures\.py:\d+ in handler\)", place)
+    assert re.fullmatch(r" \(test_retry\.py:\d+ in handler\)", place)
     files = [line for line in stack.splitlines() if line.startswith("  File ")]
     assert [line.rpartition(" in ")[2] for line in files] == ["handler", "fails", "handler"]
 
