@@ -9,7 +9,8 @@ The clients that are libraries have a program each, which takes
 - `read BOOTSTRAP GROUP COUNT TOPIC...`: reads so many records as a group of one, commits, leaves and ends;
 - `member BOOTSTRAP TOPIC GROUP`: reads and commits as one member of a group until it is killed;
 - `since BOOTSTRAP TOPIC TIMESTAMP`: the first record of partition 0 at or after a time;
-and prints each record it reads as a line of JSON. kcat and Kafka's console tools are told the same in their own words.
+and prints each record it reads as a line of JSON. A member's session is `BUSWAY_INTEROP_SESSION_MS` long, 3,000 ms if that is not set; its
+heartbeat interval is a tenth of it, 3 s at most. kcat and Kafka's console tools are told the same in their own words.
 """
 
 import json
@@ -30,6 +31,10 @@ from tests.support.patience import patient
 HERE = Path(__file__).resolve().parent
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PATIENCE_SECONDS = patient(60.0)
+SESSION_VARIABLE = "BUSWAY_INTEROP_SESSION_MS"
+"""In the environment of a member: how long its session is."""
+LONG_SESSION_MS = 45_000
+"""The default of most clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +252,8 @@ class JavaConsole:
         return ["--bootstrap-server", bootstrap, *shown, "--formatter-property", "key.separator=\t", *arguments]
 
     def _settings(self) -> list[str]:
-        settings = ("session.timeout.ms=3000", "heartbeat.interval.ms=300")
+        session_ms = int(os.environ.get(SESSION_VARIABLE, "3000"))
+        settings = (f"session.timeout.ms={session_ms}", f"heartbeat.interval.ms={min(session_ms // 10, 3000)}")
         return [argument for setting in settings for argument in ("--command-property", setting)]
 
     def _consume(self, bootstrap: str, *arguments: str) -> list[Seen]:

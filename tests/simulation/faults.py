@@ -42,6 +42,7 @@ class Faults:
         self._plan = scenario.plan
         self._node = scenario.node
         self._world = scenario.world
+        self._began = 0.0
         self._down_until = 0.0
         self._calm = False
         self._stopping = False
@@ -58,9 +59,14 @@ class Faults:
         self._node.host.slowness = weather.get("sync_ms", 1.0)
         self._node.disk.faults.sync_s = (0.0, weather.get("sync_ms", 1.0) / 1000)
 
+    @property
+    def elapsed_ms(self) -> float:
+        """The time since which the moments of faults are counted."""
+        return (self._world.now - self._began) * 1000
+
     async def run(self) -> None:
         """All faults of the plan, each at its moment; returns when the last one is over."""
-        began = self._world.now
+        self._began = began = self._world.now
         at_work: list[asyncio.Task[None]] = []
         for fault in self._plan.faults:
             await self._world.sleep(max(0.0, began + fault.at_ms / 1000 - self._world.now))

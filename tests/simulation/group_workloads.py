@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import busway
 from busway.errors import BuswayError
+from busway_bus.testing.sim_process import PROCESS
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import (
     OffsetCommitRequest,
@@ -131,6 +132,7 @@ async def take_part(client: Client) -> None:
             record_beats(client, consumer, group_of(client))
             topics = () if pattern else (client.plan.topic,)
             await client.persist(functools.partial(consumer.subscribe, topics, server_pattern=pattern))
+        client.member = PROCESS.get(), functools.partial(_membership, consumer)
         joined, handled = 0, dict[busway.TopicPartition, int]()
         try:
             while not client.stage.drained.is_set():
@@ -153,6 +155,7 @@ async def take_part(client: Client) -> None:
             else:
                 return
         finally:
+            client.member = None
             await consumer.stop()
 
 

@@ -10,8 +10,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.simulation.checks import PLAIN, Anomaly, Check, Rules
+from tests.simulation.fencing_watch import FENCED_ALIVE
 from tests.simulation.group_checks import NEVER
-from tests.simulation.history import Commit, ConsumerHeartbeat, History, Outcome, Ownership, Partition, Revoked, Seat
+from tests.simulation.history import (
+    Commit,
+    ConsumerHeartbeat,
+    Happening,
+    History,
+    Outcome,
+    Ownership,
+    Partition,
+    Revoked,
+    Seat,
+)
 
 
 @dataclass(slots=True)
@@ -116,4 +127,11 @@ def held_seats(history: History, _: Rules) -> Iterator[Anomaly]:
                 yield Anomaly("seat not free", f"{refused.describe()}, after {left[-1].describe()}")
 
 
-CHECKS: Final[tuple[Check, ...]] = (two_live_owners, fenced_commits, falling_offsets, held_seats)
+def fenced_alive(history: History, _: Rules) -> Iterator[Anomaly]:
+    """A member that goes on with its heartbeats on another connection is not fenced because one was closed."""
+    for event in history.of(Happening):
+        if event.kind == FENCED_ALIVE:
+            yield Anomaly("live member fenced", event.text)
+
+
+CHECKS: Final[tuple[Check, ...]] = (two_live_owners, fenced_commits, falling_offsets, held_seats, fenced_alive)

@@ -64,6 +64,13 @@ def _waits_for_another_clock(_: Any) -> Any:
     return is_within
 
 
+def _waits_on(_: Any) -> Any:
+    def _wait_no_more(self: Any, key: Any, heard: Any) -> None:
+        pass
+
+    return _wait_no_more
+
+
 # Services
 
 
@@ -184,6 +191,12 @@ PLANTED: Final = (
         "static member's leave ignored",
         "the seat of a static member that has left for a while is taken until its session ends",
         (("busway_bus.groups.modern.consumer_group:ConsumerGroup.depart", _nobody_leaves_for_a_while),),
+        _GROUPS,
+    ),
+    Planted(
+        "another connection does not count",
+        "a member whose connection was closed is fenced after the grace, also where it has sent heartbeats on another one meanwhile",
+        (("busway_bus.coordinator.member_connections:MemberConnections._wait_no_more", _waits_on),),
         _GROUPS,
     ),
     Planted(

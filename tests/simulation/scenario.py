@@ -14,7 +14,7 @@ import logging
 import random
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from busway_bus.transactions import fencing, transaction
 from tests.simulation.admin_workloads import NAMES, administer, look_at, tune
 from tests.simulation.checks import Anomaly, check, cut_for_damage
 from tests.simulation.faults import Faults
+from tests.simulation.fencing_watch import watched_fencing
 from tests.simulation.group_workloads import ask_committed, group_of, is_modern, look, take_part
 from tests.simulation.hasty_workloads import hurry
 from tests.simulation.history import (
@@ -135,7 +136,7 @@ def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Verdict:
     listening = _Listening(scenario)
     logging.getLogger("busway").addHandler(listening)
     try:
-        with _epochs_up_to(plan.epoch_max), _at_levels(plan.levels), _slow_markers(plan):
+        with _epochs_up_to(plan.epoch_max), _at_levels(plan.levels), _slow_markers(plan), watched_fencing(scenario):
             world.run(scenario.play)
     except Stuck as problem:
         found.append(Anomaly("stuck", str(problem)))
@@ -242,6 +243,11 @@ class Scenario:
         self._flows = {client.topic for client in plan.clients if client.kind == "flow"}
         self._clients = {client.name: Client(client, self) for client in plan.clients}
         self.faults = Faults(self)
+
+    @property
+    def clients(self) -> Collection[Client]:
+        """All of the plan."""
+        return self._clients.values()
 
     def partitions_of(self) -> dict[str, int]:
         """Topics with their partitions."""

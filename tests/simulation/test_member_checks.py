@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.simulation import modern_checks, service_checks
+from tests.simulation.fencing_watch import FENCED, FENCED_ALIVE
 from tests.simulation.history import (
     Commit,
     ConsumerHeartbeat,
+    Happening,
     History,
     Outcome,
     Ownership,
@@ -57,6 +59,15 @@ def test_who_gives_up_first_is_no_second_owner() -> None:
     history.end(beat)
     history.note(ConsumerHeartbeat(process="a", group="g", member="a", epoch=2))
     assert names(history, modern_checks.two_live_owners) == []
+
+
+def test_a_live_member_that_was_fenced() -> None:
+    """One that was away is fenced without anything being wrong."""
+    history = History()
+    history.note(Happening(process="world", kind=FENCED, text="a of g"))
+    assert names(history, modern_checks.fenced_alive) == []
+    history.note(Happening(process="world", kind=FENCED_ALIVE, text="b of g"))
+    assert names(history, modern_checks.fenced_alive) == ["live member fenced"]
 
 
 def commit(offset: int, outcome: Outcome = Outcome.OK, *, stale: bool = False) -> tuple[Commit, Outcome]:

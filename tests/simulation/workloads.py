@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import busway
 from busway.errors import BuswayError
+from busway_bus.testing.sim_process import Process
 from tests.simulation.history import (
     DeleteRecords,
     EndOffset,
@@ -63,6 +64,7 @@ class Client:
         chance: its own numbers, which do not change when another client is left out of the plan.
         process: its name in the history; it gets another one whenever it is started again.
         owned: the partitions that it has as a member of a group, as far as it knows.
+        member: while it takes part in a group, its process and what tells its membership.
     """
 
     def __init__(self, plan: ClientPlan, stage: Stage) -> None:
@@ -73,6 +75,7 @@ class Client:
         self._lives = 0
         self.process = plan.name
         self.owned: frozenset[Partition] = frozenset()
+        self.member: tuple[Process, Callable[[], Any]] | None = None
 
     def option(self, name: str, default: Any = None) -> Any:
         """What the plan says."""

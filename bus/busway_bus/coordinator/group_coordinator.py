@@ -8,12 +8,13 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from busway_bus.coordinator.consumer_groups import consumer_limits, matching
-from busway_bus.coordinator.leaving import fence, has_member, leave_in_parts
-from busway_bus.coordinator.member_connections import Carrier, MemberConnections, MemberKey
+from busway_bus.coordinator.fencing import MemberFencing
+from busway_bus.coordinator.leaving import leave_in_parts
+from busway_bus.coordinator.member_connections import Carrier
 from busway_bus.coordinator.offset_commit_batches import in_stretches, transactional_offsets
 from busway_bus.coordinator.offset_commit_verification import OffsetCommitVerifications, TransactionalProducer
 from busway_bus.coordinator.refusals import Refusals
@@ -32,7 +33,7 @@ from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
-from busway_bus.kernel.limits import GROUPS_RESOLVED_AT_ONCE_MAX, MEMBERS_PER_TICK_MAX, OFFSETS_PER_COMMIT_MAX
+from busway_bus.kernel.limits import GROUPS_RESOLVED_AT_ONCE_MAX, OFFSETS_PER_COMMIT_MAX
 from busway_bus.kernel.steps import finished
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction, TransactionVerifier
@@ -54,6 +55,13 @@ _COME_AGAIN: Final = {
 }
 """What coordinators of transactions do not know as answers to a marker, as in Kafka."""
 Parked = Callable[["asyncio.Future[Any]"], None]
+
+
+class WaitingCarrier(Carrier, Protocol):
+    """A connection whose end ends the waits that were named."""
+
+    def waits(self, future: "asyncio.Future[Any]") -> None:
+        """End the wait for this future when the connection ends."""
 
 
 class GroupCoordinator:
@@ -79,7 +87,6 @@ class GroupCoordinator:
         self._create_topic = create_topic
         self._cluster = cluster
         self._tasks: set[asyncio.Task[None]] = set()
-        self._fenced: list[tuple[MemberKey, int]] = []
         settings = group_settings(config, cluster)
         refusals = Refusals(logger, machine.monotonic_s)
         self._limits = GroupLimits(
@@ -111,8 +118,10 @@ class GroupCoordinator:
             machine=machine,
             image=lambda: cluster().topics.get(OFFSETS_TOPIC),
             loaded=self._live,
+            unloaded=self._unloaded,
         )
-        self.connections = MemberConnections(config.get("group.disconnect.grace.ms"), self.runtime.now, self._fence)
+        self.fencing = MemberFencing(config.get("group.disconnect.grace.ms"), self.runtime, self._go_on)
+        self.connections = self.fencing.connections
         self._creating = asyncio.Lock()
         self._resolving = asyncio.Semaphore(GROUPS_RESOLVED_AT_ONCE_MAX)
         self._verifications = OffsetCommitVerifications()
@@ -127,6 +136,9 @@ class GroupCoordinator:
                 number,
             )
 
+    def _unloaded(self, shard: ExplainedShard) -> None:
+        self.fencing.unloaded(shard)
+
     def _new_member_id(self, prefix: str) -> str:
         """A member id as Kafka makes them: what the client calls itself, and a random part."""
         return f"{prefix}-{self._machine.uuid4()}"
@@ -140,16 +152,22 @@ class GroupCoordinator:
 
     # Members
 
-    async def join(self, group_id: str, request: Join, parked: Parked) -> JoinResult:
+    async def join(self, group_id: str, request: Join, peer: WaitingCarrier) -> JoinResult:
         """Join a group; returns when the rebalance is over.
 
         Args:
-            parked: see `Runtime.park`.
+            peer: the connection, whose end ends the wait.
 
         Raises:
             KafkaError: the coordinator is not here, is loading, or cannot write; so for all that follow.
         """
         number, now = self.runtime.partition_of(group_id), self.runtime.now()
+
+        def parked(waiter: "asyncio.Future[Any]") -> None:
+            if not request.member_id:
+                self.fencing.parked(peer, group_id, waiter)
+            peer.waits(waiter)
+
         self.runtime.decide(number, lambda shard: shard.create(group_id, request, now))
         joined = await self.runtime.park(
             number, lambda shard, waiter: shard.join(group_id, request, waiter, now), parked
@@ -179,31 +197,6 @@ class GroupCoordinator:
             if code is ErrorCode.NONE:
                 self.connections.forget((group_id, member_id))
         return codes
-
-    def waits(self, carrier: Carrier, group_id: str, member_id: str) -> None:
-        """Note which connection carries a request that a member may wait for a rebalance with; nothing of one that is no member."""
-        key = group_id, member_id
-        try:
-            known = self.connections.carries(key) or has_member(self.group(group_id), member_id)
-        except KafkaError:
-            return
-        if known:
-            self.connections.heard(carrier, key)
-
-    def _fence(self, group_id: str, member_id: str, waited_ms: int) -> None:
-        """Take out a member whose connection was closed and not followed by another."""
-        self._fenced.append(((group_id, member_id), waited_ms))
-        if len(self._fenced) == 1:
-            self._go_on(self._fence_some())
-
-    async def _fence_some(self) -> None:
-        """Take out `MEMBERS_PER_TICK_MAX` in a round of the loop: all connections of a host may have been closed in one moment."""
-        while self._fenced:
-            part = self._fenced[:MEMBERS_PER_TICK_MAX]
-            for key, waited_ms in part:
-                self._go_on(fence(self.runtime, self.connections, key, waited_ms))
-            await asyncio.sleep(0)
-            del self._fenced[: len(part)]  # behind the await, so that one task does this at a time
 
     async def beat(self, group_id: str, beat: ConsumerHeartbeat) -> HeartbeatResult:
         """A member of a consumer group joins, stays or leaves; returns when that is durable.

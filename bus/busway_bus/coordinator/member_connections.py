@@ -5,11 +5,14 @@ not: taking a member out of its group (`groups`), noticing that a connection is 
 
 Apache Kafka waits for the end of the session, 45 s by default. A process that is killed leaves closed sockets behind, so its members are
 fenced when no other connection carries a request of theirs within `group.disconnect.grace.ms`, and not before one and a half heartbeat
-intervals have passed since the last heartbeat: a client that lost its connection and lives has sent the next one by then. Static members keep their
-session, as their instance ids say that they come back. A network that drops packets closes no connection; then the session decides.
+intervals have passed since the last heartbeat: a client that lost its connection and lives has sent the next one by then. Members of the
+classic protocol do not say their interval. It is the time between two heartbeats on one connection; until there were two, a third of the
+session is assumed, the most that clients' documentation advises. Static members keep their session, as their instance ids say that they come
+back. A network that drops packets closes no connection; then the session decides.
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +21,7 @@ from typing import Final, Protocol
 
 from busway_bus.kernel.limits import MEMBERS_PER_CONNECTION_MAX
 
-CLASSIC_HEARTBEAT_MS: Final = 3000
-"""Default of heartbeat.interval.ms in every client; the interval of a member until two heartbeats have shown another."""
+logger = logging.getLogger("busway.groups")
 WAITING_HEARTBEAT_MS: Final = 1000
 MemberKey = tuple[str, str]
 """Group id and member id."""
@@ -30,20 +32,30 @@ class Carrier(Protocol):
 
     Attributes:
         gone: whether it has ended.
+        closed_by_client: whether the client, not the broker, has ended it.
         members: whose requests it carried last.
         when_closed: called once when it has ended, with whether the client, not the broker, has closed it.
     """
 
     gone: bool
+    closed_by_client: bool
     members: set[MemberKey]
     when_closed: Callable[[bool], None] | None
 
 
 @dataclass(slots=True)
 class _Heard:
-    """The last request of a member; times in ms."""
+    """The last request of a member; times in ms.
+
+    Attributes:
+        longest_ms: the longest heartbeat interval that the member may have, which counts until its interval is known.
+        interval_ms: its heartbeat interval, as measured or as the coordinator asked for; 0 while it is not known.
+        id_sent: whether its member id may have reached the client.
+    """
 
     carrier: Carrier
+    longest_ms: int
+    id_sent: bool
     heartbeat_ms: int | None = None
     interval_ms: int = 0
     timer: asyncio.TimerHandle | None = None
@@ -52,12 +64,14 @@ class _Heard:
 class MemberConnections:
     """The connections of all dynamic members of this node's groups.
 
-    Memory: an entry for each member, `MEMBERS_PER_CONNECTION_MAX` for one connection. Members beyond that keep their sessions alone.
+    Memory: an entry for each member, at most `MEMBERS_PER_CONNECTION_MAX` for one connection. Members beyond that are fenced at the end of
+    their sessions, as in Kafka, and a warning says so.
 
     Args:
         grace_ms: `group.disconnect.grace.ms`; 0 fences no member.
         now: the monotonic clock in ms.
         fence: called with group id, member id and the ms that were waited.
+        is_member: whether a member is still in its group.
         call_later: as the event loop's, which is the default.
     """
 
@@ -66,61 +80,112 @@ class MemberConnections:
         grace_ms: int,
         now: Callable[[], int],
         fence: Callable[[str, str, int], None],
+        is_member: Callable[[MemberKey], bool],
         call_later: Callable[..., asyncio.TimerHandle] | None = None,
     ) -> None:
         self._grace_ms = grace_ms
         self._now = now
         self._fence = fence
+        self._is_member = is_member
         self._call_later = call_later
-        self._heard: dict[MemberKey, _Heard] = {}
+        self._heard: dict[str, dict[str, _Heard]] = {}
+        """Group id → member id → its last request."""
+        self._full = set[Carrier]()
+        """Connections of so many members that further ones are not noted."""
         self._waiting = Counter[str]()
         """Group id → members whose connection is closed and that are not fenced yet."""
 
-    def heard(self, carrier: Carrier, key: MemberKey, *, heartbeat: bool = False, interval_ms: int = 0) -> None:
+    def heard(
+        self,
+        carrier: Carrier,
+        key: MemberKey,
+        longest_ms: int,
+        *,
+        heartbeat: bool = False,
+        interval_ms: int = 0,
+        id_sent: bool = True,
+    ) -> None:
         """Note that a connection carries requests of a member.
 
-        The caller knows that it is a member, or was handed its id: what a client merely says is not kept.
+        The caller knows that it is a member, or was handed its id: what a client merely says is not kept. A connection that its client has
+        closed since it sent the request counts for a member that no other has carried.
 
         Args:
+            longest_ms: the longest heartbeat interval that the member may have.
             heartbeat: whether this is one of the requests that come at an interval.
             interval_ms: the interval that the coordinator asked for, where it does.
+            id_sent: whether the member id may have reached the client; if not, no other connection can carry a request of the member.
         """
-        if not self._grace_ms or carrier.gone:
+        if not self._grace_ms:
             return
-        heard = self._heard.get(key)
-        if heard is None or heard.carrier is not carrier:
-            if len(carrier.members) >= MEMBERS_PER_CONNECTION_MAX:
-                self.forget(key)
-                return
-            carrier.members.add(key)
-            carrier.when_closed = partial(self._closed, carrier)
-            if heard is None:
-                heard = self._heard[key] = _Heard(carrier)
-            else:
-                heard.carrier.members.discard(key)
-                heard.carrier = carrier
+        heard = self._entry(key)
+        if carrier.gone and (heard is not None or not carrier.closed_by_client):
+            return
+        now, moved = self._now(), heard is None or heard.carrier is not carrier
+        if moved and not self._has_room(carrier):
+            self.forget(key)
+            return
+        if heard is None:
+            heard = self._heard.setdefault(key[0], {})[key[1]] = _Heard(carrier, longest_ms, id_sent)
+        elif moved:
+            heard.carrier.members.discard(key)
+            heard.carrier = carrier
+        carrier.members.add(key)
+        carrier.when_closed = partial(self._closed, carrier)
         self._wait_no_more(key, heard)
+        heard.longest_ms, heard.id_sent = longest_ms, id_sent
         heard.interval_ms = max(heard.interval_ms, interval_ms)
         if not heartbeat:
-            heard.heartbeat_ms = (
-                None  # a rebalance is no interval: members send no heartbeats while they wait for its end
-            )
-            return
-        now = self._now()
-        if heard.heartbeat_ms is not None:
-            heard.interval_ms = max(heard.interval_ms, now - heard.heartbeat_ms)
-        heard.heartbeat_ms = now
+            heard.heartbeat_ms = None  # members send no heartbeats while they wait for the end of a rebalance
+        else:
+            if heard.heartbeat_ms is not None and not moved:  # one that is sent again by a new connection comes early
+                heard.interval_ms = max(heard.interval_ms, now - heard.heartbeat_ms)
+            heard.heartbeat_ms = now
+        if carrier.gone:
+            self._wait(key, heard, now)
+
+    def _entry(self, key: MemberKey) -> _Heard | None:
+        return self._heard.get(key[0], {}).get(key[1])
+
+    def _has_room(self, carrier: Carrier) -> bool:
+        """Whether a connection may carry another member; those that are members no more are forgotten first."""
+        if len(carrier.members) < MEMBERS_PER_CONNECTION_MAX:
+            return True
+        if carrier in self._full:
+            return False
+        for key in tuple(carrier.members):
+            if not self._is_member(key):
+                self.forget(key)
+        if len(carrier.members) < MEMBERS_PER_CONNECTION_MAX:
+            return True
+        self._full.add(carrier)
+        logger.warning(
+            "one connection carries the requests of more than %d members of groups: where it is closed, the others are fenced when their "
+            "sessions end, and not after group.disconnect.grace.ms; give each consumer a connection of its own",
+            MEMBERS_PER_CONNECTION_MAX,
+        )
+        return False
 
     def carries(self, key: MemberKey) -> bool:
         """Whether a connection carries requests of a member."""
-        return key in self._heard
+        return self._entry(key) is not None
 
     def forget(self, key: MemberKey) -> None:
         """Forget a member that has left."""
-        heard = self._heard.pop(key, None)
-        if heard is not None:
-            self._wait_no_more(key, heard)
-            heard.carrier.members.discard(key)
+        members = self._heard.get(key[0], {})
+        heard = members.pop(key[1], None)
+        if heard is None:
+            return
+        if not members:
+            del self._heard[key[0]]
+        self._wait_no_more(key, heard)
+        heard.carrier.members.discard(key)
+        self._full.discard(heard.carrier)
+
+    def forget_group(self, group_id: str) -> None:
+        """Forget the members of a group that this node coordinates no longer."""
+        for member_id in tuple(self._heard.get(group_id, ())):
+            self.forget((group_id, member_id))
 
     def heartbeat_ms(self, group_id: str, interval_ms: int) -> int:
         """Return the interval to ask members for: at most `WAITING_HEARTBEAT_MS` while a member of the group may be fenced soon.
@@ -137,20 +202,27 @@ class MemberConnections:
             if not self._waiting[key[0]]:
                 del self._waiting[key[0]]
 
+    def _wait(self, key: MemberKey, heard: _Heard, now: int) -> None:
+        """Fence a member later, unless another connection carries its requests by then."""
+        wait_ms = self._grace_ms
+        if heard.id_sent:
+            last_ms = now if heard.heartbeat_ms is None else heard.heartbeat_ms
+            wait_ms = max(wait_ms, last_ms + (heard.interval_ms or heard.longest_ms) * 3 // 2 - now)
+        call_later = self._call_later or asyncio.get_running_loop().call_later
+        self._waiting[key[0]] += 1
+        heard.timer = call_later(wait_ms / 1000, self._over, key, wait_ms)
+
     def _closed(self, carrier: Carrier, by_client: bool) -> None:
         """Begin to wait for other connections of its members; those of a connection that the broker ended keep their sessions."""
         carrier.when_closed = None
+        self._full.discard(carrier)
         if not by_client:
             for key in tuple(carrier.members):
                 self.forget(key)
             return
-        call_later, now = self._call_later or asyncio.get_running_loop().call_later, self._now()
-        for key in carrier.members:
-            heard = self._heard[key]
-            last_ms = now if heard.heartbeat_ms is None else heard.heartbeat_ms
-            wait_ms = max(self._grace_ms, last_ms + (heard.interval_ms or CLASSIC_HEARTBEAT_MS) * 3 // 2 - now)
-            self._waiting[key[0]] += 1
-            heard.timer = call_later(wait_ms / 1000, self._over, key, wait_ms)
+        now = self._now()
+        for group_id, member_id in carrier.members:
+            self._wait((group_id, member_id), self._heard[group_id][member_id], now)
 
     def _over(self, key: MemberKey, waited_ms: int) -> None:
         self.forget(key)
@@ -158,7 +230,8 @@ class MemberConnections:
 
     def close(self) -> None:
         """Fence no member any more: the node stops."""
-        for key, heard in self._heard.items():
-            self._wait_no_more(key, heard)
-            heard.carrier.when_closed = None
+        for group_id, members in self._heard.items():
+            for member_id, heard in members.items():
+                self._wait_no_more((group_id, member_id), heard)
+                heard.carrier.when_closed = None
         self._grace_ms = 0

@@ -57,6 +57,7 @@ class Runtime(Generic[S]):
         new_shard: makes an empty one.
         image: the topic in the cluster's current picture, None while it is not there; another object whenever anything of it changes.
         loaded: told of each partition whose shard is served from now on.
+        unloaded: called with each shard that is served here no longer.
     """
 
     def __init__(
@@ -68,12 +69,14 @@ class Runtime(Generic[S]):
         machine: Machine,
         image: Callable[[], TopicImage | None],
         loaded: Callable[[int, S], None] = lambda number, shard: None,
+        unloaded: Callable[[S], None] = lambda shard: None,
     ) -> None:
         self._topic = topic
         self._replicas = replicas
         self._machine = machine
         self._image = image
         self._told_loaded = loaded
+        self._notify_unloaded = unloaded
         self._followed: TopicImage | None = None
         self._loaded: dict[int, Loaded[S]] = {}
         self._loader = Loader(topic, replicas, new_shard, self.now, self._serve)
@@ -323,6 +326,7 @@ class Runtime(Generic[S]):
         if loaded.timer is not None:
             loaded.timer[1].cancel()
         where = f"{self._topic}-{loaded.number} is looked after here no longer"
+        self._notify_unloaded(loaded.shard)
         replies.fail(loaded.shard.unloaded(), KafkaError(ErrorCode.NOT_COORDINATOR, where))
 
     def close(self) -> None:

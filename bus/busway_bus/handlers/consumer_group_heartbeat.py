@@ -44,8 +44,8 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
     connections, key = context.node.groups.connections, (request.group_id, beaten.member_id)
     if request.member_epoch < 0:
         connections.forget(key)
-    elif request.instance_id is None:
-        connections.heard(context.peer, key, heartbeat=True, interval_ms=beaten.interval_ms)
+    else:
+        context.node.groups.fencing.heard(context.peer, *key, heartbeat=True, interval_ms=beaten.interval_ms)
     assignment = None
     if beaten.assigned is not None:
         topics = [TopicPartitions(topic_id=topic, partitions=list(held)) for topic, held in beaten.assigned.items()]

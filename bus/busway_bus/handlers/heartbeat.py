@@ -28,6 +28,6 @@ def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatRespo
         )
     except KafkaError as problem:
         code = problem.code
-    if code in _ALIVE and request.group_instance_id is None:
-        context.node.groups.connections.heard(context.peer, (request.group_id, request.member_id), heartbeat=True)
+    if code in _ALIVE:
+        context.node.groups.fencing.heard(context.peer, request.group_id, request.member_id, heartbeat=True)
     return HeartbeatResponse(error_code=code)

@@ -15,7 +15,8 @@ CONNECTIONS_MAX: Final = 10_000
 """Default of max.connections. Kafka has none; a reconnect storm must not exhaust the file descriptors of a laptop."""
 
 MEMBERS_PER_CONNECTION_MAX: Final = 64
-"""Members whose requests one connection carries, that are fenced when it is closed. A client has a connection for each."""
+"""Members whose requests one connection carries, that are fenced when it is closed; more keep their sessions, and a warning says so. Clients
+have a connection for each consumer."""
 
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 """One CreateTopics call may not fill the disk with directories; above this, add topics."""

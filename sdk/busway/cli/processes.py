@@ -41,11 +41,13 @@ class Command:
     registry_url: str | None
     log_level: str
     wait_s: float = 0.0
+    instance: str | None = None
 
     @property
     def arguments(self) -> list[str]:
         """As it is called."""
         given = {"--http": self.http, "-b": self.bootstrap, "-r": self.registry_url, "--log-level": self.log_level}
+        given["--instance"] = self.instance
         options = [part for name, value in given.items() if value is not None for part in (name, value)]
         options += ["--wait", str(self.wait_s)] if self.wait_s else []
         return ["run", self.target, *options, *(["--insecure"] if self.insecure else [])]

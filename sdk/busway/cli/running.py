@@ -101,6 +101,21 @@ def serve_http(app: App, address: str, *, insecure: bool) -> None:
     web.insecure = web.insecure or insecure
 
 
+def make_static(app: App, instance_id: str) -> None:
+    """Make an app a static member of its group, so that its partitions wait for it through a restart (KIP-345).
+
+    Raises:
+        CommandFailed: the app names its own group_instance_id.
+    """
+    named = app.consumer_options.get("group_instance_id")
+    if named is not None:
+        raise CommandFailed(
+            f"app {app.name} has consumer={{'group_instance_id': {named!r}}}, which would be that of every worker; "
+            "leave it out for --instance, or leave --instance out"
+        )
+    app.consumer_options = {**app.consumer_options, "group_instance_id": instance_id}
+
+
 class _Tally(Extension):
     """What was done, kept until the app is gone."""
 

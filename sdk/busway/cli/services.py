@@ -8,6 +8,7 @@ import asyncio
 import logging
 import math
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -18,12 +19,18 @@ import busway
 from busway.app.model.topic import BadDeclaration
 from busway.cli.output import CommandFailed
 from busway.cli.processes import CANNOT_START, WORKER, Command, supervise
-from busway.cli.running import find_app, run_app, serve_http
+from busway.cli.running import find_app, make_static, run_app, serve_http
+from busway.errors import BrokerError
 from busway.extras import need
+from busway_protocol.errors import ErrorCode
 
 CASES = ("movieflix", "gettaxi", "mysocialmedia", "mybank", "ingestion")
 MAX_WORKERS = 256
 """More than cores of any machine that this is for; a slip of the finger starts no thousand processes."""
+
+_INSTANCE_LENGTH = 240
+"""Characters: group.instance.id may have 249, and the worker's number comes behind."""
+_INSTANCE = re.compile(rf"[A-Za-z0-9._-]{{1,{_INSTANCE_LENGTH}}}")
 
 
 def run(
@@ -59,6 +66,16 @@ def run(
             "--wait", metavar="SECONDS", help="Wait so long at start for brokers and registry that do not answer."
         ),
     ] = 0.0,
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            "--instance",
+            metavar="NAME",
+            envvar="BUSWAY_INSTANCE",
+            help="Static members: worker i gets the group.instance.id NAME-i, and its partitions wait for it through a restart. Give each host "
+            "a NAME of its own that stays the same when it starts again, such as the host's name, but not one that changes with each container.",
+        ),
+    ] = None,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run a service until Ctrl-C or SIGTERM; then let handlers end, commit, and leave."""
@@ -68,6 +85,10 @@ def run(
         raise CommandFailed(f"--workers {workers}: give a number from 1 to {MAX_WORKERS}")
     if not 0 <= wait_s < math.inf:
         raise CommandFailed(f"--wait {wait_s:g}: give a number of seconds, 0 or more")
+    if instance is not None and not _INSTANCE.fullmatch(instance):
+        raise CommandFailed(
+            f"--instance {instance}: give 1 to {_INSTANCE_LENGTH} letters, digits, dots, hyphens and underscores"
+        )
     if reload and workers > 1:
         raise CommandFailed("--reload is for development and runs one process; leave --workers out")
     command = Command(
@@ -78,6 +99,7 @@ def run(
         registry_url=registry_url,
         log_level=log_level,
         wait_s=wait_s,
+        instance=instance,
     )
     if reload:
         raise typer.Exit(asyncio.run(_reloading(command)))
@@ -86,6 +108,13 @@ def run(
     _log_to_stderr(log_level)
     try:
         _run_here(command)
+    except BrokerError as problem:
+        if problem.code is not ErrorCode.FENCED_INSTANCE_ID or command.instance is None:
+            raise
+        # The newer one stays: workers that are started again and again would take the place from each other.
+        other = f"another process runs with --instance {command.instance}; give each a name of its own"
+        typer.echo(f"busway: {problem}: {other}", err=True)
+        raise typer.Exit(CANNOT_START if WORKER in os.environ else 1) from None
     except (CommandFailed, BadDeclaration) as problem:
         if WORKER not in os.environ:
             raise
@@ -116,6 +145,8 @@ def _run_here(command: Command) -> None:
         app.bootstrap_servers = command.bootstrap
     if command.registry_url is not None:
         app.schema_registry = command.registry_url
+    if command.instance is not None:
+        make_static(app, f"{command.instance}-{os.environ.get(WORKER, '0')}")
     if command.http is not None:
         serve_http(app, command.http, insecure=command.insecure)
     run_app(app, command.wait_s)

@@ -250,7 +250,7 @@ async def test_a_poll_and_a_join_nobody_waits_for_end_and_what_is_behind_them_is
             await leaving.drained()
         await asyncio.wait_for(lost.get(), patient(10))
 
-        # The vanished joiner stays until its session is over, as in Kafka; the member that was taken out is gone.
+        # The vanished joiner stays for a grace; the member that was taken out is gone.
         async def only_the_joiner() -> bool:
             left = await members_of(other, "g")
             return len(left) == 1 and left != [member.member_id]
@@ -317,7 +317,7 @@ async def test_a_member_that_waits_on_a_connection_is_not_fenced_for_another() -
             while not others():
                 await asyncio.sleep(0)
         key, other = ("g", others()[0]), Peer()
-        groups.connections.heard(other, key, interval_ms=1)
+        groups.connections.heard(other, key, 1)
         other.closed(by_client=True)
         other.left()
         async with asyncio.timeout(patient(10)):

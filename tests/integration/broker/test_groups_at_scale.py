@@ -228,7 +228,7 @@ async def test_many_members_are_fenced_a_few_at_a_time() -> None:
         peers = [Peer() for _ in range(count)]
         for number, peer in enumerate(peers):
             beaten = await groups.beat("g", joining(f"m{number}"))
-            groups.connections.heard(peer, ("g", beaten.member_id), interval_ms=1)
+            groups.connections.heard(peer, ("g", beaten.member_id), 1)
         for peer in peers:
             peer.closed(by_client=True)
             peer.left()

@@ -207,6 +207,46 @@ async def test_a_killed_worker_is_started_again_and_nothing_is_lost(service: Ser
     assert len([line for line in run.lines if line.startswith("shop stopped")]) == 3
 
 
+async def members(bootstrap: str) -> dict[str | None, str]:
+    """The member ids of the group, by instance id."""
+    async with Admin(bootstrap) as admin:
+        return {one.instance_id: one.member_id for one in (await admin.describe_group("shop")).members}
+
+
+async def test_workers_of_an_instance_keep_their_places(service: Service, bootstrap: str) -> None:
+    """A number behind its name each; one that is killed and one that is stopped come back to what they had, and none of the rest moves."""
+    run = await service.run("--workers", "3", "--instance", "host-a")
+    await shared(bootstrap, 3)
+    before = await members(bootstrap)
+    assert set(before) == {"host-a-0", "host-a-1", "host-a-2"}
+    assigned = await run.until("has 1 ")
+    os.kill(int(assigned[-1][2]), signal.SIGKILL)
+    async with asyncio.timeout(SECONDS):
+        while (after := await members(bootstrap))["host-a-1"] == before["host-a-1"]:
+            await asyncio.sleep(0.05)
+    assert {one for one in after if after[one] != before[one]} == {"host-a-1"}
+    assert await run.end() == 0
+    again = await service.run("--workers", "3", "--instance", "host-a")
+    await again.until("has", 3)
+    assert set(await members(bootstrap)) == set(before)
+    async with Admin(bootstrap) as admin:
+        assert "left" not in {why.what for one in await admin.explain_group("shop") for why in one.reasons}
+    assert await again.end() == 0
+
+
+async def test_the_newer_of_two_of_one_instance_stays(service: Service, bootstrap: str) -> None:
+    """The other ends, with a line that says why: it is not started again and again to take the places back."""
+    run = await service.run("--workers", "2", "--instance", "host-a")
+    await run.until("has 1 ")
+    newer = await service.run("--workers", "2", "--instance", "host-a")
+    await newer.until("has 1 ")
+    assert await run.ended() == 1
+    assert any("another process runs with --instance host-a" in line for line in run.lines)
+    assert any("ended with exit code 78; the others are ended" in line for line in run.lines)
+    assert newer.process.returncode is None
+    assert await newer.end() == 0
+
+
 async def test_workers_end_with_their_supervisor(service: Service, bootstrap: str) -> None:
     """Killed without a word, it leaves no process behind; they drain."""
     run = await service.run("--workers", "2")
@@ -300,6 +340,7 @@ async def test_http_of_workers(service: Service, bootstrap: str) -> None:
     [
         (("--workers", "2", "--reload"), "--reload is for development and runs one process; leave --workers out"),
         (("--workers", "0"), "--workers 0: give a number from 1 to 256"),
+        (("--instance", "a b"), "--instance a b: give 1 to 240 letters, digits, dots, hyphens and underscores"),
         (("--http", "0.0.0.0:0"), "host 0.0.0.0 is reachable by others and there is no authentication"),
         (("--http", "here"), "'here' is no address to serve HTTP on: give [HOST:]PORT"),
     ],

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 GRACE = {"group.disconnect.grace.ms": "300"}
 LONG_SESSIONS = {"group.consumer.session.timeout.ms": "45000", "group.consumer.max.session.timeout.ms": "60000"}
 OPTIONS = {"classic": {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 100}, "consumer": {}}
+BEATS = {"classic": ApiKey.HEARTBEAT, "consumer": ApiKey.CONSUMER_GROUP_HEARTBEAT}
 PATIENCE_S = patient(30.0)
 """Less than a session: what is waited for here does not come from the end of one."""
 
@@ -30,6 +31,14 @@ async def until(partitions: int, *consumers: Consumer) -> None:
             await asyncio.gather(*(consumer.getmany(timeout_ms=20) for consumer in consumers))
 
 
+async def heartbeats(proxy: Proxy, beat: ApiKey, consumer: Consumer) -> None:
+    """Poll until a member has sent so many from now on that its interval is known."""
+    proxy.requests.clear()
+    async with asyncio.timeout(PATIENCE_S):
+        while proxy.requests.count(beat) < 3:
+            await consumer.getmany(timeout_ms=20)
+
+
 async def reasons(admin: Admin) -> list[tuple[str, str]]:
     """What the group's rebalances say of its members: what happened, client id."""
     return [(why.what, why.client_id or "") for one in await admin.explain_group("g") for why in one.reasons]
@@ -39,16 +48,23 @@ async def reasons(admin: Admin) -> list[tuple[str, str]]:
 async def test_a_killed_member_is_fenced_and_a_static_one_is_not(protocol: str) -> None:
     """Long before the session ends; `busway groups explain` says why."""
     properties = {**SHORT_HEARTBEATS, **LONG_SESSIONS, **GRACE}
-    async with LocalCluster(properties=properties) as cluster, Admin(cluster.bootstrap_servers) as admin:
+    async with (
+        LocalCluster(properties=properties) as cluster,
+        Proxy(cluster.bootstrap_servers) as proxy,
+        Admin(cluster.bootstrap_servers) as admin,
+    ):
         await admin.create_topics([NewTopic("orders", partitions=6)])
         where = {"bootstrap_servers": cluster.bootstrap_servers, "group_protocol": protocol, **OPTIONS[protocol]}
         async with Consumer("orders", client_id="stays", group_id="g", **where) as stays:
             static = Consumer("orders", group_id="s", group_instance_id="static-1", **where)
-            killed = Consumer("orders", client_id="killed", group_id="g", **where)
+            killed = Consumer(
+                "orders", client_id="killed", group_id="g", **{**where, "bootstrap_servers": proxy.address}
+            )
             await static.start()
             await until(6, static)
             await killed.start()
             await until(3, stays, killed)
+            await heartbeats(proxy, BEATS[protocol], killed)
             await static.abort()
             await killed.abort()
             await until(6, stays)
@@ -70,13 +86,9 @@ async def test_a_lost_connection_fences_no_live_member(protocol: str) -> None:
         async with Consumer("orders", bootstrap_servers=proxy.address, **options) as consumer:
             await until(2, consumer)
             before = await reasons(admin)
-            beat = ApiKey.HEARTBEAT if protocol == "classic" else ApiKey.CONSUMER_GROUP_HEARTBEAT
-            async with asyncio.timeout(PATIENCE_S):
-                for _ in range(4):
-                    proxy.cut()
-                    proxy.requests.clear()
-                    while proxy.requests.count(beat) < 2:
-                        await consumer.getmany(timeout_ms=20)
+            for _ in range(4):
+                proxy.cut()
+                await heartbeats(proxy, BEATS[protocol], consumer)
             assert await reasons(admin) == before
 
 

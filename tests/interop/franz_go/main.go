@@ -79,9 +79,13 @@ func produce(bootstrap, topic, codec string) {
 }
 
 func group(bootstrap, name string, topics ...string) *kgo.Client {
+	session := 3 * time.Second
+	if text := os.Getenv("BUSWAY_INTEROP_SESSION_MS"); text != "" {
+		session = time.Duration(number(text)) * time.Millisecond
+	}
 	return client(bootstrap, kgo.ConsumerGroup(name), kgo.ConsumeTopics(topics...), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.SessionTimeout(3*time.Second), kgo.HeartbeatInterval(300*time.Millisecond))
+		kgo.SessionTimeout(session), kgo.HeartbeatInterval(min(session/10, 3*time.Second)))
 }
 
 func read(bootstrap, name, count string, topics ...string) {

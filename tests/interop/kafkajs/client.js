@@ -20,6 +20,9 @@ const CODECS = {
   zstd: CompressionTypes.ZSTD,
 };
 
+const sessionTimeout = Number(process.env.BUSWAY_INTEROP_SESSION_MS || 3000);
+const heartbeatInterval = Math.min(sessionTimeout / 10, 3000);
+
 const connect = (bootstrap) => new Kafka({ clientId: 'interop', brokers: [bootstrap], logLevel: logLevel.ERROR });
 
 function show(partition, message) {
@@ -45,7 +48,7 @@ async function produce(bootstrap, topic, codec) {
 }
 
 async function groupMember(bootstrap, groupId, topics) {
-  const consumer = connect(bootstrap).consumer({ groupId, sessionTimeout: 3000, heartbeatInterval: 300, rebalanceTimeout: 3000, maxWaitTimeInMs: 200 });
+  const consumer = connect(bootstrap).consumer({ groupId, sessionTimeout, heartbeatInterval, rebalanceTimeout: 3000, maxWaitTimeInMs: 200 });
   await consumer.connect();
   await consumer.subscribe({ topics, fromBeginning: true });
   return consumer;

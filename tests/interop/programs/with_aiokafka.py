@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import os
 import sys
 from typing import Any
 
 import aiokafka
+
+SESSION_MS = int(os.environ.get("BUSWAY_INTEROP_SESSION_MS", "3000"))
 
 
 def show(message: Any) -> None:
@@ -48,8 +51,8 @@ def consumer(bootstrap: str, group: str | None, *topics: str) -> aiokafka.AIOKaf
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        session_timeout_ms=3000,
-        heartbeat_interval_ms=300,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=min(SESSION_MS // 10, 3000),
     )
 
 

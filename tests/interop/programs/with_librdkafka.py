@@ -1,12 +1,15 @@
 """librdkafka through confluent-kafka: `version`, `produce`, `read`, `member`, `since` (see `tests.interop.clients`)."""
 
 import json
+import os
 import sys
 from typing import Any
 
 import confluent_kafka
 
 from tests.support.patience import patient
+
+SESSION_MS = int(os.environ.get("BUSWAY_INTEROP_SESSION_MS", "3000"))
 
 
 def show(message: confluent_kafka.Message) -> None:
@@ -50,8 +53,8 @@ def consumer(bootstrap: str, group: str) -> confluent_kafka.Consumer:
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 3000,
-            "heartbeat.interval.ms": 300,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": min(SESSION_MS // 10, 3000),
         }
     )
 

@@ -98,14 +98,16 @@ class Peer:
 
     Attributes:
         polls: waits that end when the client is gone; the caller removes its own when it is over.
+        closed_by_client: whether the connection has ended, and the client closed it.
         members: (group id, member id) of the last requests on the connection.
         when_closed: called once when the connection has ended, with whether the client closed it.
     """
 
-    __slots__ = ("_waits", "gone", "members", "polls", "when_closed")
+    __slots__ = ("_waits", "closed_by_client", "gone", "members", "polls", "when_closed")
 
     def __init__(self) -> None:
         self.gone = False
+        self.closed_by_client = False
         self.polls: set[Wait] = set()
         self.members: set[tuple[str, str]] = set()
         self.when_closed: Callable[[bool], None] | None = None
@@ -123,6 +125,7 @@ class Peer:
 
     def closed(self, *, by_client: bool) -> None:
         """Report the end of the connection, by the client or its process, or by the broker; `left` follows."""
+        self.closed_by_client = by_client
         if self.when_closed is not None:
             self.when_closed(by_client)
 

@@ -14,7 +14,7 @@ import busway
 from busway.cli import main, records
 from busway.cli.output import CommandFailed, confirm
 from busway.cli.processes import Command
-from busway.cli.running import _handled, find_app
+from busway.cli.running import _handled, find_app, make_static
 from busway.cli.servers import make_home
 
 
@@ -84,6 +84,31 @@ def test_workers_wait_as_their_supervisor_was_told() -> None:
         target="shop:app", http=None, insecure=False, bootstrap=None, registry_url=None, log_level="info", wait_s=60
     )
     assert command.arguments == ["run", "shop:app", "--log-level", "info", "--wait", "60"]
+
+
+def test_workers_belong_to_the_instance_of_their_supervisor() -> None:
+    """`--instance` is handed on."""
+    command = Command(
+        target="shop:app",
+        http=None,
+        insecure=False,
+        bootstrap=None,
+        registry_url=None,
+        log_level="info",
+        instance="host-a",
+    )
+    assert command.arguments == ["run", "shop:app", "--log-level", "info", "--instance", "host-a"]
+
+
+def test_an_app_that_names_its_own_instance_is_not_given_another() -> None:
+    """Every worker would be that one member."""
+    app = busway.App("emails")
+    make_static(app, "host-a-0")
+    assert app.consumer_options["group_instance_id"] == "host-a-0"
+    with pytest.raises(
+        CommandFailed, match=r"app emails has consumer=.*leave it out for --instance, or leave --instance out"
+    ):
+        make_static(app, "host-a-1")
 
 
 def test_what_an_app_handles_is_told_with_its_queues() -> None:

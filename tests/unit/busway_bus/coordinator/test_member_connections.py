@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from busway_bus.coordinator.member_connections import CLASSIC_HEARTBEAT_MS, MemberConnections, MemberKey
+from busway_bus.coordinator.member_connections import MemberConnections, MemberKey
 from busway_bus.kernel.limits import MEMBERS_PER_CONNECTION_MAX
 
 KEY = ("orders", "member-1")
+LONGEST_MS = 15_000
+"""The longest heartbeat interval that a member may have: a third of a session of 45 s."""
 
 
 @dataclass(eq=False)
@@ -17,11 +19,13 @@ class Connection:
     """A connection that the test closes."""
 
     gone: bool = False
+    closed_by_client: bool = False
     members: set[MemberKey] = field(default_factory=set)
     when_closed: Callable[[bool], None] | None = None
 
     def close(self, *, by_client: bool = True) -> None:
         """The client closes it, or the broker."""
+        self.closed_by_client = by_client
         if self.when_closed is not None:
             self.when_closed(by_client)
         self.gone = True
@@ -57,15 +61,20 @@ class World:
     def __init__(self, grace_ms: int = 3000) -> None:
         self.clock = Clock()
         self.fenced: list[tuple[str, str, int]] = []
+        self.left: set[MemberKey] = set()
         self.connections = MemberConnections(
-            grace_ms, lambda: self.clock.now, lambda *told: self.fenced.append(told), self.clock.call_later
+            grace_ms,
+            lambda: self.clock.now,
+            lambda *told: self.fenced.append(told),
+            lambda key: key not in self.left,
+            self.clock.call_later,
         )
 
     def beats(self, connection: Connection, count: int, every_ms: int) -> None:
         """Heartbeats of the member."""
         for _ in range(count):
             self.clock.move(every_ms)
-            self.connections.heard(connection, KEY, heartbeat=True)
+            self.connections.heard(connection, KEY, LONGEST_MS, heartbeat=True)
 
 
 async def test_a_member_is_fenced_after_the_grace() -> None:
@@ -85,7 +94,7 @@ async def test_a_request_on_another_connection_in_time_keeps_the_member() -> Non
     world.beats(first, 3, every_ms=500)
     first.close()
     world.clock.move(2999)
-    world.connections.heard(second, KEY)
+    world.connections.heard(second, KEY, LONGEST_MS)
     world.clock.move(100_000)
     assert world.fenced == []
     second.close()
@@ -109,7 +118,7 @@ async def test_the_end_of_an_earlier_connection_is_nothing() -> None:
 async def test_a_slow_heartbeat_is_waited_for(every_ms: int, asked_ms: int, waited_ms: int) -> None:
     """One and a half intervals since the last one, as observed or as the coordinator asked for, however long they are."""
     world, connection = World(), Connection()
-    world.connections.heard(connection, KEY, interval_ms=asked_ms)
+    world.connections.heard(connection, KEY, LONGEST_MS, interval_ms=asked_ms)
     world.beats(connection, 3, every_ms=every_ms)
     connection.close()
     world.clock.move(waited_ms - 1)
@@ -121,7 +130,7 @@ async def test_a_slow_heartbeat_is_waited_for(every_ms: int, asked_ms: int, wait
 async def test_what_has_passed_since_the_last_heartbeat_counts() -> None:
     """A client that lives sends the next one when it is due, whenever its connection was lost."""
     world, connection = World(), Connection()
-    world.connections.heard(connection, KEY, interval_ms=5000)
+    world.connections.heard(connection, KEY, LONGEST_MS, interval_ms=5000)
     world.beats(connection, 3, every_ms=5000)
     world.clock.move(3000)
     connection.close()
@@ -138,7 +147,7 @@ async def test_the_others_are_asked_for_heartbeats_sooner_while_a_member_may_be_
     world.beats(first, 3, every_ms=500)
     first.close()
     asked += [world.connections.heartbeat_ms(group, ms) for group, ms in ((KEY[0], 5000), (KEY[0], 200), ("g", 5000))]
-    world.connections.heard(second, KEY)
+    world.connections.heard(second, KEY, LONGEST_MS)
     asked.append(world.connections.heartbeat_ms(KEY[0], 5000))
     second.close()
     asked.append(world.connections.heartbeat_ms(KEY[0], 5000))
@@ -152,7 +161,7 @@ async def test_a_rebalance_is_no_interval() -> None:
     world, connection = World(), Connection()
     world.beats(connection, 2, every_ms=500)
     world.clock.move(60_000)
-    world.connections.heard(connection, KEY)
+    world.connections.heard(connection, KEY, LONGEST_MS)
     world.beats(connection, 2, every_ms=500)
     connection.close()
     world.clock.move(3000)
@@ -169,13 +178,70 @@ async def test_nothing_is_kept_of_connections_that_the_broker_ended() -> None:
     assert connection.when_closed is None
 
 
-async def test_a_member_that_only_joined_is_taken_to_have_the_default_interval() -> None:
-    """A new member that has sent no heartbeat yet."""
+@pytest.mark.parametrize("heartbeats", [0, 1])
+async def test_an_interval_that_is_not_known_may_be_the_longest(heartbeats: int) -> None:
+    """A new member that has not sent two heartbeats yet."""
     world, connection = World(), Connection()
-    world.connections.heard(connection, KEY)
+    world.connections.heard(connection, KEY, LONGEST_MS)
+    world.beats(connection, heartbeats, every_ms=200)
     connection.close()
-    world.clock.move(CLASSIC_HEARTBEAT_MS * 3 // 2)
-    assert world.fenced == [(*KEY, CLASSIC_HEARTBEAT_MS * 3 // 2)]
+    world.clock.move(LONGEST_MS * 3 // 2 - 1)
+    assert world.fenced == []
+    world.clock.move(1)
+    assert world.fenced == [(*KEY, LONGEST_MS * 3 // 2)]
+
+
+async def test_a_heartbeat_that_is_sent_again_by_a_new_connection_is_no_interval() -> None:
+    """A client whose connection is cut with an answer on its way sends it again at once, and the next one when it is due."""
+    world, first, second = World(), Connection(), Connection()
+    world.beats(first, 1, every_ms=10_000)
+    first.close()
+    world.beats(second, 1, every_ms=100)
+    second.close()
+    world.clock.move(10_000)
+    assert world.fenced == []
+
+
+async def test_a_member_whose_client_does_not_know_its_id_is_fenced_after_the_grace() -> None:
+    """No client can come back with it; one that was answered may."""
+    world, parked, answered = World(), Connection(), Connection()
+    world.connections.heard(parked, KEY, LONGEST_MS, id_sent=False)
+    world.connections.heard(answered, ("orders", "member-2"), LONGEST_MS, id_sent=False)
+    world.connections.heard(answered, ("orders", "member-2"), LONGEST_MS)
+    parked.close()
+    answered.close()
+    world.clock.move(3000)
+    assert world.fenced == [(*KEY, 3000)]
+
+
+async def test_a_request_that_is_served_after_the_end_of_its_connection_keeps_no_member() -> None:
+    """A member that no other connection carries is fenced; one that another carries is not; nor is one whose connection the broker ended."""
+    world, gone, ended, other = World(), Connection(), Connection(), Connection()
+    gone.close()
+    ended.close(by_client=False)
+    world.connections.heard(other, ("orders", "carried"), LONGEST_MS)
+    world.connections.heard(gone, ("orders", "carried"), LONGEST_MS)
+    world.connections.heard(ended, ("orders", "ended"), LONGEST_MS)
+    world.connections.heard(gone, KEY, LONGEST_MS, heartbeat=True, interval_ms=2000)
+    world.clock.move(1000)
+    world.connections.heard(gone, KEY, LONGEST_MS, heartbeat=True, interval_ms=2000)
+    world.clock.move(100_000)
+    assert world.fenced == [(*KEY, 3000)]
+
+
+async def test_the_members_of_a_group_that_is_coordinated_elsewhere_are_forgotten() -> None:
+    """Those that are waited for too; other groups' are not."""
+    world, closed, first, second = World(), Connection(), Connection(), Connection()
+    world.connections.heard(closed, KEY, LONGEST_MS)
+    world.connections.heard(first, ("orders", "member-2"), LONGEST_MS)
+    world.connections.heard(second, ("bills", "member-1"), LONGEST_MS)
+    closed.close()
+    world.connections.forget_group("orders")
+    assert (first.members, second.members) == (set(), {("bills", "member-1")})
+    assert world.connections.heartbeat_ms("orders", 5000) == 5000
+    second.close()
+    world.clock.move(100_000)
+    assert world.fenced == [("bills", "member-1", LONGEST_MS * 3 // 2)]
 
 
 async def test_grace_zero_fences_no_member_and_keeps_nothing() -> None:
@@ -195,13 +261,28 @@ async def test_a_member_that_left_is_not_fenced() -> None:
     assert (world.fenced, connection.members) == ([], set())
 
 
-async def test_a_connection_carries_so_many_members() -> None:
-    """Others keep their sessions; a node that stops fences none."""
+async def test_a_connection_carries_so_many_members(caplog: pytest.LogCaptureFixture) -> None:
+    """Others keep their sessions, which a warning says once; a node that stops fences none."""
     world, connection = World(), Connection()
     for number in range(MEMBERS_PER_CONNECTION_MAX + 5):
-        world.connections.heard(connection, ("g", f"m{number}"))
+        world.connections.heard(connection, ("g", f"m{number}"), LONGEST_MS)
     assert len(connection.members) == MEMBERS_PER_CONNECTION_MAX
+    (warning,) = caplog.messages
+    assert f"more than {MEMBERS_PER_CONNECTION_MAX} members" in warning
     connection.close()
     world.connections.close()
     world.clock.move(100_000)
     assert world.fenced == []
+
+
+async def test_members_that_are_out_of_their_groups_make_room_on_a_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """Sessions have ended there: those that come are noted, and fenced when the connection is closed."""
+    world, connection = World(), Connection()
+    for number in range(MEMBERS_PER_CONNECTION_MAX):
+        world.connections.heard(connection, ("g", f"m{number}"), LONGEST_MS)
+    world.left |= connection.members
+    world.connections.heard(connection, KEY, LONGEST_MS)
+    assert (connection.members, caplog.messages) == ({KEY}, [])
+    connection.close()
+    world.clock.move(100_000)
+    assert [key[:2] for key in world.fenced] == [KEY]

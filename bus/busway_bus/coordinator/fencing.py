@@ -1,0 +1,141 @@
+"""Fence members of groups whose process is gone.
+
+What lives here: who of those that requests name is a dynamic member, how long its heartbeat interval may be, and taking it out of its group.
+What does not: when that is (`member_connections`), the rules of groups (`groups.shard`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from busway_bus.coordinator.leaving import leave_in_parts
+from busway_bus.coordinator.member_connections import Carrier, MemberConnections, MemberKey
+from busway_bus.coordinator.runtime import Runtime
+from busway_bus.groups.classic.group import ClassicGroup
+from busway_bus.groups.classic.member import Member
+from busway_bus.groups.explained import FENCED, ExplainedShard
+from busway_bus.groups.group import Group
+from busway_bus.groups.modern.consumer_group import ConsumerGroup
+from busway_bus.kernel.decision import Waiter
+from busway_bus.kernel.limits import MEMBERS_PER_TICK_MAX
+from busway_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger("busway.groups")
+HANDED_OUT_MS: Final = 3000
+"""Stands for the heartbeat interval of a client that was handed an id: it comes back with it at once."""
+
+
+class MemberFencing:
+    """Fences the dynamic members of this node's groups whose connections were closed.
+
+    Args:
+        grace_ms: `group.disconnect.grace.ms`; 0 fences no member.
+        runtime: that of the groups.
+        begin: runs a task until the node stops.
+    """
+
+    def __init__(
+        self,
+        grace_ms: int,
+        runtime: Runtime[ExplainedShard],
+        begin: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._runtime = runtime
+        self._begin = begin
+        self._fenced: list[tuple[MemberKey, int]] = []
+        self.connections = MemberConnections(grace_ms, runtime.now, self._over, self._is_member)
+
+    def heard(
+        self,
+        carrier: Carrier,
+        group_id: str,
+        member_id: str,
+        *,
+        heartbeat: bool = False,
+        interval_ms: int = 0,
+    ) -> None:
+        """Note which connection carries a request of a member, as `MemberConnections.heard`; nothing of one that is no dynamic member."""
+        key = group_id, member_id
+        longest_ms = self._longest_ms(key)
+        if longest_ms is not None:
+            self.connections.heard(carrier, key, longest_ms, heartbeat=heartbeat, interval_ms=interval_ms)
+
+    def parked(self, carrier: Carrier, group_id: str, waiter: Waiter) -> None:
+        """Note which connection carries the first JoinGroup of a member, whose id its client does not know before the answer."""
+        group = self._group(group_id)
+        newcomer = next(reversed(group.members.values()), None) if isinstance(group, ClassicGroup) else None
+        if newcomer is not None and newcomer.join is waiter and newcomer.instance_id is None:
+            key = group_id, newcomer.member_id
+            self.connections.heard(carrier, key, newcomer.session_timeout_ms // 3, id_sent=False)
+
+    def unloaded(self, shard: ExplainedShard) -> None:
+        """Forget the members of groups that this node coordinates no longer."""
+        for group_id in shard.groups:
+            self.connections.forget_group(group_id)
+
+    def _group(self, group_id: str) -> Group | None:
+        return self._runtime.shard(self._runtime.partition_of(group_id)).groups.get(group_id)
+
+    def _longest_ms(self, key: MemberKey) -> int | None:
+        """Return the longest heartbeat interval in ms that a dynamic member may have; None where there is no such member."""
+        group_id, member_id = key
+        try:
+            group = self._group(group_id)
+        except KafkaError:
+            return None
+        if isinstance(group, ClassicGroup):
+            member = group.members.get(member_id)
+            if member is None:
+                return HANDED_OUT_MS if member_id in group.roster.pending else None
+            return None if member.instance_id is not None else member.session_timeout_ms // 3
+        if not isinstance(group, ConsumerGroup):
+            return None
+        balanced = group.members.get(member_id)
+        if balanced is None or balanced.instance_id is not None:
+            return None
+        if balanced.classic is None:
+            return group.settings.heartbeat_interval_ms
+        return group.session_timeout_ms(balanced) // 3
+
+    def _is_member(self, key: MemberKey) -> bool:
+        return self._longest_ms(key) is not None
+
+    def _over(self, group_id: str, member_id: str, waited_ms: int) -> None:
+        """Take out a member whose connection was closed and not followed by another."""
+        self._fenced.append(((group_id, member_id), waited_ms))
+        if len(self._fenced) == 1:
+            self._begin(self._fence_some())
+
+    async def _fence_some(self) -> None:
+        """Take out `MEMBERS_PER_TICK_MAX` in a round of the loop: all connections of a host may have been closed in one moment."""
+        while self._fenced:
+            part = self._fenced[:MEMBERS_PER_TICK_MAX]
+            for key, waited_ms in part:
+                self._begin(self._fence(key, waited_ms))
+            await asyncio.sleep(0)
+            del self._fenced[: len(part)]  # behind the await, so that one task does this at a time
+
+    async def _fence(self, key: MemberKey, waited_ms: int) -> None:
+        """Take out a dynamic member, unless a connection carries its requests by now, or it waits on another for a rebalance.
+
+        What cannot be written waits for the session's end.
+        """
+        group_id, member_id = key
+        try:
+            group = self._group(group_id)
+        except KafkaError:
+            return  # it is coordinated elsewhere
+        member = group.members.get(member_id) if isinstance(group, ClassicGroup | ConsumerGroup) else None
+        if self.connections.carries(key) or (member is not None and member.instance_id is not None):
+            return
+        if isinstance(member, Member) and any(not waiter.done() for waiter in (member.join, member.sync) if waiter):
+            return  # the wait would be over if the connection of that request had ended
+        reason = f"its connection was closed, and no other carried a request of it within {waited_ms} ms"
+        try:
+            (code,) = await leave_in_parts(self._runtime, group_id, [(member_id, None)], [reason], FENCED)
+        except KafkaError as problem:
+            logger.debug("member %s of group %s stays until its session ends: %s", member_id, group_id, problem)
+            return
+        if code is ErrorCode.NONE:
+            logger.info("member %s of group %s is fenced: %s (group.disconnect.grace.ms)", member_id, group_id, reason)
