@@ -275,7 +275,7 @@ class SharePartitionState:
     # Dead letters
 
     def letters(self, limits: ShareLimits, at_most: int) -> list[Letter]:
-        """Return missing dead letters in offset order, of `at_most` records."""
+        """Return missing dead letters in offset order, of at most `at_most` records."""
         letters: list[Letter] = []
         for run in self.in_flight.runs:
             if run.dead and at_most > 0:
