@@ -193,7 +193,7 @@ class SharePartition:
         self.wake()
 
     def look_at(self, _: Partition) -> None:
-        """Check the partition after it changed or was deleted, then wake the waiters."""
+        """Check the partition after a change or deletion, then wake the waiters."""
         try:
             self.check()
         except KafkaError:
