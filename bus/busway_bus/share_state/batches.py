@@ -1,10 +1,11 @@
-"""State batches of a share partition, merged so that every offset is in one of them at most.
+"""State batches of a share partition, merged without overlaps.
 
-What lives here: which state counts where several are told for an offset, and what the start of the partition leaves of them. What does
-not: where they are kept (`shard`).
+What lives here: which state wins where several cover an offset, and cutting at the start offset. What does not: the table of states
+(`shard`).
 
-Where states differ the higher delivery count counts, then the higher state: deliveries are only ever counted up, and a state that is final
-is a higher number than one that is not. Neighbours that say the same become one. The time does not grow with what is not touched.
+Where states differ the higher delivery count wins, then the higher state: delivery counts only grow, and terminal states have higher
+numbers than others. Adjacent batches with the same state and count are joined. The cost does not depend on batches outside the changed
+range.
 """
 
 import heapq
@@ -15,16 +16,16 @@ from operator import attrgetter, lt
 from busway_bus.kernel.share_state import StateBatch
 
 NO_START = -1
-"""In place of a start offset: it is where it was."""
+"""In place of a start offset: it stays."""
 
 
 def combine(held: Sequence[StateBatch], told: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """The batches that hold, with those that were told put in.
+    """Merge new batches into those held.
 
     Args:
-        held: by offset, without overlaps, as this has returned them.
-        told: in any order, over each other or not.
-        start_offset: what is before it goes; `NO_START` where nothing does.
+        held: in offset order, without overlaps, as returned before.
+        told: in any order; overlaps are allowed.
+        start_offset: everything before it is dropped; `NO_START` drops nothing.
     """
     held, told = _from(tuple(held), start_offset), _apart(_clipped(told, start_offset))
     if not told:
@@ -35,7 +36,7 @@ def combine(held: Sequence[StateBatch], told: Iterable[StateBatch], start_offset
 
 
 def _from(held: tuple[StateBatch, ...], start_offset: int) -> tuple[StateBatch, ...]:
-    """What of batches without overlaps is at the start or behind it."""
+    """Cut batches without overlaps at the start offset."""
     held = held[bisect_left(held, start_offset, key=_last) :]
     return (*_clipped(held[:1], start_offset), *held[1:])
 
@@ -52,15 +53,15 @@ def _clipped(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBat
 
 
 def _apart(batches: tuple[StateBatch, ...]) -> Sequence[StateBatch]:
-    """By offset, without overlaps."""
+    """Sort batches by offset and resolve overlaps."""
     ends = [batch.last_offset for batch in batches]
     if all(map(lt, ends, map(_first, batches[1:]))):
-        return batches  # as every leader tells them
+        return batches  # the usual case: leaders send them in order
     return _swept(sorted(batches, key=_first))
 
 
 def _swept(batches: list[StateBatch]) -> list[StateBatch]:
-    """Go over the offsets once, with all batches at hand that an offset is in."""
+    """Resolve overlaps in one pass. A heap has the batches at the current offset."""
     found: list[StateBatch] = []
     here: list[tuple[int, int, int]] = []
     index, at = 0, 0
@@ -83,7 +84,7 @@ def _swept(batches: list[StateBatch]) -> list[StateBatch]:
 
 
 def _merged(held: Sequence[StateBatch], told: Sequence[StateBatch]) -> Iterator[StateBatch]:
-    """Both together, by offset and without overlaps, as each of them is."""
+    """Merge two sequences in offset order, each without overlaps."""
     ones, others = iter(held), iter(told)
     one, other = next(ones, None), next(others, None)
     while one is not None and other is not None:
@@ -114,7 +115,7 @@ def _merged(held: Sequence[StateBatch], told: Sequence[StateBatch]) -> Iterator[
 
 
 def _joined(batches: Iterable[StateBatch]) -> list[StateBatch]:
-    """Neighbours that say the same are one."""
+    """Join adjacent batches with the same state and count."""
     found: list[StateBatch] = []
     expected, said = -1, (0, 0)
     for batch in batches:
