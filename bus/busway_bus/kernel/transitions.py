@@ -14,7 +14,7 @@ N = TypeVar("N")
 
 
 class IllegalTransition(AssertionError):
-    """An event came in a state in which it cannot: a mistake of this broker."""
+    """An event in a state without it: a bug of this broker."""
 
 
 class Table(dict[tuple[S, E], N]):
