@@ -29,8 +29,8 @@ _RANGES: Final[tuple[tuple[str, int, tuple[int, int], int, tuple[int, int]], ...
 def bounds_of(name: str) -> tuple[str, str] | None:
     """Return the broker's keys of a group setting's minimum and maximum. None where there are none."""
     kind, _, setting = name.partition(".")
-    bounded = (kind, setting) in {one[:2] for one in _BOUNDED} or (
-        kind == "share" and setting in {r[0] for r in _RANGES}
+    bounded = (kind, setting) in {row[:2] for row in _BOUNDED} or (
+        kind == "share" and setting in {row[0] for row in _RANGES}
     )
     return (f"group.{kind}.min.{setting}", f"group.{kind}.max.{setting}") if bounded else None
 

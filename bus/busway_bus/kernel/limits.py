@@ -21,7 +21,7 @@ PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 """One CreateTopics call may not fill the disk with directories; above this, add topics."""
 
 TOPICS_UNDER_WAY_MAX: Final = 1_000
-"""Topics that wait to be created at one time; further requests get the same response and are retried."""
+"""Topics that wait to be created at one time; further clients get the same response and retry."""
 
 SEGMENT_BYTES_MIN: Final = 1_048_576
 """Of segment.bytes of a topic, in Kafka; offsets.topic.segment.bytes knows no such bound."""

@@ -34,9 +34,9 @@ class Pattern:
         try:
             self._compiled = re2.compile(text, options)
         except re2.error as problem:
-            said = problem.args[0] if problem.args else problem
+            reason = problem.args[0] if problem.args else problem
             raise BadPattern(
-                f"the pattern cannot be read: {said.decode() if isinstance(said, bytes) else said}"
+                f"the pattern cannot be read: {reason.decode() if isinstance(reason, bytes) else reason}"
             ) from None
 
     def matches(self, text: str) -> bool:

@@ -38,14 +38,14 @@ class Wish:
 
 def wanted_up_to(state: SharePartitionState, offset: int, max_records: int) -> int:
     """Return the last offset worth reading from `offset` on."""
-    found = 0
+    available = 0
     for batch in state.in_flight.between(offset, state.end):
-        found += sum(
+        available += sum(
             run.last - max(run.first, offset) + 1 for run in batch.runs if run.available and run.last >= offset
         )
-        if found >= max_records:
+        if available >= max_records:
             return batch.last
-    return max(state.end, offset) + max_records - found - 1
+    return max(state.end, offset) + max_records - available - 1
 
 
 def acquire(

@@ -197,7 +197,7 @@ class ShareFetch:
                 continue
             self._got[place] = got
             left -= 0 if got.records is None else len(got.records)
-            records -= sum(one.last - one.first + 1 for one in got.acquired)
+            records -= sum(batch.last - batch.first + 1 for batch in got.acquired)
             looked_at += 1 + self._headers
             if looked_at >= LOOKED_AT_TOGETHER:
                 looked_at = 0

@@ -199,10 +199,10 @@ class SharePartitions:
             return end
         search = partition.log.search_time(self.machine.wall_ms() - reset.duration_ms, up_to=end)
         try:
-            found = await self.replicas.slices.run(search)
+            match = await self.replicas.slices.run(search)
         except (ProtocolError, OSError) as problem:
             raise KafkaError(partition.damaged(problem)) from problem
-        return end if found is None else found[0]
+        return end if match is None else match[0]
 
     # Records in flight
 

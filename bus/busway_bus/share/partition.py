@@ -358,8 +358,10 @@ class SharePartition:
     def _written(self, together: list[_Write], problem: KafkaError | None, *, forgotten: bool = False) -> None:
         """Commit or roll back the changes, then complete the futures."""
         assert self.state is not None, "nothing is written of what is not loaded"
-        kept = [one.change for one in together if one.change is not None and (problem is None or one.holds)]
-        refused = [one.change for one in together if one.change is not None and problem is not None and not one.holds]
+        kept = [write.change for write in together if write.change is not None and (problem is None or write.holds)]
+        refused = [
+            write.change for write in together if write.change is not None and problem is not None and not write.holds
+        ]
         if kept:
             self.state.commit(*kept)
         if refused:

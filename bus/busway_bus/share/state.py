@@ -141,9 +141,11 @@ class SharePartitionState:
             KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; only locks that were renewed before stay changed.
         """
         change = Change()
-        told = [one for one in acknowledgements if one.last >= self.start]
-        found, problem = self._found(told)
-        stretches = [stretch for one in told[:found] for stretch in _stretches(one, self.start)]
+        current = [acknowledgement for acknowledgement in acknowledgements if acknowledgement.last >= self.start]
+        valid, problem = self._count_valid(current)
+        stretches = [
+            stretch for acknowledgement in current[:valid] for stretch in _stretches(acknowledgement, self.start)
+        ]
         runs = self.in_flight.cut([offset for first, last, _ in stretches for offset in (first, last + 1)])
         firsts = [run.first for run in runs]
         try:
@@ -176,35 +178,41 @@ class SharePartitionState:
                 ErrorCode.INVALID_RECORD_STATE, "share.renew.acknowledge.enable=false: locks cannot be renewed"
             )
 
-    def _found(self, told: Sequence[Acknowledgement]) -> tuple[int, KafkaError | None]:
+    def _count_valid(self, acknowledgements: Sequence[Acknowledgement]) -> tuple[int, KafkaError | None]:
         """Count valid acknowledgements; return the error of the next one too."""
         before, end = -1, -1
-        for number, one in enumerate(told):
+        for index, acknowledgement in enumerate(acknowledgements):
             try:
-                if one.first <= before:
-                    text = f"offset {one.first} is acknowledged twice"
+                if acknowledgement.first <= before:
+                    text = f"offset {acknowledgement.first} is acknowledged twice"
                     raise KafkaError(ErrorCode.INVALID_RECORD_STATE, text)
-                if one.last > end:  # offsets up to `end` are in the batch found before
-                    end = self._find(one)
-                before = one.last
+                if acknowledgement.last > end:  # offsets up to `end` are in the batch found before
+                    end = self._find(acknowledgement)
+                before = acknowledgement.last
             except KafkaError as problem:
-                return number, problem
-        return len(told), None
+                return index, problem
+        return len(acknowledgements), None
 
-    def _find(self, told: Acknowledgement) -> int:
+    def _find(self, acknowledgement: Acknowledgement) -> int:
         """Find the last offset of the batch where the range ends.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE where the range is before all records in flight, INVALID_REQUEST where it is behind them.
         """
-        found = self.in_flight.between(told.first, told.last)
-        if not self.in_flight.has_before(told.first) and not (found and told.first < self.start):
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"offsets {told.first} to {told.last} are not acquired")
-        if not found or told.last > found[-1].last:
+        batches = self.in_flight.between(acknowledgement.first, acknowledgement.last)
+        if not self.in_flight.has_before(acknowledgement.first) and not (
+            batches and acknowledgement.first < self.start
+        ):
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"offsets {told.first} to {told.last} are behind what is acquired"
+                ErrorCode.INVALID_RECORD_STATE,
+                f"offsets {acknowledgement.first} to {acknowledgement.last} are not acquired",
             )
-        return found[-1].last
+        if not batches or acknowledgement.last > batches[-1].last:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"offsets {acknowledgement.first} to {acknowledgement.last} are behind what is acquired",
+            )
+        return batches[-1].last
 
     def release(self, member_id: str, limits: ShareLimits) -> Change:
         """Release every record of a member. The caller writes the change, then calls `commit` or `roll_back`."""
@@ -288,7 +296,7 @@ class SharePartitionState:
         """Archive records whose dead letters are on disk. Returns the batches to write. The letters are in offset order. The change holds
         even if it cannot be written."""
         batches: list[StateBatch] = []
-        ranges = [(one.first, one.last) for one in letters]
+        ranges = [(letter.first, letter.last) for letter in letters]
         runs = self.in_flight.cut([offset for first, last in ranges for offset in (first, last + 1)])
         firsts = [run.first for run in runs]
         for first, last in ranges:
@@ -355,17 +363,17 @@ def _cause(run: Run, limits: ShareLimits) -> Cause:
     return Cause.DELIVERED_TOO_OFTEN if run.delivery_count >= limits.delivery_count else Cause.REJECTED
 
 
-def _stretches(told: Acknowledgement, start: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
+def _stretches(acknowledgement: Acknowledgement, start: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
     """Group consecutive records of one type, from `start` on.
 
     Yields:
         (first offset, last offset, type).
     """
-    if len(told.types) == 1:
-        yield max(told.first, start), told.last, AcknowledgeType(told.types[0])
+    if len(acknowledgement.types) == 1:
+        yield max(acknowledgement.first, start), acknowledgement.last, AcknowledgeType(acknowledgement.types[0])
         return
-    first = told.first
-    for kind, same in groupby(told.types):
+    first = acknowledgement.first
+    for kind, same in groupby(acknowledgement.types):
         last = first + sum(1 for _ in same) - 1
         if last >= start:
             yield max(first, start), last, AcknowledgeType(kind)
