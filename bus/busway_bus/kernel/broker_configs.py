@@ -1,9 +1,9 @@
 """The broker configuration keys: Kafka 4.3's names and types.
 
-Three kinds. *Served* keys do what they do in Apache Kafka. *Inert* keys (`inert_configs`) are accepted and shown, and
-change nothing here: thread counts, window lengths, features of later versions. *Refused* keys ask for protection or for
-parts that this version does not have; setting one must not look as if it worked. The defaults of topic settings
-(`log.retention.ms` and the like) are derived from the topic keys that name them as synonyms.
+What lives here: the keys, of three kinds. *Served* keys work as in Apache Kafka. *Inert* keys (`inert_configs`) are accepted and shown,
+without effect: thread counts, window lengths, features of later versions. *Refused* keys ask for protection or for parts that this version
+lacks; setting one must not look as if it worked. What does not: defaults of topic settings (`log.retention.ms` and the like). They are
+derived from the topic keys that name them as synonyms.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ def _key(
 
 
 def _topic_defaults() -> Iterator[ConfigKey]:
-    """The broker keys behind the topic keys. Of several the last one, in its own unit, has the default, as in Kafka."""
+    """Derive the broker keys behind the topic keys. Of several synonyms the last one, in its own unit, has the default, as in Kafka."""
     for topic_key in TOPIC_CONFIGS.values():
         for synonym in topic_key.synonyms:
             doc = f"Default of the topic config {topic_key.name}: {topic_key.doc}"
@@ -238,12 +238,12 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
 )  # fmt: skip
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name([*SERVED_CONFIGS.values(), *INERT_CONFIGS.values()])
-"""Every key that may be set, as DescribeConfigs lists them, but for those that are `INTERNAL`."""
+"""Every key that may be set, as DescribeConfigs lists them, except `INTERNAL`."""
 
 INTERNAL: Final = frozenset({"producer.id.expiration.check.interval.ms"})
-"""Settings that Kafka takes and does not show."""
+"""Settings that Kafka accepts and does not show."""
 
 SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     synonym: key.synonyms for key in TOPIC_CONFIGS.values() for synonym in key.synonyms
 }
-"""Broker keys that say the same, strongest first, by each of them."""
+"""Equivalent broker keys, strongest first, by each of them."""

@@ -45,10 +45,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """All settings of a node: frozen at start, but for those in `dynamic` (KIP-226).
+    """All settings of a node, frozen at start except `dynamic` (KIP-226).
 
-    `properties` holds what the operator set, by Kafka's name, typed; everything else is the default. The common ones are
-    properties; any other is read with `get("its.kafka.name")`.
+    `properties` has what the operator set, typed, by Kafka's name; all else is the default. Common settings are properties. Any other is
+    read with `get("its.kafka.name")`.
     """
 
     properties: Mapping[str, ConfigValue]
@@ -61,10 +61,10 @@ class BrokerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "BrokerConfig":
-        """Settings from `server.properties` lines.
+        """Parse the lines of `server.properties`.
 
         Raises:
-            ConfigError: a key is unknown, refused or nonsensical; the text names it and says what to do.
+            ConfigError: a key is unknown, refused or nonsensical; the text names it and the remedy.
         """
         values: dict[str, ConfigValue] = {}
         for name, text in properties.items():
@@ -92,11 +92,11 @@ class BrokerConfig:
 
     @classmethod
     def defaults(cls, **overrides: str) -> "BrokerConfig":
-        """Kafka's defaults with some keys set, their dots written as underscores: `defaults(log_dirs=".busway")`."""
+        """Return Kafka's defaults with some keys set. Dots of names are written as underscores: `defaults(log_dirs=".busway")`."""
         return cls.from_properties({name.replace("_", "."): text for name, text in overrides.items()})
 
     def get(self, name: str) -> Any:
-        """The value of a broker key in force now, typed: as it is set, else its default."""
+        """Return a broker key's typed value in force, else its default."""
         values = self.dynamic.values
         if name in values:
             return values[name]
@@ -119,14 +119,14 @@ class BrokerConfig:
 
     @property
     def voters(self) -> Mapping[int, VoterAddress]:
-        """Who votes on the metadata log, and where each is reached; empty where nobody is named."""
+        """Voters of the metadata quorum with addresses; empty where none are set."""
         return voters_of(self.properties)
 
     def advertised_by(self, listener: Endpoint, *, port: int) -> Endpoint:
-        """Where clients of a listener find this node.
+        """Return the address that clients of a listener use.
 
         Args:
-            port: the one that was bound.
+            port: the bound port.
         """
         endpoint = next(endpoint for endpoint in self.advertised if endpoint.name == listener.name)
         # A client cannot connect to "everywhere".
@@ -134,7 +134,7 @@ class BrokerConfig:
         return Endpoint(name=endpoint.name, host=host, port=endpoint.port or port)
 
     def topic_default(self, name: str) -> ConfigValue:
-        """The value that a topic key has on this node when the topic does not set it."""
+        """Return the node's default of a topic key."""
         for synonym in TOPIC_CONFIGS[name].synonyms:
             value = self.dynamic.values.get(synonym)
             if value is None:
@@ -146,7 +146,7 @@ class BrokerConfig:
         return TOPIC_CONFIGS[name].default
 
     def topic_config(self, overrides: Mapping[str, str | None]) -> dict[str, ConfigValue]:
-        """Every topic key with the value in force for a topic with these own settings.
+        """Return the values in force for a topic with these overrides.
 
         Raises:
             ConfigError: an override is unknown or not allowed.
@@ -188,7 +188,7 @@ def _check_advertised(listeners: tuple[Endpoint, ...], advertised: tuple[Endpoin
 
 
 def _protocols(values: Mapping[str, ConfigValue]) -> dict[str, str]:
-    """Security protocol by listener name; a name that is not there is the protocol's own."""
+    """Return the security protocol by listener name. The protocol of a missing name is the name itself."""
     name = "listener.security.protocol.map"
     protocols = {}
     for pair in str(values.get(name) or "").split(","):

@@ -1,8 +1,7 @@
-"""What a configuration key is, and how its text becomes a value.
+"""Configuration keys and the parsing of their values.
 
-What lives here: `ConfigKey` and the parser for Kafka's config types. What does not: the keys themselves
-(`topic_configs`, `broker_configs`) and the settings object (`config`). Types and their textual forms are those of
-Kafka's `ConfigDef`.
+What lives here: `ConfigKey` and the parser for Kafka's config types. What does not: the keys themselves (`topic_configs`, `broker_configs`)
+and the settings object (`config`). Types and their textual forms are those of Kafka's `ConfigDef`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,16 +15,16 @@ ConfigValue: TypeAlias = "bool | int | float | str | list[str] | None"
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
-"""What a value of Kafka's types INT and LONG may be at most, which often stands for no bound."""
+"""Largest INT and LONG of Kafka's, often in place of no bound."""
 
 
 class ConfigError(ValueError):
-    """A configuration value that cannot be used. The text names the key, the value and what is allowed.
+    """An unusable configuration value. The text names the key, the value and what is allowed.
 
     Args:
         name: the key.
         problem: what is wrong with it.
-        text: what is said in place of both, where Kafka has words for it that clients and their tests know.
+        text: the message in place of both, where clients and their tests know Kafka's.
     """
 
     def __init__(self, name: str, problem: str, text: str | None = None) -> None:
@@ -34,7 +33,7 @@ class ConfigError(ValueError):
 
 
 class BadValue(ConfigError):
-    """A value that its key does not take, in the words of Kafka's `ConfigException`."""
+    """A value refused by its key, in the words of Kafka's `ConfigException`."""
 
     def __init__(self, name: str, value: object, reason: str) -> None:
         super().__init__(name, reason, f"Invalid value {value} for configuration {name}: {reason}")
@@ -65,9 +64,9 @@ _RANGES: Final[Mapping[ConfigType, tuple[int, int]]] = {
 class ConfigKey:
     """One configuration key.
 
-    `at_least` and `at_most` bound numbers; `one_of` lists the allowed words (for LIST: of each element). `refuse` says what is
-    wrong with a value where that is not enough, None where nothing is. `synonyms` are the broker keys that give a topic key its
-    default, strongest first. A key without a default is shown only where it is set.
+    `at_least` and `at_most` bound numbers; `one_of` lists the allowed words (for LIST: of each element). `refuse` returns further errors of
+    a value, None if it is valid. `synonyms` are the broker keys of a topic key's default, strongest first. A key without a default is shown
+    only where it is set.
     """
 
     name: str
@@ -82,7 +81,7 @@ class ConfigKey:
     read_only: bool = True
 
     def parse(self, text: str) -> ConfigValue:
-        """The value that `text` stands for.
+        """Parse a value.
 
         Raises:
             ConfigError: it is not of this key's type, or not allowed.
@@ -111,7 +110,7 @@ class ConfigKey:
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value must never be shown (DescribeConfigs answers null)."""
+        """Whether the value must never be shown (DescribeConfigs returns null)."""
         return self.type is ConfigType.PASSWORD
 
 
@@ -141,7 +140,7 @@ def _parse(name: str, kind: ConfigType, text: str) -> ConfigValue:
 
 
 def render(value: ConfigValue) -> str | None:
-    """`value` as Kafka prints it: booleans in lower case, lists joined by commas, null as None, powers of ten as Java does."""
+    """Format a value as Kafka does. Booleans in lower case, lists joined by commas, null as None, powers of ten as in Java."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -152,7 +151,7 @@ def render(value: ConfigValue) -> str | None:
 
 
 def by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
-    """The keys under their names; a name given twice is our own mistake."""
+    """Index keys by name; a duplicate is a bug of this code."""
     table: dict[str, ConfigKey] = {}
     for key in keys:
         assert key.name not in table, key.name
@@ -161,6 +160,6 @@ def by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """The known name that `name` was probably meant to be, or None."""
+    """Return the known name most like `name`, or None."""
     matches = get_close_matches(name, list(names), n=1, cutoff=0.75)
     return matches[0] if matches else None

@@ -1,7 +1,7 @@
-"""Moments at which something has to be looked at, for very many things whose moment is put off all the time.
+"""Deadlines of very many keys that are extended all the time.
 
-What lives here: the earliest of them, in a time that does not grow with their number. What does not: whether a moment that has
-come still counts; whoever keeps the deadline looks at it then, and puts it in again where it was put off meanwhile.
+What lives here: the earliest deadline, found in a time that does not grow with their number. What does not: whether a deadline still
+counts. The owner checks that when it is due, and puts it again where it was extended meanwhile.
 """
 
 import heapq
@@ -10,7 +10,7 @@ from busway_bus.kernel.limits import STALE_DEADLINES_MIN
 
 
 class Deadlines:
-    """When to look at what, in milliseconds; each key is here once."""
+    """Deadlines in milliseconds, at most one per key."""
 
     __slots__ = ("_heap", "_moments")
 
@@ -19,7 +19,7 @@ class Deadlines:
         self._heap: list[tuple[int, str]] = []
 
     def put(self, key: str, moment: int) -> None:
-        """Look at `key` at `moment`, or earlier where that was asked for already."""
+        """Set the deadline of a key; an earlier one stays."""
         before = self._moments.get(key)
         if before is not None and before <= moment:
             return
@@ -30,11 +30,11 @@ class Deadlines:
             heapq.heapify(self._heap)
 
     def discard(self, key: str) -> None:
-        """Look at it no more."""
+        """Remove the deadline of a key."""
         self._moments.pop(key, None)
 
     def earliest(self) -> int | None:
-        """The next moment, None where there is nothing to look at."""
+        """Return the earliest deadline, None where there is none."""
         while self._heap:
             moment, key = self._heap[0]
             if self._moments.get(key) == moment:
@@ -43,7 +43,7 @@ class Deadlines:
         return None
 
     def due(self, now: int, at_most: int | None = None) -> list[str]:
-        """Take out what is to be looked at by now, the earliest first."""
+        """Remove and return keys that are due, earliest first. At most `at_most`."""
         keys: list[str] = []
         while at_most is None or len(keys) < at_most:
             moment = self.earliest()

@@ -1,7 +1,7 @@
-"""What a core answers to a command.
+"""The result of a command to a core.
 
-What lives here: `Decision`, the value between deciding and applying. A core reads its state and returns the records that
-would change it, with the reply; the driver appends the records and only then applies them.
+What lives here: `Decision`, the value between deciding and applying. A core reads its state and returns the reply with the records that
+would change the state. The driver appends the records and only then applies them.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 R = TypeVar("R")
 Waiter = Any
-"""Whatever the driver wants back when a request that was parked is answered; no core ever looks into it."""
+"""The driver's token for a parked request; opaque to the cores."""
 
 
 class Unanswered(Enum):
@@ -20,17 +20,17 @@ class Unanswered(Enum):
 
 
 PARKED: Final = Unanswered.PARKED
-"""Stands for a reply: the request is parked, and a later decision answers it."""
+"""In place of a reply: the request is parked. A later decision has its reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[R]):
-    """Records to append, in order, and what to tell once they are durable.
+    """Records to append, in order. The replies are sent once they are durable.
 
     Attributes:
-        reply: the answer to who asked, or `PARKED`.
-        due: (waiter, answer) of requests that were parked before.
-        whole: whether the records are appended together, so that a crash leaves all of them or none; without it very many may be parted.
+        reply: the reply to the caller, or `PARKED`.
+        due: (waiter, reply) of requests that were parked before.
+        whole: whether the records are appended together, so that a crash leaves all of them or none. Without it very many may be split.
     """
 
     records: tuple[Any, ...] = ()

@@ -1,7 +1,7 @@
-"""Settings of a broker that are changed while it runs (KIP-226): which those are, what is refused, and the values in force.
+"""Broker settings that change at run time (KIP-226).
 
-What lives here: the precedence dynamic of the broker > dynamic default of the cluster > static > default. What does not: who changes them
-(`controller.configs`), and where they are kept (the metadata log).
+What lives here: which settings are dynamic, their checks, and the precedence: dynamic of the broker > dynamic default of the cluster >
+static > default. What does not: changing them (`controller.configs`) and storing them (the metadata log).
 """
 
 import logging
@@ -43,9 +43,9 @@ DYNAMIC: Final = frozenset(
         "transaction.partition.verification.enable",
     }
 )
-"""Kafka 4.3's dynamic settings, as far as this node has them, and `log.durability`. All others are read at the start."""
+"""Kafka 4.3's dynamic settings, where this node has them, and `log.durability`. All others are read at the start."""
 CLUSTER_KEY: Final = "min.insync.replicas"
-"""The one default that Kafka's controller writes down for the whole cluster, with the value it was started with (KIP-966)."""
+"""The only static value that Kafka's controller makes a cluster default (KIP-966)."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -53,12 +53,12 @@ class DynamicConfigs:
     """The dynamic settings of one node.
 
     Attributes:
-        own: of the broker, as they are written.
-        cluster: defaults of the cluster, as they are written.
-        values: the typed values in force of all that is set, statically or dynamically.
+        own: the broker's, as text.
+        cluster: the defaults of the cluster, as text.
+        values: the typed values in force of every static or dynamic setting.
 
     Args:
-        static: what the properties file sets.
+        static: the settings of the properties file.
     """
 
     __slots__ = ("_followed", "_static", "cluster", "own", "values")
@@ -71,13 +71,13 @@ class DynamicConfigs:
         self.values: Mapping[str, ConfigValue] = static
 
     def defaults(self, cluster: Mapping[str, str]) -> Mapping[str, str]:
-        """The defaults of the cluster where these are written down."""
+        """Return the cluster defaults with the static value of `CLUSTER_KEY` added."""
         static = render(self._static.get(CLUSTER_KEY, BROKER_CONFIGS[CLUSTER_KEY].default))
         assert static is not None
         return {CLUSTER_KEY: static, **cluster}
 
     def follow(self, *, cluster: Mapping[str, str], own: Mapping[str, str]) -> bool:
-        """Put these in force; answers whether anything has changed. What cannot be used is logged and left out."""
+        """Put settings in force; return whether they changed. Unusable ones are logged and left out."""
         if (cluster, own) == self._followed:
             return False
         self.cluster, self.own = _usable(cluster), _usable(own)
@@ -86,14 +86,14 @@ class DynamicConfigs:
         return True
 
     def check(self, configs: Mapping[str, str], *, per_broker: bool) -> None:
-        """Refuse settings that cannot be changed while the broker runs, or not to these values, in Kafka's words.
+        """Check settings that replace those in force. The errors are in Kafka's words.
 
         Args:
-            configs: all that the broker, or the default of the cluster, is to have.
-            per_broker: whether it is the broker.
+            configs: all dynamic settings of the broker, or of the cluster's default.
+            per_broker: whether they are the broker's.
 
         Raises:
-            ConfigError: why; unknown ones too, which Kafka keeps for plug-ins.
+            ConfigError: a name is static or unknown, or a value is not allowed. Kafka keeps unknown ones for plug-ins.
         """
         for name in configs:
             _check_known(name)
@@ -107,7 +107,7 @@ class DynamicConfigs:
         values = dict(self._static)
         for layer in (cluster, own):
             for name, text in layer.items():
-                for synonym in SYNONYMS.get(name, (name,)):  # of a stronger layer a weaker synonym counts
+                for synonym in SYNONYMS.get(name, (name,)):  # a weaker synonym of a stronger layer wins
                     values.pop(synonym, None)
                 values[name] = BROKER_CONFIGS[name].parse(text)
         return values

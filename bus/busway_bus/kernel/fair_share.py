@@ -1,32 +1,32 @@
-"""How much of a bound of the node each host may use, so that none of them takes what others need.
+"""Fair shares of a node's bound between hosts.
 
-What lives here: the account, the rule, and the words of a refusal. What does not: what is counted and when (its owners), or the error
-code that a client is told.
+What lives here: the account, the rule, and the text of a refusal. What does not: what is counted and when (its owners), or the error code
+for the client.
 
 A host may use as much as it leaves free, as a port may of the buffer that a switch's ports share (dynamic thresholds, Choudhury and Hahne
-1998): one host alone gets at most half, two get a third each, and whoever is new finds room however many there are. Without
-authentication a host is what a peer is. What is known from a log alone may be nobody's: it counts for all together.
+1998). One host alone gets at most half, two get a third each, and a new host finds room however many there are. Without authentication a
+peer is identified by its host. Usage read from a log may have no known host: it counts for all together.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 NOBODY: Final = ""
-"""Whose what is, of which no host is known."""
+"""The host of usage whose host is unknown."""
 _MIB: Final = 1024 * 1024
 
 
 class FairShare:
-    """A bound in bytes, and what each host uses of it.
+    """A bound in bytes, and the usage of each host.
 
     Args:
-        limit: of all together.
+        limit: bytes of all hosts together.
         what: what is bounded, in words.
-        remedy: what a host may do that is refused, in words.
-        refused: is told the host and the text of each refusal.
+        remedy: what a refused host may do, in words.
+        refused: called with the host and the text of each refusal.
 
     Attributes:
-        used: by all, and by nobody.
+        used: bytes of all hosts, the unknown one included.
     """
 
     __slots__ = ("_limit", "_refused", "_remedy", "_used_by", "_what", "used")
@@ -47,11 +47,11 @@ class FairShare:
         self.used = 0
 
     def of(self, host: str) -> int:
-        """What a host uses."""
+        """Return the bytes that a host uses."""
         return self._used_by.get(host, 0)
 
     def change(self, host: str, by: int) -> None:
-        """A host uses more or less."""
+        """Add to the usage of a host; negative for less."""
         self.used += by
         if host != NOBODY:
             left = self._used_by.pop(host, 0) + by
@@ -60,17 +60,17 @@ class FairShare:
                 self._used_by[host] = left
 
     def fits(self, host: str, more: int, beside: int = 0) -> bool:
-        """Whether a host may use so many bytes more; nobody may use all that is free.
+        """Return whether a host may use `more` bytes, by the fair share.
 
         Args:
-            beside: what others are to use more at the same time.
+            beside: bytes that others will use at the same time.
         """
         free = self._limit - self.used - more - beside
         own = 0 if host == NOBODY else self.of(host) + more
         return more <= 0 or own <= free
 
     def refusal(self, host: str, more: int, beside: int = 0) -> str | None:
-        """What a host is told that may not use so many bytes more, as `fits`; None where it may."""
+        """Return the refusal of `more` bytes, as `fits`; None where they fit."""
         if self.fits(host, more, beside):
             return None
         limit, used, own = (f"{part / _MIB:.1f} MiB" for part in (self._limit, self.used, self.of(host)))
@@ -82,17 +82,17 @@ class FairShare:
         return text
 
     def copy(self) -> "FairShare":
-        """The same account, to try what would fit."""
+        """Copy the account, to try what would fit."""
         other = FairShare(self._limit, what=self._what, remedy=self._remedy, refused=self._refused)
         other._used_by, other.used = self._used_by.copy(), self.used
         return other
 
 
 class Account:
-    """What one part of the node uses of a bound, by host; it gives all of it back when it is let go, however that comes about.
+    """The usage of one part of the node, by host. All of it is returned by `give_back`, or when the account is garbage collected.
 
     Attributes:
-        held: by all hosts, and by nobody.
+        held: bytes of all hosts, the unknown one included.
     """
 
     __slots__ = ("_by_host", "_share", "held")
@@ -103,7 +103,7 @@ class Account:
         self.held = 0
 
     def change(self, host: str, by: int) -> None:
-        """A host uses more or less here."""
+        """Add to the usage of a host here; negative for less."""
         if not by:
             return
         self._share.change(host, by)
@@ -114,7 +114,7 @@ class Account:
             self._by_host[host] = left
 
     def replace(self, before: tuple[str, int], now: tuple[str, int]) -> None:
-        """What one host used of something another one uses from now on, or as much more or less of it."""
+        """Replace the usage of one item: another host, other bytes, or both."""
         if before[0] == now[0]:
             self.change(now[0], now[1] - before[1])
         else:
@@ -126,14 +126,14 @@ class Account:
         return self._share.refusal(host, more, beside)
 
     def give_back(self) -> None:
-        """Nothing is used here any more."""
+        """Return everything to the bound."""
         for host, held in self._by_host.items():
             self._share.change(host, -held)
         self._by_host.clear()
         self.held = 0
 
     def copied(self) -> FairShare:
-        """The bound as it would be without this."""
+        """Copy the bound without the usage of this account."""
         share = self._share.copy()
         for host, held in self._by_host.items():
             share.change(host, -held)

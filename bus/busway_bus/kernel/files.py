@@ -1,7 +1,7 @@
 """The broker's interface to the disk.
 
-What lives here: what a log needs of a file system, as protocols. `log.os_files` does it with the operating system;
-`testing.sim_files` does it in memory and can lose what was never synced, as a power cut does.
+What lives here: what a log needs of a file system, as protocols. What does not: implementations. `log.os_files` uses the operating system.
+`testing.sim_files` is in memory and can lose unsynced data, as a power cut does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,36 +9,36 @@ from typing import Protocol
 
 
 class Loan(Protocol):
-    """An open file that can be read for as long as somebody has this, whether it is closed or removed meanwhile.
+    """An open file, readable until released even if closed or removed meanwhile.
 
     Attributes:
-        descriptor: of the operating system, for `sendfile`; -1 where the content lies elsewhere.
+        descriptor: of the operating system, for `sendfile`; -1 where there is none.
     """
 
     descriptor: int
 
     def read(self, position: int, size: int) -> bytes:
-        """At most `size` bytes from `position` on; fewer at the end of the file."""
+        """Read `size` bytes from `position` on, fewer at the file's end."""
 
     def read_now(self, position: int, size: int) -> bytes | bytearray:
-        """As `read`, but never waits for the disk.
+        """Read as `read` does, without waiting for the disk.
 
         Raises:
             BlockingIOError: not all of it is in memory, or the file ends before.
         """
 
     def in_memory(self, position: int, size: int) -> bool:
-        """Whether these bytes can be read without a wait for the disk, as far as a cheap look tells."""
+        """Check cheaply whether these bytes can be read without the disk."""
 
     def warm(self, position: int, size: int) -> None:
-        """Wait, in any thread but the event loop's, until these bytes are in memory."""
+        """Wait until these bytes are in memory. Not for the thread of the event loop."""
 
 
 class File(Protocol):
     """One open file. Sizes and positions are in bytes.
 
     Attributes:
-        disposable: to be set by who can make the content again and never syncs it.
+        disposable: set where the content can be rebuilt and is never synced.
     """
 
     size: int
@@ -48,87 +48,85 @@ class File(Protocol):
         """Write the pieces at the end, all or an OSError."""
 
     def read(self, position: int, size: int) -> bytes:
-        """At most `size` bytes from `position` on; fewer at the end of the file."""
+        """Read `size` bytes from `position` on, fewer at the file's end."""
 
     def read_now(self, position: int, size: int) -> bytes:
-        """As `read`, but never waits for the disk.
+        """Read as `read` does, without waiting for the disk.
 
         Raises:
             BlockingIOError: not all of it is in memory.
         """
 
     def lend(self) -> Loan:
-        """Something to read the file with later."""
+        """Return a handle to read the file with later."""
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
 
     def rewrite(self, position: int) -> None:
-        """Write what is there from `position` on once more, in its place, so that the next sync puts it on disk whatever became of an
-        earlier one."""
+        """Rewrite the bytes from `position` on in place. The next sync then writes them to disk, even if an earlier one failed."""
 
     def sync(self) -> None:
-        """Return when all that was appended is on disk. An OSError is final: the pages may be gone."""
+        """Return once all appended bytes are on disk. An OSError is final: the pages may be lost."""
 
     def close(self) -> None:
         """Close without syncing."""
 
     def spoil(self, problem: OSError) -> None:
-        """Close a file whose end could not be mended: what was appended before and not synced never counts as synced."""
+        """Close a file whose end could not be repaired. Appended bytes that were not synced never count as synced."""
 
 
 class Files(Protocol):
     """A directory tree; paths are relative to the data directory, with slashes."""
 
     def open(self, path: str) -> File:
-        """The file at `path`, made when it is not there."""
+        """Open the file at `path`; create it where it is missing."""
 
     def open_later(self, path: str, size: int) -> File:
-        """The file at `path`, which has so many bytes (see `sizes`); nothing is opened before it is used."""
+        """Return the file at `path`, of `size` bytes (see `sizes`). It is opened at first use."""
 
     def sizes(self, path: str) -> Mapping[str, int]:
-        """The files in a directory and how many bytes each has; empty when it is not there."""
+        """Return the files in a directory with their sizes in bytes. Empty where it is missing."""
 
     def read_bytes(self, path: str) -> bytes | None:
-        """A whole small file, None when it is not there."""
+        """Read a whole small file; None where it is missing."""
 
     def replace(self, path: str, content: bytes) -> None:
-        """Put `content` in place of a small file so that after a power cut either the old or the new one is there."""
+        """Replace a small file atomically. After a power cut the old or the new one is there."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; nothing happens when it is not there. After a power cut it may be back, until its directory is synced."""
+        """Remove a file; a missing one is no error. After a power cut it may be back, until its directory is synced."""
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in a directory, and that others are gone from it, are on disk."""
+        """Return once the entries of a directory, removals included, are on disk."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory durably."""
 
     def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Rename files or directories of one directory durably, with one wait for the disk; or an OSError, and some of them have the
-        new name."""
+        """Rename entries of one directory durably, with one wait for the disk. After an OSError some may have the new name."""
 
     def list(self, path: str) -> Sequence[str]:
-        """The names in a directory, sorted; empty when it is not there."""
+        """Return the sorted names in a directory; empty where it is missing."""
 
     def make_directory(self, path: str) -> None:
-        """Make a directory durably; nothing happens when it is there."""
+        """Create a directory durably; an existing one is no error."""
 
     def make_directories(self, names: Sequence[str]) -> None:
-        """Make directories below the root durably, with one wait for the disk; nothing happens to those that are there."""
+        """Create directories below the root durably, with one wait for the disk. Existing ones are no error."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all that is in it."""
+        """Remove a directory with its content."""
 
 
 class DataDirectory(Files, Protocol):
-    """The data directory of one node, nobody else's while it is open."""
+    """The data directory of one node, exclusive while it is open."""
 
     def volume(self) -> tuple[int, int]:
-        """How many bytes the volume has, and how many of them may still be written; -1 where it does not say."""
+        """Return the volume's size and writable bytes; -1 where unknown."""
 
     def connections_max(self) -> int:
-        """How many connections may be open beside the files."""
+        """Return how many connections may be open besides the files."""
 
     def close(self) -> None:
-        """Give the directory back."""
+        """Release the directory."""

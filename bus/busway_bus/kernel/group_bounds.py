@@ -1,7 +1,7 @@
-"""What the broker says of the settings of groups: how much each may be at least and at most, and that all of it fits together.
+"""The broker's bounds of group settings.
 
-What lives here: the broker's keys for that, and the check at start. What does not: the keys of groups (`group_configs`), the other
-settings of the broker (`broker_configs`).
+What lives here: the keys of minimum and maximum values, and the check at start that they fit together. What does not: the keys of groups
+(`group_configs`), the other settings of the broker (`broker_configs`).
 """
 
 from collections.abc import Callable
@@ -17,20 +17,20 @@ _BOUNDED: Final[tuple[tuple[str, str, int, int, int | None, int | None], ...]] =
     ("share", "heartbeat.interval.ms", 5000, 15_000, 1, None),
     ("share", "session.timeout.ms", 45_000, 60_000, 1, None),
 )
-"""Kind of group, setting, default of its least and its most value, what both may be."""
+"""Kind of group, setting, default minimum and maximum, range of both."""
 _RANGES: Final[tuple[tuple[str, int, tuple[int, int], int, tuple[int, int]], ...]] = (
     ("delivery.count.limit", 2, (2, 5), 10, (5, 25)),
     ("partition.max.record.locks", 100, (100, 2000), 4000, (2000, 10_000)),
     ("record.lock.duration.ms", 15_000, (1000, 30_000), 60_000, (30_000, 3_600_000)),
 )
-"""Of share groups: setting, default of its least value and what that may be, the same of its most value."""
+"""Share groups' settings, each with default and range of minimum, then maximum."""
 
 
 def bounds_of(name: str) -> tuple[str, str] | None:
-    """The broker's keys of the least and the most value of a group's setting; None where there are none."""
+    """Return the broker's keys of a group setting's minimum and maximum. None where there are none."""
     kind, _, setting = name.partition(".")
-    bounded = (kind, setting) in {one[:2] for one in _BOUNDED} or (
-        kind == "share" and setting in {r[0] for r in _RANGES}
+    bounded = (kind, setting) in {row[:2] for row in _BOUNDED} or (
+        kind == "share" and setting in {row[0] for row in _RANGES}
     )
     return (f"group.{kind}.min.{setting}", f"group.{kind}.max.{setting}") if bounded else None
 
@@ -59,7 +59,7 @@ BOUND_CONFIGS: Final = tuple(_keys())
 
 
 def check_together(get: Callable[[str], Any]) -> None:
-    """Refuse settings of the broker that do not fit together, in Kafka's words.
+    """Check that the broker's settings fit together, in Kafka's words.
 
     Raises:
         ConfigError: it names two of them.

@@ -1,8 +1,8 @@
-"""The settings that a group may have of its own: Kafka 4.3's for consumer and share groups (KIP-848, KIP-932), with Kafka's defaults, and
-4.4's for the dead letters of share groups (KIP-1191).
+"""The settings of consumer and share groups, Kafka 4.3's (KIP-848, KIP-932).
 
-What lives here: the keys, and what is refused, in Kafka's words. What does not: which group has which (`metadata.image`), the value in
-force (`metadata.group_settings`). Those of streams groups, which are not served, are refused by name.
+What lives here: the keys with Kafka's defaults, those of 4.4 for dead letters of share groups (KIP-1191), and checks in Kafka's words. What
+does not: the overrides of a group (`metadata.image`), the value in force (`metadata.group_settings`). Settings of streams groups, which are
+not served, are refused by name.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ _NOT_SERVED: Final = "streams."
 
 
 class _ResetKey(ConfigKey):
-    """Where a share group begins; Kafka has words of its own for what is none."""
+    """The key of a share group's start. Kafka has its own error text for it."""
 
     def parse(self, text: str) -> ConfigValue:
-        """The value as it is written; see `resets.parse_reset`."""
+        """Return the text of a valid value; see `resets.parse_reset`."""
         value = text.strip()
         try:
             if not value.startswith(("earliest", "latest", "by_duration:")):
@@ -86,7 +86,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
 
 
 def parse_group_config(name: str, text: str) -> ConfigValue:
-    """The typed value of one setting.
+    """Parse one setting.
 
     Raises:
         ConfigError: its name is unknown (with the closest known one), or the value is not allowed.
@@ -104,14 +104,14 @@ def parse_group_config(name: str, text: str) -> ConfigValue:
 
 
 def group_default(config: BrokerConfig, name: str) -> ConfigValue:
-    """The value that a group has which does not set it: the broker's."""
+    """Return the broker's value for a group that does not set it."""
     key = GROUP_CONFIGS[name]
     default: ConfigValue = config.get(key.synonyms[0]) if key.synonyms else key.default
     return default
 
 
 def in_bounds(config: BrokerConfig, name: str, value: ConfigValue) -> ConfigValue:
-    """The value, or the nearest that the broker allows: its bounds may be others than when it was set, as in Kafka."""
+    """Clamp a value to the broker's bounds. They may have changed since it was set, as in Kafka."""
     bounds = bounds_of(name)
     if bounds is None:
         return value
@@ -121,10 +121,10 @@ def in_bounds(config: BrokerConfig, name: str, value: ConfigValue) -> ConfigValu
 
 
 def check_group_configs(config: BrokerConfig, overrides: Mapping[str, str | None]) -> None:
-    """Refuse settings that a group may not have beside each other, or that the broker does not let a group have.
+    """Check that settings of a group fit together and the broker's bounds.
 
     Raises:
-        ConfigError: why, as Kafka says it.
+        ConfigError: the reason, in Kafka's words.
     """
     own = {name: parse_group_config(name, text) for name, text in overrides.items() if text is not None}
     values = {name: group_default(config, name) for name in GROUP_CONFIGS} | own

@@ -1,9 +1,9 @@
-"""Broker keys of Kafka 4.3 that are accepted without effect, and those that are refused.
+"""Broker keys of Kafka 4.3 that are accepted without effect, or refused.
 
-What lives here: names, types and defaults, so that a server.properties written for Apache Kafka starts Busway and
-`kafka-configs --describe --all` shows what it shows there. Inert: nothing a user relies on changes when it is ignored.
-Refused: security, tiered storage and plug-in classes; to ignore those silently would be a lie. Of some inert keys only the values are
-accepted that promise nothing which is not kept (`_KEPT`).
+What lives here: names, types and defaults, so that a server.properties written for Apache Kafka starts Busway and `kafka-configs --describe
+--all` shows what it shows there. Inert: nothing that a user relies on changes when it is ignored. Refused: security, tiered storage and
+plug-in classes; ignoring those silently would mislead. Some inert keys accept only values that promise nothing unserved (`_KEPT`). What
+does not: served keys (`broker_configs`).
 """
 
 from collections.abc import Callable, Mapping
@@ -142,7 +142,7 @@ _KEPT: Final[Mapping[str, Callable[[Any], str | None]]] = {
     ),
     "metric.reporters": lambda value: None if set(value) <= {_JMX} else "plug-in classes are never loaded; remove it",
 }
-"""Why a value of an inert key is refused, None where it is not: it would promise what is not served."""
+"""Checks of inert keys. Each returns the reason to refuse a value that promises something unserved, else None."""
 
 INERT_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
     ConfigKey(
@@ -180,4 +180,4 @@ REFUSED_PREFIXES: Final[Mapping[str, str]] = {
     "transaction.two.phase.commit.enable": "two-phase commit is not served",
     "zookeeper.": "there is no ZooKeeper",
 }
-"""Prefix of a refused key → why, in a user's words."""
+"""Reasons by prefix of refused keys, for users."""

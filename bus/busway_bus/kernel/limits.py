@@ -1,7 +1,7 @@
 """Every bound in the broker, in one place, each with its reason.
 
 What lives here: numbers that keep one peer, one topic or one mistake from taking the whole node. What does not:
-settings that an operator tunes (those are in `config`, under Kafka's names); a bound here is one that nobody should
+settings that an operator tunes (those are in `config`, under Kafka's names); a bound here is one that no operator should
 need to touch. Nor what both ends of a connection have to agree on: sizes of the formats, and what a batch may become out of its codec
 (`busway_protocol.records.compression`). Nor the size of a single read or write, which bounds nothing.
 """
@@ -22,7 +22,7 @@ PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 """One CreateTopics call may not fill the disk with directories; above this, add topics."""
 
 TOPICS_UNDER_WAY_MAX: Final = 1_000
-"""Topics that wait to be made at one time; who asks for more is told the same and comes again."""
+"""Topics that wait to be created at one time; further clients get the same response and retry."""
 
 SEGMENT_BYTES_MIN: Final = 1_048_576
 """Of segment.bytes of a topic, in Kafka; offsets.topic.segment.bytes knows no such bound."""
@@ -68,10 +68,11 @@ SLICE_BYTES_MAX: Final = 1024 * 1024
 """How much of a file is in memory for a connection whose socket cannot take it from the file itself."""
 
 SLICE_BYTES_PRESSED_MAX: Final = 16 * 1024
-"""The same while answers that nobody takes hold half of `RESPONSE_BYTES_MAX`."""
+"""The same while responses that no client reads hold half of `RESPONSE_BYTES_MAX`."""
 
 ACCEPT_RETRY_MS: Final = 1_000
-"""How long nobody is let in where the system has no descriptors left: connections end in that time, and asking again costs the loop."""
+"""How long no connection is accepted where the system has no descriptors left: connections end in that time, and asking again costs the
+loop."""
 
 COLD_READS_MAX: Final = 4
 """Slices of files that are brought into memory beside the event loop at a time: a disk has a few at work, and they take turns."""
@@ -166,7 +167,7 @@ FETCH_BYTES_MAX: Final = 55 * 1024 * 1024
 """Default of fetch.max.bytes: a fetch response never grows past it, whatever the client asks for."""
 
 FETCH_SESSION_PARTITIONS_MAX: Final = 200_000
-"""Partitions in all fetch sessions together, each of which takes a third of a kilobyte; whoever comes when it is reached names its
+"""Partitions in all fetch sessions together, each of which takes a third of a kilobyte; a client above it names its
 partitions in every request, as clients did before there were sessions."""
 
 BAD_PEER_LINES: Final = 5
@@ -253,10 +254,10 @@ ASSIGNED_PER_STEP_MAX: Final = 2_000
 """The same in one step: about a millisecond."""
 
 TARGETS_WRITTEN_AT_ONCE_MAX: Final = 5_000
-"""Members and partitions that they are to have of a group which is balanced a step at a time, that are written while all others wait."""
+"""Target members and partitions, of a group that is balanced in steps, that are written while all others wait."""
 
 HASHED_SETS_MAX: Final = 2
-"""Sets of very many topics whose hash is kept, as groups ask for it whenever somebody joins: each may be as large as what a group holds."""
+"""Sets of very many topics whose hash is kept, as groups ask for it at every join: each may be as large as what a group holds."""
 
 MIGRATED_MEMBERS_MAX: Final = 1_000
 """Members that a group may have which changes between the classic and the consumer protocol: all of it is written while all others wait."""
@@ -296,7 +297,7 @@ PENDING_OFFSET_BYTES: Final = 512
 """What one of them takes beside the names that it brings."""
 
 RECORDS_PER_OWN_BATCH_MAX: Final = 1_000
-"""Records in a batch that a coordinator writes: one decision with very many must not make a batch that nobody can fetch."""
+"""Records in a batch that a coordinator writes: one decision with very many must not make a batch that no consumer can fetch."""
 
 STOP_WAIT_MS: Final = 5_000
 """A node that stops answers what it has begun, but does not wait longer for a slow disk or a client that reads nothing."""
@@ -306,7 +307,7 @@ TYPED_SETTINGS_MAX: Final = 1_000
 
 PRODUCERS_BYTES_MAX: Final = 64 * 1024 * 1024
 """What all partitions of a node remember of producers: 131,072 of them, each counted once for each partition that it has written to. Kafka has
-no such bound, and anybody may write with ids that nobody was given, which are remembered for `producer.id.expiration.ms`, a day."""
+no such bound, and any client may write with ids that no broker assigned, which are remembered for `producer.id.expiration.ms`, a day."""
 
 IDLE_PRODUCERS_KEPT_MS: Final = 15 * 60_000
 """While half of that is taken an idle producer is remembered for so long at most: clients give a batch up after two minutes by default."""
@@ -328,10 +329,10 @@ SHARE_SESSION_PARTITIONS_MAX: Final = 200_000
 """Partitions in all share sessions together, as of fetch sessions; a session with which there would be more is refused."""
 
 SHARE_PARTITIONS_MAX: Final = 20_000
-"""Share partitions that are in memory, each of which takes two kilobytes. Where it is reached one that nobody uses makes room."""
+"""Share partitions that are in memory, each of which takes two kilobytes. At the bound an unused one makes room."""
 
 SHARE_PARTITIONS_LOOKED_AT_MAX: Final = 64
-"""Share partitions that are looked at for one that nobody uses."""
+"""Share partitions that are examined to find an unused one."""
 
 SHARE_RECORDS_MAX: Final = 1_000_000
 """Offsets between the first that is not done with and the last that was fetched, of all share partitions of a node: members may tell of
@@ -358,7 +359,7 @@ SHARE_STATE_BATCHES_MAX: Final = 20_000
 
 SHARE_SPAN_MAX: Final = SHARE_STATE_BATCHES_MAX // 2
 """Offsets of one share partition from the first that is not done with to the last that was fetched, where some wait only for their dead
-letters: those that wait hold up nobody until there are so many."""
+letters: those that wait do not hold up others until there are so many."""
 
 DEAD_LETTERS_AT_ONCE_MAX: Final = 8
 """Batches of dead letters that a node makes at a time: each may hold a batch of the source out of its codec."""
@@ -367,7 +368,7 @@ DEAD_LETTERS_PER_BATCH_MAX: Final = 500
 """Dead letters that one share partition writes at a time."""
 
 DEAD_LETTER_COMPLAINTS_MAX: Final = 1_000
-"""Groups whose dead letters cannot be written that are remembered, so that each is told of once."""
+"""Groups whose dead letters cannot be written that are remembered, so that each is logged once."""
 
 SHARE_STATES_PER_TICK_MAX: Final = 100
 """Share partitions whose snapshots are renewed, or that are forgotten, while all others wait."""
@@ -406,4 +407,4 @@ OBSERVER_SESSION_MS: Final = 300_000
 """An observer that has not fetched for so long is forgotten, as in Kafka."""
 
 PROPOSALS_MAX: Final = 10_000
-"""Batches of the metadata log that wait for a majority: a leader without one goes on taking them in until it notices."""
+"""Batches of the metadata log that wait for a majority: a leader without one keeps accepting them until it notices."""

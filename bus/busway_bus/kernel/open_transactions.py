@@ -1,8 +1,8 @@
-"""What open transactions have written to a log with keys, until their ends say whether it counts (KIP-98).
+"""Keyed values of open transactions, until each commits or aborts (KIP-98).
 
-What lives here: which of several writers of one key counts, whatever the order in which their transactions end: the one whose record is
-last in the log, as in Kafka. It is the same for bytes that are read from a log and for values in memory. What does not: what counts
-already, and where it is kept.
+What lives here: which of several writers of a key wins. It is the one whose record is last in the log, whatever the order in which their
+transactions end, as in Kafka. This holds for bytes read from a log and for values in memory. What does not: committed values and their
+storage.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +13,10 @@ V = TypeVar("V")
 
 
 class OpenTransactions(Generic[K, V]):
-    """Values by key and producer, told of in the order of the log.
+    """Values by key and producer, added in log order.
 
     Args:
-        counted: is told of values that come, with 1, and of values that go, with -1.
+        counted: called with values that are added and 1, or removed and -1.
     """
 
     __slots__ = ("_counted", "_keys", "_values")
@@ -27,38 +27,42 @@ class OpenTransactions(Generic[K, V]):
         self._keys: dict[int, dict[K, None]] = {}
 
     def __contains__(self, key: K) -> bool:
-        """Whether a transaction that is open has written this key."""
+        """Whether an open transaction has written this key."""
         return key in self._values
 
     def __iter__(self) -> Iterator[K]:
-        """The keys that such transactions have written."""
+        """Iterate over the keys written by open transactions."""
         return iter(self._values)
 
     def __len__(self) -> int:
         return len(self._values)
 
     def all(self) -> Iterator[tuple[K, int, V, bool]]:
-        """Key, producer, value, and whether that would count; of each key in the order of the log."""
+        """Yield every open value; those of a key in log order.
+
+        Yields:
+            Key, producer, value, and whether the value would win on commit.
+        """
         for key, values in self._values.items():
             for producer_id, (value, counts) in values.items():
                 yield key, producer_id, value, counts
 
     def put(self, producer_id: int, key: K, value: V) -> None:
-        """A transaction has written this, instead of what it had written under the key before."""
+        """Add a value; it replaces that of the same transaction and key."""
         self._take(producer_id, key)
         self._values.setdefault(key, {})[producer_id] = value, True
         self._keys.setdefault(producer_id, {})[key] = None
         self._counted(((key, value),), 1)
 
     def overtake(self, key: K) -> None:
-        """A value under the key is in force that stands later in the log: what is open counts no more, and is open all the same."""
+        """Note a committed value later in the log. Open values of the key stay open, but no longer win."""
         values = self._values.get(key)
         if values is not None:
             for producer_id, (value, _) in values.items():
                 values[producer_id] = value, False
 
     def forget(self, key: K) -> None:
-        """The key was ended with a tombstone: nothing that was written before it is open any more."""
+        """Remove all open values of a key deleted by a tombstone."""
         for producer_id in tuple(self._values.get(key, ())):
             keys = self._keys[producer_id]
             del keys[key]
@@ -67,7 +71,7 @@ class OpenTransactions(Generic[K, V]):
             self._take(producer_id, key)
 
     def end(self, producer_id: int, *, committed: bool) -> list[tuple[K, V]]:
-        """A transaction is over: what is in force from now on, nothing where it was aborted."""
+        """End a transaction; return the values that become effective, none if aborted."""
         in_force: list[tuple[K, V]] = []
         gone: list[tuple[K, V]] = []
         for key in self._keys.pop(producer_id, ()):

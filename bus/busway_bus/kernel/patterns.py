@@ -1,7 +1,7 @@
-"""Regular expressions of clients: RE2's, as Kafka's brokers take them (KIP-848, KIP-1152).
+"""Regular expressions of clients, in RE2's syntax as in Kafka (KIP-848, KIP-1152).
 
-What lives here: reading a pattern under bounds of its length and memory, and matching whole texts, in a time that is linear in the text
-whatever the pattern. What does not: which API uses it.
+What lives here: compiling a pattern under bounds of length and memory, and matching whole texts in linear time. What does not: which API
+uses it.
 """
 
 from busway_bus.kernel.limits import PATTERN_CHARS_MAX, PATTERN_MEMORY_BYTES_MAX
@@ -13,11 +13,11 @@ except ImportError:  # there are no wheels for every platform
 
 
 class BadPattern(ValueError):
-    """A pattern that cannot be read, or not here; the text says why."""
+    """An invalid or unsupported pattern; the text says why."""
 
 
 class Pattern:
-    """A pattern that was read.
+    """A compiled pattern.
 
     Raises:
         BadPattern: it is too long or too large, or no RE2 syntax; or the package google-re2 is not installed.
@@ -34,11 +34,11 @@ class Pattern:
         try:
             self._compiled = re2.compile(text, options)
         except re2.error as problem:
-            said = problem.args[0] if problem.args else problem
+            reason = problem.args[0] if problem.args else problem
             raise BadPattern(
-                f"the pattern cannot be read: {said.decode() if isinstance(said, bytes) else said}"
+                f"the pattern cannot be read: {reason.decode() if isinstance(reason, bytes) else reason}"
             ) from None
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text matches."""
+        """Return whether the whole text matches."""
         return self._compiled.fullmatch(text) is not None

@@ -1,6 +1,6 @@
-"""How many log lines bad peers get.
+"""Rate limit of log lines about bad peers.
 
-What lives here: the count, for each peer and for all, in intervals. What does not: the clock (times come in), and the lines.
+What lives here: the counts per interval, of each peer and of all. What does not: the clock (times are arguments), and the lines.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from busway_bus.kernel.limits import BAD_PEER_LINES, BAD_PEER_LOG_INTERVAL_MS, B
 
 
 class Complaints:
-    """Lets a bounded number of lines through in each interval, and counts the others."""
+    """Admits a bounded number of lines per interval and counts the others."""
 
     def __init__(self) -> None:
         self._began = float("-inf")
@@ -17,10 +17,10 @@ class Complaints:
         self._left_out = 0
 
     def admit(self, host: str, now: float) -> int | None:
-        """None where a line about this peer has to be left out; else how many were in the last interval and are not told yet.
+        """Return None to leave a line out, else the unreported count. That counts the lines left out before the current interval.
 
         Args:
-            now: seconds on any clock that does not jump.
+            now: seconds on a monotonic clock.
         """
         unreported = 0
         if now - self._began >= BAD_PEER_LOG_INTERVAL_MS / 1000:

@@ -1,6 +1,6 @@
-"""Who asks.
+"""The principal of a request.
 
-What lives here: `Principal`, a name as Kafka's access control writes it. What does not: how it was proved, or what it may do.
+What lives here: `Principal`, a name as in Kafka's access control. What does not: authentication and authorization.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ class Principal:
     name: str
 
     def __str__(self) -> str:
-        """As Kafka writes it in its ACLs."""
+        """Format as in Kafka's ACLs."""
         return f"{self.type}:{self.name}"
 
 
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
-"""Whoever comes by a listener that asks nobody's name."""
+"""A client of a listener without authentication."""
 
 BROKER: Final = Principal("User", "busway")
-"""A broker that asks on nobody's behalf."""
+"""A broker that acts for no client."""

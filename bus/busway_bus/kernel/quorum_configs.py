@@ -1,7 +1,7 @@
-"""The settings of the quorum that keeps the metadata: which roles a node has, and who votes.
+"""The settings of the metadata quorum: roles and voters.
 
-What lives here: what is read out of `process.roles` and `controller.quorum.voters`, and what is refused. What does not: the keys themselves
-(`broker_configs`), listeners (`config`).
+What lives here: parsing and checking `process.roles` and `controller.quorum.voters`. What does not: the keys themselves (`broker_configs`),
+listeners (`config`).
 """
 
 from collections.abc import Mapping
@@ -15,28 +15,28 @@ _BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 
 
 class VoterAddress(NamedTuple):
-    """Where a voter is reached."""
+    """The address of a voter."""
 
     host: str
     port: int
 
 
 def roles_of(values: Mapping[str, ConfigValue]) -> frozenset[str]:
-    """The roles of a node; both where they are not named."""
+    """Return the roles of a node; both where none is set."""
     roles = values.get("process.roles")
     return frozenset(map(str, roles)) if isinstance(roles, list) else frozenset({BROKER, CONTROLLER})
 
 
 def is_controller_alone(values: Mapping[str, ConfigValue]) -> bool:
-    """Whether a node is a controller and no broker."""
+    """Return whether a node is a controller and no broker."""
     return roles_of(values) == {CONTROLLER}
 
 
 def voters_of(values: Mapping[str, ConfigValue]) -> dict[int, VoterAddress]:
-    """The voters by their ids.
+    """Parse the voters, by id.
 
     Raises:
-        ConfigError: one is not `id@host:port`, or named twice.
+        ConfigError: one is not `id@host:port`, or is named twice.
     """
     texts = values.get(_VOTERS)
     voters: dict[int, VoterAddress] = {}
@@ -52,10 +52,10 @@ def voters_of(values: Mapping[str, ConfigValue]) -> dict[int, VoterAddress]:
 
 
 def check_roles(values: Mapping[str, ConfigValue], node_id: int) -> None:
-    """Refuse what is not served: a broker whose controllers are others, and voters that are not a setting.
+    """Check roles and voters. A broker with controllers on other nodes only, and voters that are not set statically, are not served.
 
     Raises:
-        ConfigError: names the key, and what to write instead.
+        ConfigError: names the key and the remedy.
     """
     roles = roles_of(values)
     if roles == {BROKER, CONTROLLER}:

@@ -1,6 +1,6 @@
-"""Where a share group begins with a partition that nothing is known of: share.auto.offset.reset.
+"""The start of a share group in a new partition: share.auto.offset.reset.
 
-What lives here: what the setting says. What does not: looking up the offset (the leader of the partition).
+What lives here: parsing the setting. What does not: looking up the offset (the leader of the partition).
 """
 
 import re
@@ -29,10 +29,10 @@ _DURATION: Final = re.compile(
 
 
 def parse_reset(text: str) -> Reset:
-    """What a value says.
+    """Parse a value.
 
     Raises:
-        ValueError: it says nothing.
+        ValueError: it is invalid.
     """
     word, colon, duration = text.partition(":")
     kind = word.strip().upper()

@@ -1,6 +1,7 @@
-"""Work that is done a step at a time.
+"""Work that is split into steps.
 
-What lives here: doing all of it at once, where it is small. What does not: letting others in between (`scheduling.fair_share`).
+What lives here: running all steps at once, where they are few, and the size of a step. What does not: yielding to other work
+(`scheduling.fair_share`).
 """
 
 from collections.abc import Generator
@@ -10,7 +11,7 @@ R = TypeVar("R")
 
 
 def finished(steps: Generator[None, None, R]) -> R:
-    """What `steps` returns, all of it at once."""
+    """Run all steps at once and return their result."""
     while True:
         try:
             next(steps)
@@ -20,7 +21,7 @@ def finished(steps: Generator[None, None, R]) -> R:
 
 
 class Pace:
-    """How much was done since the last step; a step is at most so much, and what was begun with it.
+    """Counts work since the last step. A step exceeds `at_once` by the last addition at most.
 
     Args:
         at_once: units of work in a step.
@@ -33,7 +34,7 @@ class Pace:
         self._done = 0
 
     def over(self, units: int) -> bool:
-        """Whether, with so many more units that were done, the step is over; the next one begins then."""
+        """Add units; return whether the step is over. The next one then begins."""
         self._done += units
         if self._done < self._at_once:
             return False

@@ -1,8 +1,8 @@
 """The topic configuration keys: Kafka 4.3's, with Kafka's defaults, and Busway's `durability`.
 
-Each key names the broker keys that set its default, as `DescribeConfigs` reports them. Keys of tiered storage and
-replication throttles are listed because Kafka lists them; the text says where they have no effect on this version. What is refused
-is refused in Kafka's words.
+What lives here: the keys and their checks, in Kafka's words. Each key names the broker keys that set its default, as `DescribeConfigs`
+reports them. Keys of tiered storage and replication throttles are listed because Kafka lists them; the text says where they have no effect
+in this version. What does not: the value in force (`config`).
 """
 
 import re
@@ -14,7 +14,7 @@ from busway_bus.kernel.topics import INTERNAL
 
 _REPLICA: Final = re.compile(r"\d+:\d+")
 _FIXED: Final[Mapping[str, str]] = {"durability": "flush"}
-"""What is acknowledged to a group or a transaction is on disk: a power cut that took it would tear transactions over topics that are flushed."""
+"""Acknowledged writes of groups and transactions are on disk. Otherwise a power cut would tear transactions across flushed topics."""
 _NO_EFFECT: Final = "Accepted so that topics can move between clusters; without effect, tiered storage is not served."
 _B, _S, _I, _L, _D, _W = (
     ConfigType.BOOLEAN,
@@ -136,7 +136,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
 
 
 def parse_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, ConfigValue]:
-    """The typed values of a topic's own settings; a null override is no override.
+    """Parse the overrides of a topic; a null is no override.
 
     Raises:
         ConfigError: a name is unknown (with the closest known one), a value is not allowed, or two of them do not go together.
@@ -155,12 +155,12 @@ def parse_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, Config
 
 
 def fixed_configs(topic: str) -> Mapping[str, str]:
-    """The settings that an internal topic always has, whatever it or the broker says; none for other topics."""
+    """Return the fixed settings of an internal topic; none for other topics."""
     return _FIXED if topic in INTERNAL else {}
 
 
 def check_not_fixed(topic: str, names: Iterable[str]) -> None:
-    """Refuse to set what an internal topic always has.
+    """Check that no fixed setting of an internal topic is set.
 
     Raises:
         ConfigError: names the setting and the topic.

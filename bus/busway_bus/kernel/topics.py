@@ -1,21 +1,21 @@
-"""The names of the topics that the broker keeps for itself.
+"""The names of the broker's internal topics.
 
-What lives here: names, and which topics clients may not write to. What does not: their settings, and who makes them.
+What lives here: names, and which topics clients may not write to. What does not: their settings, and their creation.
 """
 
 from typing import Final
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-"""What consumer groups are and how far they have read."""
+"""Consumer groups and their committed offsets."""
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
-"""What becomes of transactions. A client that creates it gets the broker's settings."""
+"""States of transactions. A client that creates it gets the broker's settings."""
 
 SHARE_STATE_TOPIC: Final = "__share_group_state"
-"""How far share groups are with each record. Created likewise."""
+"""States of share groups' records. A client that creates it gets the broker's settings."""
 
 OWN: Final = frozenset({TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
-"""Topics that clients neither grow nor delete."""
+"""Topics that clients can neither grow nor delete."""
 
 INTERNAL: Final = OWN | {OFFSETS_TOPIC}
-"""Topics that clients are told are internal, and that the broker alone writes to."""
+"""Topics reported as internal, which only the broker writes to."""

@@ -1,7 +1,7 @@
-"""What the parts of a transaction say to each other: partitions, their producers' coordinator, and who writes its markers.
+"""Values and interfaces between partitions, a transaction's coordinator and the marker writer.
 
-What lives here: the values and interfaces. What does not: the coordinator (`transactions`, `coordinator.transaction_coordinator`), what a marker
-does to a partition (`log.producer_state`), or how it is written (`replication.manager`).
+What lives here: the values and interfaces. What does not: the coordinator (`transactions`, `coordinator.transaction_coordinator`), the
+effect of a marker on a partition (`log.producer_state`), or how it is written (`replication.manager`).
 """
 
 from collections.abc import Collection, Mapping
@@ -41,11 +41,11 @@ class TransactionVerifier(Protocol):
         add: bool,
         host: str,
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Whether a producer may write to partitions, by topic and number, as part of its transaction: a code for each.
+        """Check whether a producer may write in its transaction. Partitions are (topic, partition); each has a code in the result.
 
         Args:
-            add: add those that do not belong to it yet, as clients of transaction version 2 leave it to the broker.
-            host: whose share of the coordinator's memory is taken by that.
+            add: add partitions that do not belong to it yet, as clients of transaction version 2 expect of the broker.
+            host: the host that the coordinator's memory for it is charged to.
         """
 
 
@@ -55,9 +55,9 @@ class MarkerWriter(Protocol):
     async def write(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Write a marker into each partition, by topic and number; a code for each, durable when it returns."""
+        """Write a marker into each partition, by topic and partition. Returns a code for each, once durable."""
 
     async def write_for_peer(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """As `write`, for one of many that another node asks for: they take turns."""
+        """Write as `write` does, for another node. Its many requests take turns."""

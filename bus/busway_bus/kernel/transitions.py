@@ -1,7 +1,7 @@
-"""A table of transitions: from a state and an event to what follows.
+"""A table of transitions: a state and an event to a result.
 
-What lives here: the lookup, and the error for a pair that a table lacks. What does not: the states, events and tables (`groups.classic_states`,
-`quorum.states`, `replication.partition_state`, `transactions.states`).
+What lives here: the lookup, and the error for a pair that a table lacks. What does not: the states, events and tables
+(`groups.classic_states`, `quorum.states`, `replication.partition_state`, `transactions.states`).
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ N = TypeVar("N")
 
 
 class IllegalTransition(AssertionError):
-    """An event came in a state in which it cannot: a mistake of this broker."""
+    """An event in a state without it: a bug of this broker."""
 
 
 class Table(dict[tuple[S, E], N]):

@@ -1,11 +1,11 @@
-"""Which records of a fetch a member gets (KIP-932, KIP-1206).
+"""Acquiring records of a share partition for a member (KIP-932, KIP-1206).
 
-What lives here: giving a member what is available of the batches that were read for it. What does not: reading them, and what happens to
-records afterwards (`state`).
+What lives here: which available records of the batches just read a member gets. What does not: reading the batches, and later transitions
+(`state`).
 
-Records come in whole batches, in which nobody has to count: `max_records` may be passed to the end of one. With `record_limit` it is not.
-What was delivered often already comes in ever smaller parts, at last one by one, so that a record that kills its consumers does not have
-its neighbours given up.
+Records are acquired in whole batches of the log, so `max_records` may be exceeded up to the end of a batch, but not with `record_limit`.
+Records with many deliveries are redelivered in ever smaller parts, at last one by one. A record that crashes its consumers then does not
+get its neighbours archived.
 """
 
 from bisect import bisect_right
@@ -26,8 +26,8 @@ class Wish:
     """What a member asks for.
 
     Attributes:
-        batch_size: new records are told in parts of about so many.
-        record_limit: whether `max_records` must not be passed.
+        batch_size: approximate size, in records, of the acquired ranges of new records.
+        record_limit: whether `max_records` is strict.
     """
 
     member_id: str
@@ -37,15 +37,15 @@ class Wish:
 
 
 def wanted_up_to(state: SharePartitionState, offset: int, max_records: int) -> int:
-    """The last offset that is worth reading for a member that reads from `offset` on."""
-    found = 0
+    """Return the last offset worth reading from `offset` on."""
+    available = 0
     for batch in state.in_flight.between(offset, state.end):
-        found += sum(
+        available += sum(
             run.last - max(run.first, offset) + 1 for run in batch.runs if run.available and run.last >= offset
         )
-        if found >= max_records:
+        if available >= max_records:
             return batch.last
-    return max(state.end, offset) + max_records - found - 1
+    return max(state.end, offset) + max_records - available - 1
 
 
 def acquire(
@@ -58,12 +58,12 @@ def acquire(
     limits: ShareLimits,
     now_ms: int,
 ) -> list[Acquired]:
-    """Give a member what is available.
+    """Acquire available records for a member.
 
     Args:
-        fetched: the batches that were read, in their order.
-        offset: from where on: `next_fetch_offset`.
-        aborted: those of them that belong to transactions that were aborted, which nobody gets.
+        fetched: the batches that were read, in offset order.
+        offset: the start of the read: `next_fetch_offset`.
+        aborted: batches of aborted transactions among them; no member gets them.
     """
     if not fetched or fetched[-1][1] < state.start:
         return []
@@ -84,7 +84,7 @@ def acquire(
 
 
 def _room(state: SharePartitionState, wish: Wish, offset: int, last: int, limits: ShareLimits) -> tuple[int, int]:
-    """The last offset that may be given, and how many records."""
+    """Return the last offset and the number of records to acquire."""
     room = min(wish.max_records, state.room(limits))
     if room > 0 or offset >= state.end:
         return last, room
@@ -92,7 +92,7 @@ def _room(state: SharePartitionState, wish: Wish, offset: int, last: int, limits
 
 
 class _Giving:
-    """One member gets records."""
+    """One acquisition by one member."""
 
     def __init__(
         self,
@@ -116,10 +116,10 @@ class _Giving:
         self._next = self._first
         self.acquired: list[Acquired] = []
 
-    # What was fetched before
+    # Fetched before
 
     def again(self) -> None:
-        """Give what somebody has fetched before."""
+        """Acquire available records that were fetched before."""
         for batch in self._state.in_flight.between(self._first, self._last):
             if self._left <= 0:
                 return
@@ -160,7 +160,7 @@ class _Giving:
         return run.last - run.first + 1
 
     def _part(self, batch: InFlightBatch, *, throttled: bool) -> int:
-        """Give records of a batch; how many."""
+        """Acquire records of a batch; return their number."""
         limit = self._limits.delivery_count
         given, part, room = 0, len(self.acquired), self._left if self._wish.record_limit else batch.size
         for run in tuple(batch.runs):
@@ -183,7 +183,7 @@ class _Giving:
         return given
 
     def _tell(self, run: Run, part: int) -> None:
-        """Add to what is told of one batch, which begins with number `part`."""
+        """Append to the ranges of one batch, which start at index `part`."""
         if len(self.acquired) > part:
             before = self.acquired[-1]
             if before.last + 1 == run.first and before.delivery_count == run.delivery_count:
@@ -191,10 +191,10 @@ class _Giving:
                 return
         self.acquired.append(Acquired(run.first, run.last, run.delivery_count))
 
-    # What nobody has fetched yet
+    # Not fetched yet
 
     def _fresh(self, gap: InFlightBatch) -> None:
-        """Give what nobody here has fetched, and that lies between what was."""
+        """Acquire records of a gap that this leader has not fetched yet."""
         low = max(gap.first, self._first)
         given = self._batches(low, min(gap.last, self._last))
         if not given:
@@ -206,7 +206,7 @@ class _Giving:
         self._state.in_flight.replace(gap, [*before, *given, *behind])
 
     def new(self) -> None:
-        """Give what is behind all that was fetched before."""
+        """Acquire records behind the last fetched one."""
         state = self._state
         given = self._batches(max(self._next, state.end), self._last)
         if not given:
@@ -217,7 +217,7 @@ class _Giving:
         state.end = max(state.end, given[-1].last + 1)
 
     def _batches(self, first: int, last: int) -> list[InFlightBatch]:
-        """New batches from one offset to another at most, as many as there is room for."""
+        """Create batches between two offsets, as far as there is room."""
         if first > last or self._left <= 0:
             return []
         if last - first + 1 > self._left:
@@ -240,12 +240,12 @@ class _Giving:
         return run
 
     def _end_of_batch(self, offset: int) -> int:
-        """Where the batch ends that holds an offset; the offset itself where none does."""
+        """Return the end of an offset's batch. Without one, the offset itself."""
         at = bisect_right(self._fetched, offset, key=itemgetter(0)) - 1
         return max(self._fetched[at][1], offset) if at >= 0 else offset
 
     def _parts(self, first: int, last: int) -> list[Span]:
-        """Whole batches of the log, so many together that `batch_size` is reached."""
+        """Group whole batches of the log into ranges of at least `batch_size`."""
         spans: list[Span] = []
         size = max(self._wish.batch_size, 1)
         if last - first + 1 > size:
@@ -260,7 +260,7 @@ class _Giving:
 
 
 def _without(state: SharePartitionState, acquired: list[Acquired], aborted: Sequence[Span]) -> list[Acquired]:
-    """Take back what belongs to transactions that were aborted, which come in the order of their offsets; what is left."""
+    """Archive acquired records of aborted transactions; return the rest. `aborted` is in offset order."""
     left: list[Acquired] = []
     taken: list[Span] = []
     at = 0
@@ -274,7 +274,7 @@ def _without(state: SharePartitionState, acquired: list[Acquired], aborted: Sequ
                 taken.append((low, high))
                 first = high + 1
             if aborted[at][1] > part.last:
-                break  # the next part may be in it, too
+                break  # it may reach into the next part
             at += 1
         if first <= part.last:
             left.append(Acquired(first, part.last, part.delivery_count))

@@ -1,7 +1,7 @@
-"""The dead letters of one share partition, written one batch after the other, and tried again until they are (KIP-1191).
+"""Writing the dead letters of one share partition, with retries (KIP-1191).
 
-What lives here: when they are written, and the waits between attempts. What does not: writing them (`dead_letters`), the states of the
-records (`state`). The partition's other records go on meanwhile.
+What lives here: when they are written, and the backoff between attempts. What does not: writing them (`dead_letters`), the states of the
+records (`state`). Other records of the partition are not held up.
 """
 
 import asyncio
@@ -18,37 +18,37 @@ logger = logging.getLogger("busway.share")
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
-"""Between attempts, each twice as long as the one before: Kafka's."""
+"""Bounds of the backoff, which doubles: Kafka's."""
 
 
 class LetterWriter(Protocol):
-    """Who writes dead letters."""
+    """Writes dead letters."""
 
     async def write(self, key: SharePartitionKey, source: Partition, letters: Sequence[Letter]) -> list[Letter]:
-        """Write the first ones of them; those that are on disk.
+        """Write the first of the letters; return those on disk.
 
         Raises:
-            KafkaError: none is.
+            KafkaError: none is on disk.
         """
         ...
 
     def failed(self, group_id: str, problem: KafkaError) -> None:
-        """Say why they are not written."""
+        """Report why a group's letters are not written."""
 
     def worked(self, group_id: str) -> None:
-        """They are."""
+        """Report that a group's letters are written again."""
 
 
 class Burying:
-    """One share partition's.
+    """The writer task of one share partition.
 
     Args:
-        due: the letters that are to be written.
-        buried: these are on disk.
-        over: nothing is to be done any more for now.
+        due: returns the letters to write.
+        buried: called with letters that are on disk.
+        over: called when the task ends.
 
     Attributes:
-        task: at work; None where nothing is due.
+        task: the running task; None where nothing is due.
         resting: whether it waits for the next attempt.
     """
 
@@ -73,12 +73,12 @@ class Burying:
         self.resting = False
 
     def begin(self) -> None:
-        """Some may be due."""
+        """Start the task if letters are due."""
         if self.task is None and not self._stopped.is_set() and self._due():
             self.task = asyncio.ensure_future(self._work())
 
     def stop(self) -> None:
-        """Write none any more; what is being written is, and whoever leads the partition next writes it once more."""
+        """Start no more writes. A running write completes; the next leader writes its letters once more."""
         self._stopped.set()
 
     async def _work(self) -> None:
@@ -87,7 +87,7 @@ class Burying:
             while not self._stopped.is_set() and (letters := self._due()):
                 try:
                     written = await self._writer.write(self._key, self._source, letters)
-                except Exception as problem:  # noqa: BLE001 - it is told, and tried again
+                except Exception as problem:  # noqa: BLE001 - reported and retried
                     self._tell(problem)
                     await self._rest(pause_s)
                     pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -102,7 +102,7 @@ class Burying:
             self._over()
 
     def _tell(self, problem: Exception) -> None:
-        """Say what went wrong: the next attempt comes in any case, and what is a bug here is told with where it is."""
+        """Report an error. One that is no KafkaError is a bug, and is logged with its traceback."""
         if isinstance(problem, KafkaError):
             self._writer.failed(self._key.group_id, problem)
             return

@@ -1,10 +1,10 @@
-"""The dead-letter topics of share groups (KIP-1191): what is given up is on disk there before it is archived.
+"""The dead-letter topics of share groups (KIP-1191).
 
-What lives here: which topic a group's dead letters go to and whether they may, reading what they take along, and writing them so that they
-stay. What does not: what they look like (`letters`), when they are due and tried again (`burying`).
+What lives here: the dead-letter topic of a group and its checks, reading the records to copy, and durable writes of letters. What does not:
+the content of letters (`letters`), schedule and retries (`burying`).
 
-Kafka archives a record also when its dead letter could not be written, after five attempts or at once where a setting is wrong; here it
-waits until the letter is on disk, or the group has no dead-letter topic any more.
+Kafka archives a record even if its dead letter could not be written: after five attempts, or at once where a setting is wrong. Here the
+record is archived once the letter is on disk, or the group has no dead-letter topic any more.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ AUTO_CREATE: Final = "errors.deadletterqueue.auto.create.topics.enable"
 
 
 class DeadLetters:
-    """Writes the dead letters of all share groups whose partitions this node leads.
+    """Writes dead letters of share groups for partitions led by this node.
 
     Args:
         setting: the value in force of a group's setting.
-        create_topic: makes a topic of this name that share groups may write dead letters to.
+        create_topic: creates a topic of this name that allows dead letters of share groups.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class DeadLetters:
         self._complaints: dict[str, str] = {}
 
     async def write(self, key: SharePartitionKey, source: Partition, letters: Sequence[Letter]) -> list[Letter]:
-        """Write the first ones of these letters, as many as go into one batch; those that are on disk now, or that nobody wants any more.
+        """Write the first of the letters, up to one batch. Returns those on disk; all of them where the group has no dead-letter topic.
 
         Raises:
-            KafkaError: none is.
+            KafkaError: none is on disk.
         """
         name: str = self._setting(key.group_id, TOPIC_NAME)
         if not name:
@@ -95,13 +95,13 @@ class DeadLetters:
             await self._replicas.kept(target, await written if isinstance(written, asyncio.Task) else written)
         return first_of(letters, packed.records)
 
-    # Where they go
+    # Target topic
 
     async def _prepare(self, name: str) -> None:
-        """Refuse a topic that may have no dead letters, and make one that is not there where that is allowed.
+        """Check the dead-letter topic. A missing one is created where that is allowed.
 
         Raises:
-            KafkaError: why not, and what to do.
+            KafkaError: the reason and the remedy.
         """
         problem = self._refusal(name)
         if problem is not None:
@@ -110,12 +110,12 @@ class DeadLetters:
             async with self._creating:
                 if name not in self._image().topics:
                     await self._create_topic(name)
-            problem = self._refusal(name)  # somebody may have made another
+            problem = self._refusal(name)  # another client may have created it with other settings
             if problem is not None:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
 
     def _refusal(self, name: str) -> str | None:
-        """Why a topic may have no dead letters, by Kafka's rules in their order."""
+        """Return why a topic is refused, by Kafka's rules in their order."""
         image, prefix = self._image(), self._config.get(PREFIX) or ""
         if name.startswith("__"):
             return f"{name} is a topic of the broker's own; set {TOPIC_NAME} of the group to another"
@@ -128,12 +128,12 @@ class DeadLetters:
             return f"{name} does not begin with {prefix!r}, the broker's {PREFIX}; rename one of them"
         return None
 
-    # What they take along
+    # Copied records
 
     async def _contents(
         self, source: Partition, letters: Sequence[Letter], max_bytes: int
     ) -> tuple[dict[int, Content], int]:
-        """Keys and values of records, and of how many records, from the first on: those that fill a batch are enough.
+        """Read keys and values until they fill a batch. Returns the number of records covered, from the first on, too.
 
         Raises:
             KafkaError: the disk failed.
@@ -161,7 +161,7 @@ class DeadLetters:
         return contents, at
 
     async def _batch(self, source: Partition, offset: int) -> bytes | None:
-        """The batch of the log that has an offset, or the next one where none does; None where it is gone, or damaged.
+        """Read the batch with an offset, or the next one. None where it is deleted or damaged.
 
         Raises:
             KafkaError: the disk failed.
@@ -178,7 +178,7 @@ class DeadLetters:
                 source.damaged(problem), f"the records that were given up cannot be read: {problem}"
             ) from problem
         except KafkaError:
-            return None  # before the beginning of the log
+            return None  # before the start of the log
         except ProtocolError as problem:
             source.damaged(problem)
             return None
@@ -186,10 +186,10 @@ class DeadLetters:
     def _slice(self, source: Partition, offset: int, *, wait: bool) -> FileSlice | None:
         return source.log.slice(offset, 1, up_to=source.high_watermark, wait=wait)
 
-    # Telling
+    # Logging
 
     def failed(self, group_id: str, problem: KafkaError) -> None:
-        """Say why a group's dead letters are not written, once for each reason."""
+        """Log why a group's dead letters are not written, once per reason."""
         reason = problem.message or problem.code.name
         if self._complaints.get(group_id) == reason:
             return
@@ -200,6 +200,6 @@ class DeadLetters:
         logger.error(text, group_id, reason)
 
     def worked(self, group_id: str) -> None:
-        """Say that a group's dead letters are written again, where it was said that they are not."""
+        """Log that a group's dead letters are written again after a failure."""
         if self._complaints.pop(group_id, None) is not None:
             logger.warning("dead letters of share group %s are written again", group_id)

@@ -1,7 +1,7 @@
-"""What is read of a partition's log for one member: batches, by their headers.
+"""The batches read from a log for one member, by their headers.
 
-What lives here: going over the headers as far as it is worth it, and which of the batches were rolled back. What does not: who gets which
-records (`acquiring`). The bytes stay in their file until the client takes them.
+What lives here: reading headers up to a bound, and finding aborted batches. What does not: which records a member gets (`acquiring`). The
+bytes stay in their file until they are sent.
 """
 
 from collections import deque
@@ -17,11 +17,11 @@ from busway_protocol.records.batch import BatchHeader
 
 
 class Fetched(NamedTuple):
-    """Whole batches that lie one behind the other.
+    """Adjacent whole batches.
 
     Attributes:
         headers: with their positions in the file.
-        aborted: offsets of those that belong to transactions that were rolled back.
+        aborted: first and last offsets of batches of aborted transactions.
     """
 
     extent: Extent
@@ -30,11 +30,11 @@ class Fetched(NamedTuple):
 
     @property
     def spans(self) -> list[Span]:
-        """First and last offset of each."""
+        """First and last offset of each batch."""
         return [(header.base_offset, header.last_offset) for header, _ in self.headers]
 
     def of(self, acquired: Sequence[Acquired]) -> FileSlice:
-        """The bytes from the batch of the first acquired record to that of the last one."""
+        """Return the bytes from first to last batch with acquired records."""
         first, last = acquired[0].first, acquired[-1].last
         inside = [entry for entry in self.headers if entry[0].last_offset >= first and entry[0].base_offset <= last]
         position, end = inside[0][1], inside[-1][1] + inside[-1][0].size_bytes
@@ -52,18 +52,18 @@ def read(
     min_one: bool,
     wait: bool,
 ) -> Fetched | None:
-    """The batches from `offset` on, to that of `wanted_up_to` at most; None where there are none.
+    """Read batches from `offset` to the one with `wanted_up_to`. None where there are none.
 
     Args:
-        up_to: what may be read ends before it.
-        committed: whether it is to be found out what was rolled back.
-        min_one: whether the first batch comes even when it is larger than `max_bytes`.
-        wait: for the disk, too.
+        up_to: the end of the readable offsets, exclusive.
+        committed: whether to find aborted batches.
+        min_one: whether the first batch is returned even if it exceeds `max_bytes`.
+        wait: whether to block on the disk.
 
     Raises:
         KafkaError: OFFSET_OUT_OF_RANGE.
         CorruptBatch: a header is damaged on disk.
-        ColdPages: without `wait`, the disk would have to be waited for.
+        ColdPages: without `wait`, a page is not in memory.
     """
     extent = log.extent(offset, up_to=up_to, wait=wait)
     if extent is None:
@@ -89,7 +89,7 @@ def read(
 
 
 def rolled_back(headers: Iterable[BatchHeader], transactions: Iterable[tuple[int, int]]) -> list[Span]:
-    """The batches that belong to one of these transactions, which have their producers' ids and first offsets."""
+    """Return the batches of aborted transactions, given as (producer id, first offset)."""
     begins = deque(sorted(transactions, key=lambda entry: entry[1]))
     under_way: set[int] = set()
     spans: list[Span] = []

@@ -1,8 +1,8 @@
-"""One member's fetch: what is free of its partitions, waiting for it if need be (KIP-932).
+"""A member's share fetch: waits for and acquires records (KIP-932).
 
-What lives here: when there is enough, what is read, and giving it to the member. What does not: what was acknowledged with the fetch and
-what the answer looks like (`handlers.share_fetch`). Between reading a partition's state and giving its records to somebody nothing else
-runs; where the disk has to be waited for, the partition is looked at anew afterwards.
+What lives here: when there is enough, reading, and acquiring for the member. What does not: acknowledgements in the request and the layout
+of the response (`handlers.share_fetch`). Nothing else runs between reading a partition's state and acquiring its records. After a wait for
+the disk the state is read again.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from busway_bus.share.waiting import Peer, Waiting
 from busway_protocol.errors import KafkaError, ProtocolError
 
 LOOKED_AT_TOGETHER: Final = 200
-"""Share partitions that are looked at, or read with so many batches, while all others wait."""
+"""Share partitions examined, or batches read, before the event loop is yielded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much a fetch is for, and how long it waits."""
+    """Bounds of a fetch: bytes, and the wait in ms."""
 
     max_wait_ms: int
     min_bytes: int
@@ -37,11 +37,11 @@ class Bounds:
 
 @dataclass(slots=True)
 class Got:
-    """What a member gets of one partition.
+    """What a member gets from one partition.
 
     Attributes:
-        records: what its records are in, None where it gets none.
-        share: whose records they are, None where it gets none.
+        records: the bytes of its records, None where it gets none.
+        share: the share partition of the records, None where it gets none.
     """
 
     error: KafkaError | None = None
@@ -50,7 +50,7 @@ class Got:
     share: SharePartition | None = None
 
     def take_back(self, member_id: str) -> None:
-        """The member is not told of it: what it has got is free again, and was not delivered."""
+        """Undo the acquisition of a response that is not sent. It does not count as a delivery."""
         if self.share is not None:
             self.share.take_back(member_id, self.acquired)
 
@@ -59,7 +59,7 @@ class ShareFetch:
     """One fetch.
 
     Args:
-        gone: what is raised where the client goes meanwhile.
+        gone: raised when the client disconnects meanwhile.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ShareFetch:
         self._headers = 0
 
     async def run(self, places: Iterable[Place]) -> dict[Place, Got]:
-        """What there is of these partitions, in their order; those that have nothing are left out until the time is over.
+        """Fetch from these partitions in their order. Partitions without records are left out of the result.
 
         Raises:
             Exception: the client is gone.
@@ -112,7 +112,7 @@ class ShareFetch:
     # Enough
 
     def _may_have(self, share: SharePartition) -> bool:
-        """Whether a share partition that woke this fetch has anything for it."""
+        """Return whether the waking share partition may have records for this fetch."""
         if share.problem is not None:
             return True
         state = share.state
@@ -121,7 +121,7 @@ class ShareFetch:
         return state.next_fetch_offset < share.readable(self._limits)
 
     async def _attempt(self, *, last: bool) -> bool:
-        """Read what there is, where it is enough or the time is over; whether the fetch is over."""
+        """Read if there is enough or the time is over. Returns whether the fetch is finished."""
         self._limits = self._shares.limits(self._group_id)
         ready: list[Place] = []
         size = 0
@@ -138,12 +138,12 @@ class ShareFetch:
             if warming is None:
                 await asyncio.sleep(0)
             else:
-                with contextlib.suppress(ProtocolError, OSError):  # whoever reads it is told
+                with contextlib.suppress(ProtocolError, OSError):  # the read below reports it
                     await off_loop(warming)
         return True
 
     def _look(self, place: Place, ready: list[Place]) -> int:
-        """Put a partition among those that have something to give; how many bytes it has about.
+        """Add a partition with records to `ready`; return its bytes, roughly.
 
         Raises:
             KafkaError, ProtocolError, OSError: it cannot be read.
@@ -173,11 +173,11 @@ class ShareFetch:
     # Reading
 
     def _read(self, ready: list[Place]) -> Iterator[Warming | None]:
-        """Give the member what is free, with the same share of the bytes for each partition; what one does not need the next ones have.
+        """Acquire available records, with an equal share of bytes per partition. Bytes that one partition leaves go to the next.
 
         Yields:
-            None: others should have their turn.
-            Warming: the disk has to be waited for.
+            None: the caller yields to the event loop.
+            Warming: a read from disk that the caller awaits.
         """
         left, records = self._bounds.max_bytes, self._wish.max_records
         looked_at = 0
@@ -197,21 +197,21 @@ class ShareFetch:
                 continue
             self._got[place] = got
             left -= 0 if got.records is None else len(got.records)
-            records -= sum(one.last - one.first + 1 for one in got.acquired)
+            records -= sum(batch.last - batch.first + 1 for batch in got.acquired)
             looked_at += 1 + self._headers
             if looked_at >= LOOKED_AT_TOGETHER:
                 looked_at = 0
                 yield None
 
     def _give(self, place: Place, wish: Wish, max_bytes: int, *, min_one: bool, wait: bool) -> Got:
-        """Give the member what is free of a partition.
+        """Acquire the available records of a partition.
 
         Raises:
             KafkaError, ProtocolError, OSError: it cannot be read.
-            ColdPages: without `wait`, the disk would have to be waited for.
+            ColdPages: without `wait`, a page is not in memory.
         """
         if self._peer.gone:
-            raise self._gone  # nobody would give it back
+            raise self._gone  # its records would stay locked until they expire
         share = self._wanted[place]
         share.check()
         state, limits = share.state, self._limits

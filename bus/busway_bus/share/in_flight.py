@@ -1,8 +1,8 @@
-"""Records of a share partition that are under way: in which state each is, and who has it (KIP-932).
+"""Records in flight of a share partition, with state and owner (KIP-932).
 
-What lives here: runs of records that are in the same state, the batches in which they were fetched first, and cutting both. What does
-not: what leads from one state to another (`state`). Kafka keeps a state for each record of a batch once two of them differ; runs take as
-much as they differ, however many records a batch says it has.
+What lives here: runs of records in the same state, the batches in which they were first fetched, and splitting both. What does not: the
+transitions (`state`). Kafka keeps a state per record once two records of a batch differ. Runs take memory by the number of differences, not
+by the number of records that a batch claims.
 """
 
 from bisect import bisect_right
@@ -15,14 +15,14 @@ from busway_bus.kernel.share_state import StateBatch
 
 
 class RecordState(IntEnum):
-    """Where a record is; the numbers are Kafka's.
+    """The state of a record; the numbers are Kafka's.
 
-    AVAILABLE: for the next who fetches. Exits: acquired; archived where the log has lost it.
-    ACQUIRED: a member has it, until its lock ends. Exits: acknowledged, archived (rejected, a gap, aborted, delivered as often as may be),
-        archiving (rejected, or delivered as often as may be, in a group with dead letters), available (released, or the lock ended).
-    ACKNOWLEDGED: done with.
-    ARCHIVING: given up, and its dead letter is not certain yet (KIP-1191). Exits: archived once that is on disk.
-    ARCHIVED: given up.
+    AVAILABLE: may be acquired. Exits: acquired; archived where the log has lost it.
+    ACQUIRED: locked by a member until its deadline. Exits: acknowledged, archived (rejected, a gap, aborted, delivery limit reached),
+        archiving (rejected or delivery limit reached, in a group with dead letters), available (released, or lock expired).
+    ACKNOWLEDGED: processed; terminal.
+    ARCHIVING: given up, dead letter not confirmed yet (KIP-1191). Exits: archived once the letter is on disk.
+    ARCHIVED: given up; terminal.
     """
 
     AVAILABLE = 0
@@ -33,14 +33,14 @@ class RecordState(IntEnum):
 
 
 class Cause(StrEnum):
-    """Why a record was given up, as its dead letter says it."""
+    """The reason for giving up a record, as its dead letter has it."""
 
     REJECTED = "Offset rejected by client."
     DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
 
 
 class Letter(NamedTuple):
-    """Records, bounds included, that were given up for the same reason, and whose dead letters are to be written."""
+    """Records, bounds included, whose dead letters are due, with one reason."""
 
     first: int
     last: int
@@ -49,7 +49,7 @@ class Letter(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """Records, bounds included, that a member has got, and for which time they are delivered."""
+    """Records, bounds included, acquired by a member, with their delivery count."""
 
     first: int
     last: int
@@ -58,23 +58,23 @@ class Acquired(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """States that are being written down. Until that is known the records are neither given to somebody nor done with.
+    """States that are being written. Their records are neither acquirable nor finished until the result is known.
 
     Attributes:
-        batches: what is to be written.
-        holds: whether they hold even where they cannot be written.
+        batches: the batches to write.
+        holds: whether the states hold even if the write fails.
     """
 
     batches: list[StateBatch] = field(default_factory=list)
     holds: bool = False
 
     def note(self, run: "Run") -> None:
-        """A run has got another state."""
+        """Add the new state of a run."""
         note(self.batches, run)
 
 
 def note(batches: list[StateBatch], run: "Run") -> None:
-    """Put the state of a run behind others that are to be written."""
+    """Append the state of a run to batches to write. A run that continues the last batch extends it."""
     first = run.first
     if batches:
         before = batches[-1]
@@ -87,13 +87,13 @@ def note(batches: list[StateBatch], run: "Run") -> None:
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """Records of consecutive offsets, bounds included, that are in the same state.
+    """Records of consecutive offsets, bounds included, in the same state.
 
     Attributes:
-        delivery_count: how often they were delivered.
-        member_id, deadline_ms: who has them, or had them before the change that is being written, and until when.
-        change: what is being written of them, None where nothing is.
-        cause: why they were given up, where they were and this leader knows.
+        delivery_count: number of deliveries.
+        member_id, deadline_ms: the owner and the end of its lock; kept while a change is being written.
+        change: the pending write, None where there is none.
+        cause: why the records were given up, where this leader knows it.
     """
 
     first: int
@@ -107,43 +107,43 @@ class Run:
 
     @property
     def available(self) -> bool:
-        """Whether somebody may have them."""
+        """Whether a member may acquire the records."""
         return self.state is RecordState.AVAILABLE and self.change is None
 
     @property
     def locked(self) -> bool:
-        """Whether somebody has them, and has said nothing yet."""
+        """Whether a member holds the lock and no change is pending."""
         return self.state is RecordState.ACQUIRED and self.change is None
 
     @property
     def terminal(self) -> bool:
-        """Whether they are done with, or are being written down as that."""
+        """Whether the state is terminal, written or not."""
         return self.state in {RecordState.ACKNOWLEDGED, RecordState.ARCHIVED}
 
     @property
     def dead(self) -> bool:
-        """Whether they were given up, that is kept, and their dead letters may be missing."""
+        """Whether the records are archiving and no change is pending. Their dead letters may be missing."""
         return self.state is RecordState.ARCHIVING and self.change is None
 
     @property
     def active(self) -> bool:
-        """Whether somebody has them or may get them, or that is just being decided."""
+        """Whether the records are available, acquired or have a pending change."""
         return self.change is not None or not (self.terminal or self.state is RecordState.ARCHIVING)
 
     def acquire(self, member_id: str, deadline_ms: int) -> None:
-        """Give them to a member."""
+        """Lock the records for a member and count the delivery."""
         self.state = RecordState.ACQUIRED
         self.delivery_count += 1
         self.member_id, self.deadline_ms = member_id, deadline_ms
 
     def settle(self, state: RecordState) -> None:
-        """They are in another state, and nobody's."""
+        """Enter a state without owner, deadline or pending change."""
         self.state, self.member_id, self.deadline_ms, self.change = state, "", 0, None
         if state is not RecordState.ARCHIVING:
             self.cause = None
 
     def like(self, other: "Run") -> bool:
-        """Whether what holds of one holds of the other."""
+        """Compare everything but the offsets."""
         return (
             self.state is other.state
             and self.delivery_count == other.delivery_count
@@ -154,7 +154,7 @@ class Run:
         )
 
     def part(self, first: int, last: int) -> "Run":
-        """A part of it, by itself."""
+        """Copy the run for a part of its offsets."""
         return Run(
             first, last, self.state, self.delivery_count, self.member_id, self.deadline_ms, self.change, self.cause
         )
@@ -162,11 +162,11 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class InFlightBatch:
-    """What was fetched together first, and is fetched together again where that is possible.
+    """Records that were first fetched together, and are redelivered together where possible.
 
     Attributes:
-        fresh: nobody here has fetched it: an earlier leader may have.
-        size: how many offsets it had when it was made: its beginning may be done with.
+        fresh: not fetched through this leader; an earlier one may have.
+        size: number of offsets at creation; the first of them may be finished since.
     """
 
     runs: list[Run]
@@ -178,16 +178,16 @@ class InFlightBatch:
 
     @property
     def first(self) -> int:
-        """Its first offset."""
+        """First offset."""
         return self.runs[0].first
 
     @property
     def last(self) -> int:
-        """Its last offset."""
+        """Last offset."""
         return self.runs[-1].last
 
     def within(self, first: int, last: int) -> list[Run]:
-        """The runs between two offsets, bounds included; what reaches beyond is cut in two."""
+        """Return the runs between two offsets, bounds included. Runs that reach beyond are split."""
         inside: list[Run] = []
         pieces: list[Run] = []
         for run in self.runs:
@@ -206,7 +206,7 @@ class InFlightBatch:
         return inside
 
     def cut(self, offsets: Sequence[int]) -> None:
-        """Have a run begin at each of these offsets, which are in order."""
+        """Split runs at each of these offsets, which are in order."""
         pieces: list[Run] = []
         at = 0
         for run in self.runs:
@@ -220,7 +220,7 @@ class InFlightBatch:
         self.runs = pieces
 
     def join(self) -> None:
-        """Make one run of neighbours that do not differ any more."""
+        """Merge adjacent runs that differ only in their offsets."""
         joined = self.runs[:1]
         for run in self.runs[1:]:
             if joined[-1].last + 1 == run.first and joined[-1].like(run):
@@ -231,7 +231,7 @@ class InFlightBatch:
 
 
 class InFlight:
-    """The batches of one share partition, by their offsets, which do not overlap."""
+    """The batches of one share partition in offset order, without overlaps."""
 
     __slots__ = ("_batches",)
 
@@ -246,30 +246,30 @@ class InFlight:
 
     @property
     def first(self) -> int:
-        """The first offset of all."""
+        """First offset of all batches."""
         return self._batches[0].first
 
     @property
     def runs(self) -> Iterator[Run]:
-        """All runs, by their offsets."""
+        """All runs in offset order."""
         return (run for batch in self._batches for run in batch.runs)
 
     def has_before(self, offset: int) -> bool:
-        """Whether a batch begins at an offset or before it."""
+        """Return whether a batch begins at an offset or before it."""
         return bool(self._batches) and self._batches[0].first <= offset
 
     def between(self, first: int, last: int) -> list[InFlightBatch]:
-        """The batches that have offsets between two, bounds included."""
+        """Return the batches with offsets between two, bounds included."""
         start = max(bisect_right(self._batches, first, key=_first) - 1, 0)
         stop = bisect_right(self._batches, last, key=_first)
         return [batch for batch in self._batches[start:stop] if batch.last >= first]
 
     def within(self, first: int, last: int) -> list[Run]:
-        """The runs between two offsets, bounds included; what reaches beyond is cut in two."""
+        """Return the runs between two offsets, bounds included. Runs that reach beyond are split."""
         return [run for batch in self.between(first, last) for run in batch.within(first, last)]
 
     def cut(self, offsets: Sequence[int]) -> list[Run]:
-        """Have a run begin at each of these offsets, which are in order; the runs of all batches that may be concerned."""
+        """Split runs at these offsets, which are in order. Returns all runs of the batches between the first and the last offset."""
         if not offsets:
             return []
         concerned = self.between(offsets[0], offsets[-1])
@@ -280,19 +280,19 @@ class InFlight:
         return [run for batch in concerned for run in batch.runs]
 
     def put(self, batches: list[InFlightBatch]) -> None:
-        """Add batches that lie one behind the other, where none is."""
+        """Insert adjacent batches where there are none."""
         if batches:
             at = bisect_right(self._batches, batches[0].first, key=_first)
             self._batches[at:at] = batches
 
     def replace(self, old: InFlightBatch, new: list[InFlightBatch]) -> None:
-        """Put others in the place of one."""
+        """Replace a batch by others."""
         at = bisect_right(self._batches, old.first, key=_first) - 1
         assert self._batches[at] is old, "a batch that is not there cannot be replaced"
         self._batches[at : at + 1] = new
 
     def drop_before(self, offset: int) -> None:
-        """Forget what is before an offset."""
+        """Drop all offsets before one; a batch across it is cut."""
         kept = bisect_right(self._batches, offset, key=_first) - 1
         if kept < 0:
             return
@@ -305,7 +305,7 @@ class InFlight:
         del self._batches[:kept]
 
     def drop_finished(self) -> bool:
-        """Forget what is done with at the beginning; whether there was any."""
+        """Drop finished records at the beginning; return whether there were any."""
         last = -1
         for run in self.runs:
             if not run.terminal or run.change is not None:
@@ -316,7 +316,7 @@ class InFlight:
         return last >= 0
 
     def join(self) -> None:
-        """Make one run of neighbours in the same batch that do not differ any more."""
+        """Merge adjacent runs of a batch that differ only in their offsets."""
         for batch in self._batches:
             if len(batch.runs) > 1:
                 batch.join()

@@ -1,7 +1,7 @@
-"""Dead letters of share groups as records: what they say, and what they take along of the record that was given up (KIP-1191).
+"""Dead letters of share groups as records (KIP-1191).
 
-What lives here: the headers' names and contents, which are Kafka's, one batch of dead letters, and finding records in a batch of the source.
-What does not: reading and writing (`dead_letters`), which records are given up (`state`).
+What lives here: names and contents of the headers, which are Kafka's, packing one batch of letters, and finding records in a batch of the
+source. What does not: reading and writing (`dead_letters`), which records are archived (`state`).
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -14,13 +14,13 @@ from busway_protocol.records.compression import inflate, inflated_max
 from busway_protocol.records.record import read_varint
 
 _STEP_RECORDS: Final = 500
-"""Records that are walked over in one step, well under a millisecond."""
+"""Records scanned in one step, well under a millisecond."""
 _RECORD_OVERHEAD: Final = 40
-"""What a record takes at most beside its key, value and headers: varints and its attributes."""
+"""Maximum bytes of a record's varints and attributes."""
 
 
 class Content(NamedTuple):
-    """What a dead letter takes along."""
+    """The copied key and value of a record."""
 
     key: bytes | None
     value: bytes | None
@@ -30,7 +30,7 @@ NOTHING: Final = Content(None, None)
 
 
 class Origin(NamedTuple):
-    """Where records were given up, and by which group."""
+    """The source partition of records and the group that gave them up."""
 
     topic: str
     partition: int
@@ -41,8 +41,8 @@ class Packed(NamedTuple):
     """One batch of dead letters.
 
     Attributes:
-        records: of how many, from the first on.
-        cut: whether the first of them had to go without its key and value, which are too large with it.
+        records: number of letters in it, from the first on.
+        cut: whether the first letter lacks its key and value, which exceed the batch limit.
     """
 
     batch: bytes
@@ -51,7 +51,7 @@ class Packed(NamedTuple):
 
 
 def offsets_of(letters: Sequence[Letter]) -> Iterator[tuple[int, Letter]]:
-    """Each record by itself."""
+    """Yield each offset with its letter."""
     return ((offset, letter) for letter in letters for offset in range(letter.first, letter.last + 1))
 
 
@@ -63,12 +63,12 @@ def pack(
     wall_ms: int,
     max_bytes: int,
 ) -> Packed:
-    """As many dead letters as go into a batch, one at least.
+    """Pack dead letters into one batch, at least one.
 
     Args:
-        contents: what they take along, by the offset of the record.
-        max_bytes: the largest batch that their topic takes. One that is larger by its headers alone is made all the same: who writes it
-            is told.
+        contents: keys and values to copy, by offset.
+        max_bytes: the batch limit of the dead-letter topic. A letter whose headers alone exceed it is packed all the same: the append
+            reports it.
     """
     builder, cut = BatchBuilder(), False
     for offset, letter in offsets_of(letters):
@@ -96,7 +96,7 @@ def _headers(offset: int, letter: Letter, origin: Origin) -> list[tuple[str, byt
 
 
 def first_of(letters: Sequence[Letter], count: int) -> list[Letter]:
-    """The letters of the first `count` records."""
+    """Return the letters of the first `count` records."""
     first: list[Letter] = []
     for letter in letters:
         if count <= 0:
@@ -108,11 +108,11 @@ def first_of(letters: Sequence[Letter], count: int) -> list[Letter]:
 
 
 def found(batch: bytes, wanted: Sequence[int]) -> Generator[None, None, dict[int, Content]]:
-    """Keys and values of the records at these offsets, which are in order, in steps; those that are not there are left out.
+    """Find keys and values of records, in steps. The offsets are in order; missing ones are left out.
 
     Raises:
-        CorruptBatch: they are not what was written, or do not fill their batch: a letter would be a true record of false content.
-        ProtocolError: they cannot be taken out of their codec.
+        CorruptBatch: the records are damaged or do not fill their batch. Copying them would store false content in a valid record.
+        ProtocolError: they cannot be decompressed.
     """
     header = read_header(batch)
     verify_crc(batch, header)
@@ -142,7 +142,7 @@ def found(batch: bytes, wanted: Sequence[int]) -> Generator[None, None, dict[int
 
 
 def _field(data: bytes | bytearray, position: int) -> tuple[bytes | None, int]:
-    """A key or a value, and the position behind it."""
+    """Read a key or a value and the position behind it."""
     length, position = read_varint(data, position)
     if length < 0:
         return None, position

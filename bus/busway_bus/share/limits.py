@@ -1,6 +1,6 @@
-"""What a share group may have, as its settings say just now.
+"""The limits of a share group, from its current settings.
 
-What lives here: the values. What does not: whose settings they are (`metadata.group_settings`).
+What lives here: the values. What does not: reading the settings (`metadata.group_settings`).
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from busway_bus.metadata.group_settings import GroupSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareLimits:
-    """One group's.
+    """The limits of one group.
 
     Attributes:
-        lock_ms: how long a member has a record before it is another's.
-        delivery_count: how often a record is delivered.
-        in_flight: records of a partition between the first that is not done with and the last that was fetched.
-        renew: whether a member may have a record for longer.
-        committed: whether records of transactions that are not committed are left out.
-        dead_letters: whether what is given up goes to a topic of dead letters.
+        lock_ms: how long an acquired record is locked.
+        delivery_count: maximum deliveries of a record.
+        in_flight: maximum records of a partition between the first unfinished and the last fetched.
+        renew: whether members may renew locks.
+        committed: whether records of uncommitted transactions are left out.
+        dead_letters: whether archived records go to a dead-letter topic.
     """
 
     lock_ms: int = 30_000
@@ -31,18 +31,17 @@ class ShareLimits:
 
     @property
     def throttled_from(self) -> int:
-        """Records that were delivered so often come in ever smaller parts, so that a bad one does not take others along."""
+        """The delivery count from which redelivered parts get smaller. A bad record then does not take its neighbours along."""
         return max(2, (self.delivery_count + 1) // 2)
 
     @property
     def span(self) -> int:
-        """Records of a partition between the first that is not done with and the last that was fetched, those included that wait only for
-        their dead letters."""
+        """Maximum records between the first unfinished and the last fetched. Those that wait only for their dead letters count."""
         return max(self.in_flight, SHARE_SPAN_MAX)
 
     @classmethod
     def of(cls, group_id: str, setting: GroupSettings) -> "ShareLimits":
-        """Those in force for a group."""
+        """Read the limits in force for a group."""
         return cls(
             lock_ms=setting(group_id, "share.record.lock.duration.ms"),
             delivery_count=setting(group_id, "share.delivery.count.limit"),

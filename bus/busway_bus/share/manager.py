@@ -1,8 +1,8 @@
-"""The share partitions of this node, and the members that read them (KIP-932).
+"""The share partitions of this node and their members (KIP-932).
 
-What lives here: which share partitions are in memory, loading and letting go of them, what a group may have, and what becomes of a
-member's records when its session ends or its connection drops. What does not: one share partition (`partition`), one fetch (`fetching`),
-sessions by themselves (`sessions`).
+What lives here: the table of share partitions in memory, loading and unloading them, limits of a group, and releasing a member's records
+when its session ends or its connection drops. What does not: one share partition (`partition`), one fetch (`fetching`), the table of
+sessions (`sessions`).
 """
 
 import asyncio
@@ -36,15 +36,15 @@ from busway_protocol.machine import Machine
 
 
 class SharePartitions:
-    """All that members of share groups use of a node.
+    """What the requests of share groups use on a node.
 
     Args:
         setting: the value in force of a group's setting.
         letters: writes dead letters.
 
     Attributes:
-        persister: where share partitions are kept.
-        sessions: of members, by their connections' doing.
+        persister: persists the states of share partitions.
+        sessions: those of members; they end with their connections.
     """
 
     def __init__(
@@ -75,23 +75,23 @@ class SharePartitions:
         self._releasing: dict[tuple[str, str], Iterator[int]] = {}
         self._going_on = False
 
-    # What share partitions ask
+    # Calls of share partitions
 
     def now_ms(self) -> int:
-        """Milliseconds that never jump."""
+        """Read the monotonic clock, in ms."""
         return int(self.machine.monotonic_s() * 1000)
 
     def limits(self, group_id: str) -> ShareLimits:
-        """What a group may have."""
+        """Return the limits of a group."""
         return ShareLimits.of(group_id, self.setting)
 
     def current(self, share: SharePartition) -> bool:
-        """Whether its partition is what is served under this name."""
+        """Return whether its partition is the one served under this name."""
         partition = share.partition
         return self.replicas.local.get((partition.topic, partition.number)) is partition
 
     def due(self, share: SharePartition) -> None:
-        """Locks of it have ended. Those of very many may end together: they take turns with all others."""
+        """Queue a share partition whose locks expired. Very many may expire together, so expiry runs in rounds."""
         self._due.append(share)
         if not self._expiring:
             self._expiring = True
@@ -111,11 +111,11 @@ class SharePartitions:
             self._expiring = False
 
     async def turn(self) -> None:
-        """Wait for a round of the loop in which no other share partition is at work by itself."""
+        """Wait for a round without other background work of share partitions."""
         await self._rounds.turn()
 
     def gone(self, share: SharePartition) -> None:
-        """It is not to be used any more."""
+        """Remove a share partition."""
         if self._shares.get(share.key) is share:
             del self._shares[share.key]
             group = self._of_group[share.key.group_id]
@@ -124,20 +124,20 @@ class SharePartitions:
                 del self._of_group[share.key.group_id]
 
     def begun_anew(self, key: SharePartitionKey) -> None:
-        """What is kept of a share partition was begun anew, or is forgotten: whoever asks next has it read again."""
+        """End a share partition whose persisted state was reset or deleted. The next request loads it again."""
         share = self._shares.get(key)
         if share is not None:
             share.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group begins anew with this partition"))
 
     def settled(self, share: SharePartition) -> None:
-        """Let it go where its group has nobody here any more."""
+        """Unload an idle share partition whose group has no sessions here."""
         if share.idle and not self.sessions.members(share.key.group_id):
             share.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     # Finding
 
     def loaded(self, group_id: str, place: Place) -> SharePartition:
-        """A share partition that somebody has fetched from.
+        """Return a share partition that was fetched from.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -148,11 +148,11 @@ class SharePartitions:
         return share
 
     def find(self, group_id: str, place: Place) -> SharePartition:
-        """A share partition, which is being loaded where it was not there.
+        """Return a share partition; start loading it where it is missing.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; COORDINATOR_NOT_AVAILABLE where too many
-                are in use.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; COORDINATOR_NOT_AVAILABLE where too
+                many are in use.
         """
         key = _key(group_id, place)
         share = self._shares.get(key)
@@ -160,7 +160,7 @@ class SharePartitions:
             try:
                 share.check()
             except KafkaError:
-                pass  # what has taken its place is found
+                pass  # its replacement is looked up below
             else:
                 return share
         topic = self.replicas.name_of(place[0])
@@ -181,15 +181,15 @@ class SharePartitions:
             if share.spare:
                 share.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
                 return
-            self._shares[share.key] = self._shares.pop(share.key)  # looked at last next time
+            self._shares[share.key] = self._shares.pop(share.key)  # examined last next time
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_PARTITIONS_MAX} share partitions are in use")
 
     async def _begin(self, group_id: str, partition: Partition) -> int:
-        """Where a group begins with a partition: see `reset`. by_duration begins at the end where nothing is as young.
+        """Return the start offset of a group, by `share.auto.offset.reset`. by_duration starts at the end where no record is as young.
 
         Raises:
             KafkaError: the log cannot be read.
-            ValueError: the setting says nothing.
+            ValueError: the setting is invalid.
         """
         reset = parse_reset(self.setting(group_id, "share.auto.offset.reset"))
         if reset.begin is Begin.EARLIEST:
@@ -199,15 +199,15 @@ class SharePartitions:
             return end
         search = partition.log.search_time(self.machine.wall_ms() - reset.duration_ms, up_to=end)
         try:
-            found = await self.replicas.slices.run(search)
+            match = await self.replicas.slices.run(search)
         except (ProtocolError, OSError) as problem:
             raise KafkaError(partition.damaged(problem)) from problem
-        return end if found is None else found[0]
+        return end if match is None else match[0]
 
-    # How much is under way
+    # Records in flight
 
     def holds(self, share: SharePartition, by: int) -> None:
-        """A share partition has more or fewer records under way."""
+        """Add to the number of records in flight; negative for fewer."""
         group_id = share.key.group_id
         self._held += by
         held = self._held_by.pop(group_id, 0) + by
@@ -215,16 +215,16 @@ class SharePartitions:
             self._held_by[group_id] = held
 
     def has_room(self, group_id: str) -> bool:
-        """Whether more records of a group may be under way."""
+        """Return whether the group may have more records in flight."""
         return self._held < SHARE_RECORDS_MAX and self._held_by.get(group_id, 0) < SHARE_GROUP_RECORDS_MAX
 
     # Sessions
 
     def open(self, group_id: str, member_id: str, places: Iterable[Place], peer: Peer) -> ShareSession:
-        """A new session of a member, which ends with its connection. What it had acquired in an earlier one stays locked.
+        """Open a session that ends with its connection. Records acquired in an earlier session stay locked.
 
         Raises:
-            KafkaError: SHARE_SESSION_LIMIT_REACHED; the member has the session that it had, which ends with the connection of then.
+            KafkaError: SHARE_SESSION_LIMIT_REACHED; an earlier session of the member stays, and ends with the connection of then.
         """
         self._release_now(group_id, member_id)
         earlier = None
@@ -239,8 +239,8 @@ class SharePartitions:
         return session
 
     def end(self, session: ShareSession) -> None:
-        """End a session: what its member has is free again as soon as that is written. Those of very many may end together, as one
-        connection may have them all: they take turns with all others."""
+        """End a session and release its member's records, once written. One connection may have very many sessions, so the releases run in
+        rounds."""
         if not self.sessions.close(session):
             return
         self._unwatch(session)
@@ -252,7 +252,11 @@ class SharePartitions:
             self._run(self._release_on())
 
     def _release(self, session: ShareSession) -> Iterator[int]:
-        """Take all from a member, one share partition after the other; about how much work each was."""
+        """Release a member's records, one share partition per step.
+
+        Yields:
+            The approximate work of each step.
+        """
         for share in tuple(self._of_group.get(session.group_id, {}).values()):
             size = 1 + share.size
             share.release(session.member_id)
@@ -260,7 +264,7 @@ class SharePartitions:
             yield size
 
     def _release_some(self) -> None:
-        """Release as much as one turn may."""
+        """Release as much as one round may."""
         looked_at = 0
         while self._releasing:
             member, releasing = next(iter(self._releasing.items()))
@@ -279,7 +283,7 @@ class SharePartitions:
             self._going_on = False
 
     def _release_now(self, group_id: str, member_id: str) -> None:
-        """What is left of releasing a member that comes again: it would lose what it gets then."""
+        """Finish the releases of a member that opens a session again. Later they would take the records of its new session."""
         for _ in self._releasing.pop((group_id, member_id), ()):
             pass
 
@@ -296,7 +300,7 @@ class SharePartitions:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self, *, within_ms: int) -> None:
-        """Let what is being written end, but do not wait for it longer than that."""
+        """End every share partition. Running writes have `within_ms` to finish."""
         for share in self._shares.values():
             share.burying.stop()
         at_work = [task for share in self._shares.values() for task in (share.writing, share.burying.task)]
@@ -319,7 +323,7 @@ class _SessionWatch:
         self._session = session
 
     def end(self, _: Exception) -> None:
-        """It has."""
+        """End the session."""
         self._shares.end(self._session)
 
 

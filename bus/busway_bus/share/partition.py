@@ -1,10 +1,9 @@
-"""A share partition at work: its state, what is written of it, its locks, and who waits for records of it.
+"""A share partition: its state, its writes, its locks and its waiters.
 
-What lives here: loading it, writing what changes before anybody is told, ending locks, waking those who wait. What does not: the rules
-(`state`, `acquiring`), sessions, and which share partitions there are (`manager`).
+What lives here: loading, writing changes before callers are answered, expiring locks, waking waiters. What does not: the rules (`state`,
+`acquiring`), sessions, and the table of share partitions (`manager`).
 
-Changes that come while one is being written are written together when it is over. What has begun to be written is not ended by who asked
-for it: a task of its own does it.
+Changes that arrive during a write are written together after it. A write runs in its own task, so a cancelled caller does not cancel it.
 """
 
 import asyncio
@@ -31,53 +30,53 @@ _COME_AGAIN = {
 _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
 _TOLD = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 _FORGOTTEN = ErrorCode.INVALID_REQUEST
-"""What is kept is forgotten, or cannot be changed like that: what this leader knows of it is not what is kept."""
+"""The persister's error for a deleted state or an impossible change. The state of this leader is not the persisted one."""
 
 
 class Waiter(Protocol):
-    """Who waits for records."""
+    """A pending request for records."""
 
     def look_at(self, share: "SharePartition") -> None:
-        """There may be some, or it is gone."""
+        """Handle possible new records, or the end of the share partition."""
 
 
 class Owner(Protocol):
-    """Whose share partitions they are."""
+    """The owner of share partitions."""
 
     def now_ms(self) -> int:
-        """Milliseconds that never jump."""
+        """Read the monotonic clock, in ms."""
         ...
 
     def limits(self, group_id: str) -> ShareLimits:
-        """What a group may have."""
+        """Return the limits of a group."""
         ...
 
     def current(self, share: "SharePartition") -> bool:
-        """Whether its partition is what is served under this name."""
+        """Return whether its partition is the one served under this name."""
         ...
 
     def due(self, share: "SharePartition") -> None:
-        """A lock has ended: `expire` when it is its turn."""
+        """Schedule `expire`: a lock has expired."""
 
     async def turn(self) -> None:
-        """Wait until it is its turn to do what may take long."""
+        """Wait for a round in which long work may run."""
 
     def gone(self, share: "SharePartition") -> None:
-        """It is not to be used any more."""
+        """Remove the share partition."""
 
     def holds(self, share: "SharePartition", by: int) -> None:
-        """It has more or fewer records under way."""
+        """Add to the number of records in flight; negative for fewer."""
 
     def settled(self, share: "SharePartition") -> None:
-        """Something was written, or given back: it may be idle."""
+        """Handle a finished write or release. The share partition may be idle."""
 
 
 @dataclass(slots=True, eq=False)
 class _Write:
-    """What waits to be written.
+    """A pending write.
 
     Attributes:
-        change: None where nothing depends on whether it is written.
+        change: None where nothing depends on the result.
     """
 
     batches: list[StateBatch]
@@ -86,7 +85,7 @@ class _Write:
 
     @property
     def holds(self) -> bool:
-        """Whether it holds even where it cannot be written."""
+        """Whether the states hold even if the write fails."""
         return self.change is None or self.change.holds
 
 
@@ -95,9 +94,9 @@ class SharePartition:
 
     Attributes:
         state: None while it is being loaded.
-        problem: why it is of no use any more; None while it is.
-        waiters: look at it when there may be records, who came first first.
-        burying: its dead letters.
+        problem: why it can no longer be used; None while it can.
+        waiters: called in FIFO order when there may be records.
+        burying: writes its dead letters.
     """
 
     def __init__(
@@ -130,37 +129,37 @@ class SharePartition:
 
     @property
     def limits(self) -> ShareLimits:
-        """What its group may have just now."""
+        """The current limits of its group."""
         return self._owner.limits(self.key.group_id)
 
     @property
     def idle(self) -> bool:
-        """Whether it can be let go: all that is known of it is kept, and nothing is to be done."""
+        """Whether it can be unloaded. Everything is persisted and no work is left."""
         return self.spare and self.state is not None and not self.state.has_letters
 
     @property
     def spare(self) -> bool:
-        """Whether it can make room for another: all that is known of it is kept, though dead letters may be missing that cannot be written
-        just now. Who takes it up next tries again."""
+        """Whether it may be unloaded to make room for another. Everything is persisted, but dead letters may wait for their next attempt.
+        They are tried again when it is next loaded."""
         unused = self.state is not None and self.writing is None and not self.waiters and self.state.idle
         return unused and (self.burying.task is None or self.burying.resting)
 
     @property
     def size(self) -> int:
-        """How many records it has under way, about."""
+        """Number of its records in flight, roughly."""
         return self._counted
 
     def readable(self, limits: ShareLimits) -> int:
-        """The offset up to which its members may read."""
+        """Return the offset before which members may read."""
         return self.partition.last_stable_offset if limits.committed else self.partition.high_watermark
 
-    # Coming and going
+    # Lifecycle
 
     async def load(self, begin: Callable[[Partition], Awaitable[int]]) -> None:
-        """Take in what is kept of it; where that fails it is of no use.
+        """Load the persisted state; end the share partition where that fails.
 
         Args:
-            begin: where to begin, if nobody has decided yet.
+            begin: the start offset, where none is persisted.
         """
         try:
             kept = await self._persister.read(self.key, leader_epoch=self.leader_epoch)
@@ -172,7 +171,7 @@ class SharePartition:
         except ValueError as problem:
             self.end(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem)))
         else:
-            if self.problem is None:  # it may have gone meanwhile
+            if self.problem is None:  # it may have ended meanwhile
                 self.state = state
                 self._count()
                 self.burying.begin()
@@ -180,7 +179,7 @@ class SharePartition:
                 self._owner.settled(self)
 
     def end(self, problem: KafkaError) -> None:
-        """It is of no use any more: whoever waits for it is told, and comes again."""
+        """Make the share partition unusable and wake its waiters, which retry."""
         if self.problem is not None:
             return
         self.problem = problem
@@ -194,7 +193,7 @@ class SharePartition:
         self.wake()
 
     def look_at(self, _: Partition) -> None:
-        """Its partition has more, or is gone."""
+        """Check the partition after a change or deletion, then wake the waiters."""
         try:
             self.check()
         except KafkaError:
@@ -203,10 +202,10 @@ class SharePartition:
             self.wake()
 
     def check(self) -> None:
-        """Refuse a partition that this broker does not lead any more, and take in where its log begins.
+        """Check that this broker leads the partition; follow the log's start.
 
         Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER, or why it is of no use otherwise.
+            KafkaError: NOT_LEADER_OR_FOLLOWER, or the error that made it unusable.
         """
         if self.problem is None and not (self._owner.current(self) and self.partition.state.role is Role.LEADER):
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -216,21 +215,21 @@ class SharePartition:
             self._count()
 
     def wake(self) -> None:
-        """Tell everyone who waits that there may be records."""
+        """Call every waiter."""
         for waiter in tuple(self.waiters):
             waiter.look_at(self)
 
     def _count(self) -> None:
-        """Tell how much is under way."""
+        """Report the change in records in flight to the owner."""
         held = 0 if self.state is None or self.problem is not None else self.state.in_flight_count
         by, self._counted = held - self._counted, held
         if by:
             self._owner.holds(self, by)
 
-    # What members say
+    # Calls of members
 
     def acknowledge(self, member_id: str, acknowledgements: Iterable[Acknowledgement]) -> "asyncio.Future[None]":
-        """Take in what became of records; done when it is kept, or failed when nothing of it holds.
+        """Apply acknowledgements. The future is done once they are persisted, or fails where none holds.
 
         Raises:
             KafkaError: it is refused.
@@ -242,18 +241,18 @@ class SharePartition:
             )
         change = self.state.acknowledge(member_id, acknowledgements, self.limits, self._owner.now_ms())
         if not change.batches:
-            self._arm()  # of a renewed lock, which may end before all others; else when it is written
+            self._arm()  # a renewed lock may expire first; other changes arm once written
         return self._write(change.batches, change)
 
     def release(self, member_id: str) -> "asyncio.Future[None] | None":
-        """Take from a member all that it has."""
+        """Release every record of a member."""
         if self.state is None or self.problem is not None:
             return None
         change = self.state.release(member_id, self.limits)
         return self._write(change.batches, change)
 
     def take_back(self, member_id: str, acquired: Iterable[Acquired]) -> None:
-        """Take from a member what it was given in an answer that is not sent."""
+        """Undo an acquisition whose response is not sent."""
         if self.state is None or self.problem is not None or not self.state.take_back(member_id, acquired):
             return
         self._count()
@@ -261,26 +260,26 @@ class SharePartition:
         self._owner.settled(self)
 
     def acquired(self) -> None:
-        """Somebody has got records: their locks end some time."""
+        """Arm the timer for the locks of acquired records."""
         self._count()
         self._arm()
 
     # Locks
 
     def _arm(self) -> None:
-        """Have the next lock end in time; it may be a younger one, where the group's locks have become shorter."""
+        """Arm the timer for the next expiry. It may be that of a younger lock, where the group's lock duration became shorter."""
         if self.state is None or self.problem is not None:
             return
         deadline_ms = self.state.next_deadline_ms
         if deadline_ms is None or (self._timer is not None and self._expires_ms <= deadline_ms):
-            return  # a timer that comes too early finds nothing to do
+            return  # a timer that fires too early finds nothing to do
         if self._timer is not None:
             self._timer.cancel()
         left_ms = max(deadline_ms - self._owner.now_ms(), 1)
         self._timer, self._expires_ms = self._loop.call_later(left_ms / 1000, self._owner.due, self), deadline_ms
 
     def expire(self) -> None:
-        """Take back what was held for too long."""
+        """Release records whose locks expired."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -300,7 +299,7 @@ class SharePartition:
         return self.state.letters(self.limits, DEAD_LETTERS_PER_BATCH_MAX)
 
     def _buried(self, letters: Sequence[Letter]) -> None:
-        """They are on disk: their records are done with, also where that cannot be written; then they are written once more one day."""
+        """Archive the records of written dead letters. If the state cannot be written, their letters may be written again later."""
         assert self.state is not None, "nothing is given up of what is not loaded"
         batches = self.state.buried(letters)
         self._count()
@@ -321,7 +320,7 @@ class SharePartition:
         return done
 
     async def _write_on(self) -> None:
-        """Write what waits, one after the other, until nothing does."""
+        """Write pending changes until there are none."""
         try:
             while self._waiting:
                 await self._owner.turn()
@@ -342,7 +341,8 @@ class SharePartition:
             self._owner.settled(self)
 
     def _together(self) -> list[_Write]:
-        """What can be written at once: changes of different records. What holds anyhow may be of records that were given away again."""
+        """Take the pending writes that can go together: changes of different records. A change that holds in any case goes alone: its
+        records may have been acquired again."""
         together = [self._waiting.popleft()]
         while not together[0].holds and self._waiting and not self._waiting[0].holds:
             together.append(self._waiting.popleft())
@@ -356,10 +356,12 @@ class SharePartition:
         await self._persister.write(self.key, self.state.written(self.leader_epoch, ordered))
 
     def _written(self, together: list[_Write], problem: KafkaError | None, *, forgotten: bool = False) -> None:
-        """They are kept, or are not: tell the state, then who waits."""
+        """Commit or roll back the changes, then complete the futures."""
         assert self.state is not None, "nothing is written of what is not loaded"
-        kept = [one.change for one in together if one.change is not None and (problem is None or one.holds)]
-        refused = [one.change for one in together if one.change is not None and problem is not None and not one.holds]
+        kept = [write.change for write in together if write.change is not None and (problem is None or write.holds)]
+        refused = [
+            write.change for write in together if write.change is not None and problem is not None and not write.holds
+        ]
         if kept:
             self.state.commit(*kept)
         if refused:
@@ -381,7 +383,7 @@ class SharePartition:
 
 
 def translated(problem: KafkaError) -> KafkaError:
-    """What a member is told of what whoever keeps the state has said."""
+    """Translate an error of the persister to that for members."""
     if problem.code in _COME_AGAIN:
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, problem.message)
     if problem.code in _FENCED:
@@ -392,6 +394,6 @@ def translated(problem: KafkaError) -> KafkaError:
 
 
 def _seen(done: "asyncio.Future[None]") -> None:
-    """Nobody may be there to take a failure: who asked is gone."""
+    """Retrieve a failure, as its caller may have been cancelled."""
     if not done.cancelled():
         done.exception()

@@ -1,7 +1,7 @@
-"""One thing after the other, each in a round of the event loop by itself.
+"""Background work, one piece per round of the event loop.
 
-What lives here: who waits for a round. What does not: what clients ask, which has a share of each round (`scheduling.fair_share`), and how
-much is one thing.
+What lives here: the queue for a round. What does not: requests of clients, which have a share of each round (`scheduling.fair_share`), and
+the size of a piece.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections import deque
 
 
 class Rounds:
-    """Lets those who wait go on, one in each round of the loop, who came first first; clients that have sent something come before."""
+    """Wakes one waiter per round of the event loop, in FIFO order. Requests that have arrived run first."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()

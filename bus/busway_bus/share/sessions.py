@@ -1,7 +1,8 @@
-"""Share sessions: a member names its partitions once and then only what changes; what it has ends with its session (KIP-932).
+"""Share sessions: incremental lists of partitions per member (KIP-932).
 
-What lives here: the sessions, their epochs, and how many there may be, as plain state. What does not: the records that a member has
-(`state`), and noticing that a connection has dropped (`manager`). A full broker refuses a new session; nobody loses one to another.
+What lives here: the sessions, their epochs and their bounds, as plain state. What does not: the records of a member (`state`), and noticing
+that a connection dropped (`manager`). A member names its partitions once and then only changes. A full broker refuses a new session and
+evicts none.
 """
 
 from collections.abc import Iterable
@@ -22,11 +23,11 @@ Place = tuple[UUID, int]
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """One member's partitions on this broker.
+    """The partitions of one member on this broker.
 
     Attributes:
         epoch: that of its next request.
-        partitions: whether each has to be told of in the next answer, also where there is nothing new, in the order in which they came.
+        partitions: whether the next response must include each, even without records; in the order of service.
     """
 
     group_id: str
@@ -35,13 +36,13 @@ class ShareSession:
     epoch: int = 1
 
     def gave(self, place: Place) -> None:
-        """A partition has given records: it comes last next time."""
+        """Move a partition that returned records to the end of the order."""
         if place in self.partitions:
             self.partitions[place] = self.partitions.pop(place)
 
 
 class ShareSessions:
-    """All share sessions of a node, at most `slots`, with at most `partitions_max` partitions in all of them together."""
+    """The share sessions of a node. Bounds: `slots` sessions, and `partitions_max` partitions in all of them together."""
 
     def __init__(self, slots: int, partitions_max: int = SHARE_SESSION_PARTITIONS_MAX) -> None:
         self._slots = slots
@@ -54,11 +55,11 @@ class ShareSessions:
         return len(self._sessions)
 
     def members(self, group_id: str) -> int:
-        """How many sessions a group has."""
+        """Count the sessions of a group."""
         return self._members.get(group_id, 0)
 
     def find(self, group_id: str, member_id: str) -> ShareSession:
-        """The session of a member.
+        """Return the session of a member.
 
         Raises:
             KafkaError: SHARE_SESSION_NOT_FOUND.
@@ -69,10 +70,10 @@ class ShareSessions:
         return session
 
     def open(self, group_id: str, member_id: str, partitions: Iterable[Place]) -> ShareSession:
-        """A new session, in place of the one that the member has.
+        """Open a session; it replaces an earlier one of the member.
 
         Raises:
-            KafkaError: SHARE_SESSION_LIMIT_REACHED; the member has the session that it had.
+            KafkaError: SHARE_SESSION_LIMIT_REACHED; the earlier session stays.
         """
         session = ShareSession(group_id, member_id, dict.fromkeys(partitions, False))
         earlier = self._sessions.get((group_id, member_id))
@@ -91,11 +92,11 @@ class ShareSessions:
     def go_on(
         self, group_id: str, member_id: str, epoch: int, partitions: Iterable[Place] = (), forget: Iterable[Place] = ()
     ) -> ShareSession:
-        """The session that a request belongs to, updated.
+        """Update and return the session of a request.
 
         Raises:
-            KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; SHARE_SESSION_LIMIT_REACHED where its partitions become too
-                many for this broker, and the session is what it was.
+            KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; SHARE_SESSION_LIMIT_REACHED where its partitions become
+                too many for this broker, and the session is unchanged.
         """
         session = self.find(group_id, member_id)
         if session.epoch != epoch:
@@ -116,7 +117,7 @@ class ShareSessions:
         return session
 
     def close(self, session: ShareSession) -> bool:
-        """End a session; whether it was there still."""
+        """Close a session; return whether it was open."""
         key = (session.group_id, session.member_id)
         if self._sessions.get(key) is not session:
             return False
@@ -129,5 +130,5 @@ class ShareSessions:
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch behind another."""
+    """Return the epoch after another; it wraps to 1."""
     return 1 if epoch == _EPOCH_MAX else epoch + 1

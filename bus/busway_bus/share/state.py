@@ -1,9 +1,8 @@
-"""A share partition: which records are free, who has which, and what is done with (KIP-932, KIP-1206, KIP-1222).
+"""The record states of a share partition (KIP-932, KIP-1206, KIP-1222).
 
-What lives here: what happens to records, as a pure machine: times come in, states to be written come out. What does not: which records of
-a fetch a member gets (`acquiring`), the log, who keeps the states, who waits (`partition`). The rules are those of Kafka's
-`SharePartition`; what an earlier leader had given away and was told nothing about is a batch of its own here, `fresh`, instead of a
-window of gaps.
+What lives here: the transitions of records, as a pure machine: times in, states to be written out. What does not: which records of a fetch
+a member gets (`acquiring`), the log, the persister and waiting requests (`partition`). The rules are those of Kafka's `SharePartition`.
+Kafka keeps a window of gaps for records that an earlier leader gave away unanswered; here each gap is a batch of its own, `fresh`.
 """
 
 from bisect import bisect_left
@@ -19,7 +18,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says of a record it has got."""
+    """A member's verdict on an acquired record."""
 
     GAP = 0
     ACCEPT = 1
@@ -38,7 +37,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """What became of the records of a range, bounds included: one type for all of them, or one for each."""
+    """An acknowledged range, bounds included. It has one type, or one per record."""
 
     first: int
     last: int
@@ -46,18 +45,18 @@ class Acknowledgement:
 
 
 class SharePartitionState:
-    """One share partition, as its leader knows it.
+    """A share partition in the memory of its leader.
 
     Args:
-        kept: what is known of it, with a start offset.
+        kept: the persisted state, with a start offset.
 
     Attributes:
-        state_epoch: of what is kept.
-        start: everything before it is done with.
-        end: the offset that is fetched next where nothing is available before.
+        state_epoch: that of the persisted state.
+        start: every record before it is finished.
+        end: the next offset to fetch where nothing before it is available.
 
     Raises:
-        ValueError: what is kept contradicts itself.
+        ValueError: the batches of the persisted state contradict each other.
     """
 
     def __init__(self, kept: ShareState) -> None:
@@ -70,46 +69,46 @@ class SharePartitionState:
             self.end = run.last + 1
         self.advance()
 
-    # What holds now
+    # State
 
     @property
     def in_flight_count(self) -> int:
-        """Offsets from the first that is not done with to the last that was fetched."""
+        """Number of offsets from the first unfinished to the last fetched."""
         return self.end - self.start if self.in_flight else 0
 
     @property
     def open_count(self) -> int:
-        """Offsets from the first that somebody may still get or say something of: what waits only for its dead letter holds up nobody."""
+        """Number of offsets from the first active record to the last fetched. A record that waits only for its dead letter is not active."""
         first = next((run.first for run in self.in_flight.runs if run.active), self.end)
         return self.end - max(first, self.start)
 
     def room(self, limits: ShareLimits) -> int:
-        """How many offsets more may be under way."""
+        """Number of further offsets that may be in flight."""
         return min(limits.in_flight - self.open_count, limits.span - self.in_flight_count)
 
     @property
     def complete_count(self) -> int:
-        """Records behind the start that are done with, or are being written down as that."""
+        """Number of terminal records from `start` on, pending writes included."""
         return sum(run.last - run.first + 1 for run in self.in_flight.runs if run.terminal)
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next lock ends; None where nobody has anything."""
+        """Earliest end of a lock; None where nothing is acquired."""
         return min((run.deadline_ms for run in self.in_flight.runs if run.locked), default=None)
 
     @property
     def idle(self) -> bool:
-        """Whether nobody has anything, and nothing is being written."""
+        """Whether no record is acquired and no write is pending."""
         return all(run.change is None and not run.locked for run in self.in_flight.runs)
 
     @property
     def has_letters(self) -> bool:
-        """Whether dead letters are missing."""
+        """Whether records wait for their dead letters."""
         return any(run.dead for run in self.in_flight.runs)
 
     @property
     def next_fetch_offset(self) -> int:
-        """From where the next member gets records."""
+        """The offset from which the next member gets records."""
         if self._maybe_available:
             for run in self.in_flight.runs:
                 if run.available:
@@ -118,11 +117,11 @@ class SharePartitionState:
         return self.end
 
     def can_acquire(self, limits: ShareLimits) -> bool:
-        """Whether a member could get anything, as far as this partition is concerned."""
+        """Whether this partition has available records or room for new ones."""
         return self.next_fetch_offset != self.end or self.room(limits) > 0
 
     def written(self, leader_epoch: int, batches: Iterable[StateBatch]) -> ShareState:
-        """What is written with states that have changed."""
+        """Build the state that is persisted with changed batches."""
         return ShareState(
             state_epoch=self.state_epoch,
             leader_epoch=leader_epoch,
@@ -131,20 +130,22 @@ class SharePartitionState:
             batches=tuple(batches),
         )
 
-    # What members say
+    # Calls of members
 
     def acknowledge(
         self, member_id: str, acknowledgements: Iterable[Acknowledgement], limits: ShareLimits, now_ms: int
     ) -> Change:
-        """Take in what became of records, in the order of their offsets; what has changed is to be written, then `commit` or `roll_back`.
+        """Apply acknowledgements in the order of their offsets. The caller writes the change, then calls `commit` or `roll_back`.
 
         Raises:
-            KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; nothing has changed but locks that were renewed before.
+            KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; only locks that were renewed before stay changed.
         """
         change = Change()
-        told = [one for one in acknowledgements if one.last >= self.start]
-        found, problem = self._found(told)
-        stretches = [stretch for one in told[:found] for stretch in _stretches(one, self.start)]
+        current = [acknowledgement for acknowledgement in acknowledgements if acknowledgement.last >= self.start]
+        valid, problem = self._count_valid(current)
+        stretches = [
+            stretch for acknowledgement in current[:valid] for stretch in _stretches(acknowledgement, self.start)
+        ]
         runs = self.in_flight.cut([offset for first, last, _ in stretches for offset in (first, last + 1)])
         firsts = [run.first for run in runs]
         try:
@@ -177,38 +178,44 @@ class SharePartitionState:
                 ErrorCode.INVALID_RECORD_STATE, "share.renew.acknowledge.enable=false: locks cannot be renewed"
             )
 
-    def _found(self, told: Sequence[Acknowledgement]) -> tuple[int, KafkaError | None]:
-        """How many of them are of what was fetched, and why the next one is refused."""
+    def _count_valid(self, acknowledgements: Sequence[Acknowledgement]) -> tuple[int, KafkaError | None]:
+        """Count valid acknowledgements; return the error of the next one too."""
         before, end = -1, -1
-        for number, one in enumerate(told):
+        for index, acknowledgement in enumerate(acknowledgements):
             try:
-                if one.first <= before:
-                    text = f"offset {one.first} is acknowledged twice"
+                if acknowledgement.first <= before:
+                    text = f"offset {acknowledgement.first} is acknowledged twice"
                     raise KafkaError(ErrorCode.INVALID_RECORD_STATE, text)
-                if one.last > end:  # what is up to there is in the batch of the one before
-                    end = self._find(one)
-                before = one.last
+                if acknowledgement.last > end:  # offsets up to `end` are in the batch found before
+                    end = self._find(acknowledgement)
+                before = acknowledgement.last
             except KafkaError as problem:
-                return number, problem
-        return len(told), None
+                return index, problem
+        return len(acknowledgements), None
 
-    def _find(self, told: Acknowledgement) -> int:
-        """Where what was fetched together with the last of it ends.
+    def _find(self, acknowledgement: Acknowledgement) -> int:
+        """Find the last offset of the batch where the range ends.
 
         Raises:
-            KafkaError: INVALID_RECORD_STATE where it is before all that is under way, INVALID_REQUEST where it is behind.
+            KafkaError: INVALID_RECORD_STATE where the range is before all records in flight, INVALID_REQUEST where it is behind them.
         """
-        found = self.in_flight.between(told.first, told.last)
-        if not self.in_flight.has_before(told.first) and not (found and told.first < self.start):
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"offsets {told.first} to {told.last} are not acquired")
-        if not found or told.last > found[-1].last:
+        batches = self.in_flight.between(acknowledgement.first, acknowledgement.last)
+        if not self.in_flight.has_before(acknowledgement.first) and not (
+            batches and acknowledgement.first < self.start
+        ):
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"offsets {told.first} to {told.last} are behind what is acquired"
+                ErrorCode.INVALID_RECORD_STATE,
+                f"offsets {acknowledgement.first} to {acknowledgement.last} are not acquired",
             )
-        return found[-1].last
+        if not batches or acknowledgement.last > batches[-1].last:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"offsets {acknowledgement.first} to {acknowledgement.last} are behind what is acquired",
+            )
+        return batches[-1].last
 
     def release(self, member_id: str, limits: ShareLimits) -> Change:
-        """Take from a member all that it has; to be written, then `commit` or `roll_back`."""
+        """Release every record of a member. The caller writes the change, then calls `commit` or `roll_back`."""
         change = Change()
         for run in self.in_flight.runs:
             if run.locked and run.member_id == member_id:
@@ -216,7 +223,8 @@ class SharePartitionState:
         return change
 
     def take_back(self, member_id: str, acquired: Iterable[Acquired]) -> bool:
-        """Take from a member what it was never told that it has: that was no delivery, and nothing of it is kept. Whether it had any still."""
+        """Undo an acquisition whose response is not sent. Returns whether records were freed. It does not count as a delivery, and nothing
+        is written."""
         taken = False
         for part in acquired:
             for run in self.in_flight.within(part.first, part.last):
@@ -228,16 +236,16 @@ class SharePartitionState:
         return taken
 
     def _begin(self, run: Run, state: RecordState, change: Change, limits: ShareLimits) -> None:
-        """Change a state; who has the record is remembered until that is written."""
+        """Change a state; member and deadline are kept until it is written."""
         if state is RecordState.AVAILABLE:
             state = _given_back(run, limits)
         run.state, run.change = state, change
         change.note(run)
 
-    # What becomes of what was written
+    # Results of writes
 
     def commit(self, *changes: Change) -> None:
-        """They are written."""
+        """Apply written changes."""
         written = frozenset(changes)
         for run in self.in_flight.runs:
             if run.change in written:
@@ -245,7 +253,7 @@ class SharePartitionState:
         self._changed()
 
     def roll_back(self, *changes: Change, limits: ShareLimits, now_ms: int) -> None:
-        """They are not, and do not hold: who had the records has them again, but for those whose locks have ended meanwhile."""
+        """Undo changes that were not written. Members keep their records, except those whose locks expired meanwhile."""
         refused = frozenset(changes)
         for run in self.in_flight.runs:
             if run.change not in refused:
@@ -256,11 +264,11 @@ class SharePartitionState:
                 run.settle(_given_back(run, limits))
         self._changed()
 
-    # What happens by itself
+    # Expiry
 
     def expire(self, limits: ShareLimits, now_ms: int) -> Change:
-        """Take back what was held for too long. It holds whether it can be written or not; then `commit`, before which no dead letter is
-        written of what was given up."""
+        """Release records whose locks expired. The change holds even if it cannot be written. No dead letter of it is written before
+        `commit`."""
         change = Change(holds=True)
         for run in self.in_flight.runs:
             if run.locked and run.deadline_ms <= now_ms:
@@ -275,7 +283,7 @@ class SharePartitionState:
     # Dead letters
 
     def letters(self, limits: ShareLimits, at_most: int) -> list[Letter]:
-        """The dead letters that are missing, of so many records at most, in the order of their offsets."""
+        """Return missing dead letters in offset order, of at most `at_most` records."""
         letters: list[Letter] = []
         for run in self.in_flight.runs:
             if run.dead and at_most > 0:
@@ -285,9 +293,10 @@ class SharePartitionState:
         return letters
 
     def buried(self, letters: Iterable[Letter]) -> list[StateBatch]:
-        """These dead letters, in the order of their offsets, are on disk. It holds whether it can be written or not: states to write."""
+        """Archive records whose dead letters are on disk. Returns the batches to write. The letters are in offset order. The change holds
+        even if it cannot be written."""
         batches: list[StateBatch] = []
-        ranges = [(one.first, one.last) for one in letters]
+        ranges = [(letter.first, letter.last) for letter in letters]
         runs = self.in_flight.cut([offset for first, last in ranges for offset in (first, last + 1)])
         firsts = [run.first for run in runs]
         for first, last in ranges:
@@ -301,7 +310,7 @@ class SharePartitionState:
         return batches
 
     def log_start_moved(self, offset: int) -> bool:
-        """The log begins there now; whether that is news."""
+        """Follow the start of the log; return whether it moved."""
         if offset <= self.start:
             return False
         self.in_flight.drop_before(offset)
@@ -311,7 +320,7 @@ class SharePartitionState:
         return True
 
     def absent(self, first: int, last: int) -> None:
-        """The log has no records between these offsets any more, bounds included."""
+        """Archive available records that the log no longer has, bounds included."""
         if first > last:
             return
         for run in self.in_flight.within(first, last):
@@ -320,7 +329,7 @@ class SharePartitionState:
         self._changed()
 
     def offer(self) -> None:
-        """Something may be available."""
+        """Search for available records at the next fetch."""
         self._maybe_available = True
 
     def _changed(self) -> None:
@@ -329,13 +338,13 @@ class SharePartitionState:
         self.advance()
 
     def advance(self) -> None:
-        """Move the start over what is done with."""
+        """Move the start past finished records."""
         if self.in_flight.drop_finished():
             self.start = self.in_flight.first if self.in_flight else self.end
 
 
 def _given_back(run: Run, limits: ShareLimits) -> RecordState:
-    """Where a record goes that nobody has any more, but nobody was done with."""
+    """Return the next state of a released record, by its delivery count."""
     if run.delivery_count < limits.delivery_count:
         return RecordState.AVAILABLE
     if not limits.dead_letters:
@@ -350,17 +359,21 @@ def _rejected(run: Run) -> RecordState:
 
 
 def _cause(run: Run, limits: ShareLimits) -> Cause:
-    """Why an earlier leader gave a record up, which has not kept it: Kafka's guess."""
+    """Guess why an earlier leader gave up a record. The cause is not persisted; the rule is Kafka's."""
     return Cause.DELIVERED_TOO_OFTEN if run.delivery_count >= limits.delivery_count else Cause.REJECTED
 
 
-def _stretches(told: Acknowledgement, start: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
-    """(First offset, last offset, type) of records from `start` on that follow each other and have the same type."""
-    if len(told.types) == 1:
-        yield max(told.first, start), told.last, AcknowledgeType(told.types[0])
+def _stretches(acknowledgement: Acknowledgement, start: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
+    """Group consecutive records of one type, from `start` on.
+
+    Yields:
+        (first offset, last offset, type).
+    """
+    if len(acknowledgement.types) == 1:
+        yield max(acknowledgement.first, start), acknowledgement.last, AcknowledgeType(acknowledgement.types[0])
         return
-    first = told.first
-    for kind, same in groupby(told.types):
+    first = acknowledgement.first
+    for kind, same in groupby(acknowledgement.types):
         last = first + sum(1 for _ in same) - 1
         if last >= start:
             yield max(first, start), last, AcknowledgeType(kind)
@@ -368,7 +381,7 @@ def _stretches(told: Acknowledgement, start: int) -> Iterator[tuple[int, int, Ac
 
 
 def _restored(kept: ShareState) -> Iterator[InFlightBatch]:
-    """What is under way, as an earlier leader has left it."""
+    """Rebuild the batches in flight from the persisted state."""
     expected = kept.start_offset
     for batch in kept.batches:
         if not expected <= batch.first_offset <= batch.last_offset:

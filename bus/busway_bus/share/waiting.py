@@ -1,7 +1,7 @@
-"""A fetch of a share group that has not enough yet, and waits.
+"""The wait of a share fetch that has too few records yet.
 
-What lives here: the wait, for records of any of its share partitions, for the end of its time, or for its client to go. What does not:
-what is enough (`fetching`).
+What lives here: the wait for records of any of its share partitions, for a time-out, or for the client to disconnect. What does not: when a
+fetch has enough (`fetching`).
 """
 
 import asyncio
@@ -13,17 +13,18 @@ from busway_bus.share.partition import SharePartition
 
 
 class Watch(Protocol):
-    """Is ended when a connection drops."""
+    """A callback for a dropped connection."""
 
     def end(self, problem: Exception) -> None:
-        """It has."""
+        """Handle the drop."""
 
 
 class Peer(Protocol):
-    """Whether the client of a connection still waits for answers.
+    """The connection of a client.
 
     Attributes:
-        polls: are ended when it does not any more.
+        gone: whether it dropped.
+        polls: `end` of each is called when it drops.
     """
 
     gone: bool
@@ -31,10 +32,10 @@ class Peer(Protocol):
 
 
 class Waiting:
-    """One fetch's wait; nothing that comes while it is open is missed.
+    """The wait of one fetch. No event is missed while it is open.
 
     Args:
-        enough: whether a share partition may have ended the wait.
+        enough: whether a share partition may end the wait.
     """
 
     def __init__(self, peer: Peer, enough: Callable[[SharePartition], bool]) -> None:
@@ -57,18 +58,18 @@ class Waiting:
             share.waiters.pop(self, None)
 
     def on(self, shares: Iterable[SharePartition]) -> None:
-        """Wait for these, behind who waits for them already."""
+        """Wait for share partitions, behind earlier waiters."""
         for share in shares:
             self._shares[share] = None
             share.waiters[self] = None
 
     def look_at(self, share: SharePartition) -> None:
-        """There may be records, or it is gone."""
+        """Wake the fetch where the share partition may have enough."""
         if not self._woken and self._enough(share):
             self._wake()
 
     def end(self, problem: Exception) -> None:
-        """The client is gone."""
+        """End the wait with an error: the client is gone."""
         self._problem = problem
         self._wake()
 
@@ -78,10 +79,10 @@ class Waiting:
             self._future.set_result(None)
 
     async def wait(self, within_s: float) -> None:
-        """Return when there may be something, or the time is over; with nobody to wait for, when that is over.
+        """Wait for records or the time-out.
 
         Raises:
-            Exception: what the wait was ended with: the client is gone.
+            Exception: the error that `end` was called with: the client is gone.
         """
         if not self._woken:
             loop = asyncio.get_running_loop()

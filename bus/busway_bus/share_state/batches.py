@@ -1,10 +1,11 @@
-"""State batches of a share partition, merged so that every offset is in one of them at most.
+"""State batches of a share partition, merged without overlaps.
 
-What lives here: which state counts where several are told for an offset, and what the start of the partition leaves of them. What does
-not: where they are kept (`shard`).
+What lives here: which state wins where several cover an offset, and cutting at the start offset. What does not: the table of states
+(`shard`).
 
-Where states differ the higher delivery count counts, then the higher state: deliveries are only ever counted up, and a state that is final
-is a higher number than one that is not. Neighbours that say the same become one. The time does not grow with what is not touched.
+Where states differ the higher delivery count wins, then the higher state: delivery counts only grow, and terminal states have higher
+numbers than others. Adjacent batches with the same state and count are joined. The cost does not depend on batches outside the changed
+range.
 """
 
 import heapq
@@ -15,27 +16,27 @@ from operator import attrgetter, lt
 from busway_bus.kernel.share_state import StateBatch
 
 NO_START = -1
-"""In place of a start offset: it is where it was."""
+"""In place of a start offset: it stays."""
 
 
-def combine(held: Sequence[StateBatch], told: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """The batches that hold, with those that were told put in.
+def combine(held: Sequence[StateBatch], changed: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """Merge new batches into those held.
 
     Args:
-        held: by offset, without overlaps, as this has returned them.
-        told: in any order, over each other or not.
-        start_offset: what is before it goes; `NO_START` where nothing does.
+        held: in offset order, without overlaps, as returned before.
+        changed: in any order; overlaps are allowed.
+        start_offset: everything before it is dropped; `NO_START` drops nothing.
     """
-    held, told = _from(tuple(held), start_offset), _apart(_clipped(told, start_offset))
-    if not told:
+    held, changed = _from(tuple(held), start_offset), _apart(_clipped(changed, start_offset))
+    if not changed:
         return held
-    left = bisect_left(held, told[0].first_offset - 1, key=_last)
-    right = bisect_right(held, told[-1].last_offset + 1, key=_first)
-    return (*held[:left], *_joined(_merged(held[left:right], told)), *held[right:])
+    left = bisect_left(held, changed[0].first_offset - 1, key=_last)
+    right = bisect_right(held, changed[-1].last_offset + 1, key=_first)
+    return (*held[:left], *_joined(_merged(held[left:right], changed)), *held[right:])
 
 
 def _from(held: tuple[StateBatch, ...], start_offset: int) -> tuple[StateBatch, ...]:
-    """What of batches without overlaps is at the start or behind it."""
+    """Cut batches without overlaps at the start offset."""
     held = held[bisect_left(held, start_offset, key=_last) :]
     return (*_clipped(held[:1], start_offset), *held[1:])
 
@@ -52,16 +53,16 @@ def _clipped(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBat
 
 
 def _apart(batches: tuple[StateBatch, ...]) -> Sequence[StateBatch]:
-    """By offset, without overlaps."""
+    """Sort batches by offset and resolve overlaps."""
     ends = [batch.last_offset for batch in batches]
     if all(map(lt, ends, map(_first, batches[1:]))):
-        return batches  # as every leader tells them
+        return batches  # the usual case: leaders send them in order
     return _swept(sorted(batches, key=_first))
 
 
 def _swept(batches: list[StateBatch]) -> list[StateBatch]:
-    """Go over the offsets once, with all batches at hand that an offset is in."""
-    found: list[StateBatch] = []
+    """Resolve overlaps in one pass. A heap has the batches at the current offset."""
+    swept: list[StateBatch] = []
     here: list[tuple[int, int, int]] = []
     index, at = 0, 0
     while index < len(batches) or here:
@@ -77,55 +78,55 @@ def _swept(batches: list[StateBatch]) -> list[StateBatch]:
             count, state, last = here[0]
             if index < len(batches):
                 last = min(last, batches[index].first_offset - 1)
-            found.append(StateBatch(at, last, -state, -count))
+            swept.append(StateBatch(at, last, -state, -count))
             at = last + 1
-    return found
+    return swept
 
 
-def _merged(held: Sequence[StateBatch], told: Sequence[StateBatch]) -> Iterator[StateBatch]:
-    """Both together, by offset and without overlaps, as each of them is."""
-    ones, others = iter(held), iter(told)
-    one, other = next(ones, None), next(others, None)
-    while one is not None and other is not None:
-        if one[1] < other[0]:
-            yield one
-            one = next(ones, None)
-        elif other[1] < one[0]:
-            yield other
-            other = next(others, None)
+def _merged(held: Sequence[StateBatch], changed: Sequence[StateBatch]) -> Iterator[StateBatch]:
+    """Merge two sequences in offset order, each without overlaps."""
+    held_batches, changed_batches = iter(held), iter(changed)
+    old, new = next(held_batches, None), next(changed_batches, None)
+    while old is not None and new is not None:
+        if old[1] < new[0]:
+            yield old
+            old = next(held_batches, None)
+        elif new[1] < old[0]:
+            yield new
+            new = next(changed_batches, None)
         else:
-            counts = one if one[:1:-1] >= other[:1:-1] else other
-            if one[:2] == other[:2]:
+            counts = old if old[:1:-1] >= new[:1:-1] else new
+            if old[:2] == new[:2]:
                 yield counts
-                one, other = next(ones, None), next(others, None)
+                old, new = next(held_batches, None), next(changed_batches, None)
                 continue
-            begin, end = max(one[0], other[0]), min(one[1], other[1])
-            if one[0] != other[0]:
-                yield min(one, other)._replace(last_offset=begin - 1)
+            begin, end = max(old[0], new[0]), min(old[1], new[1])
+            if old[0] != new[0]:
+                yield min(old, new)._replace(last_offset=begin - 1)
             yield counts._replace(first_offset=begin, last_offset=end)
-            one = one._replace(first_offset=end + 1) if one[1] > end else next(ones, None)
-            other = other._replace(first_offset=end + 1) if other[1] > end else next(others, None)
-    if one is not None:
-        yield one
-    if other is not None:
-        yield other
-    yield from ones
-    yield from others
+            old = old._replace(first_offset=end + 1) if old[1] > end else next(held_batches, None)
+            new = new._replace(first_offset=end + 1) if new[1] > end else next(changed_batches, None)
+    if old is not None:
+        yield old
+    if new is not None:
+        yield new
+    yield from held_batches
+    yield from changed_batches
 
 
 def _joined(batches: Iterable[StateBatch]) -> list[StateBatch]:
-    """Neighbours that say the same are one."""
-    found: list[StateBatch] = []
-    expected, said = -1, (0, 0)
+    """Join adjacent batches with the same state and count."""
+    joined: list[StateBatch] = []
+    expected, state_and_count = -1, (0, 0)
     for batch in batches:
         first, last, state, count = batch
-        if first == expected and (state, count) == said:
-            found[-1] = found[-1]._replace(last_offset=last)
+        if first == expected and (state, count) == state_and_count:
+            joined[-1] = joined[-1]._replace(last_offset=last)
         else:
-            found.append(batch)
-            said = state, count
+            joined.append(batch)
+            state_and_count = state, count
         expected = last + 1
-    return found
+    return joined
 
 
 _first = attrgetter("first_offset")

@@ -1,7 +1,7 @@
 """The record types of `__share_group_state`, as Kafka's share coordinator writes them.
 
-What lives here: keys and values with the two-byte version in front. What does not: what they mean for a share partition (`shard`).
-Layouts are those of the kafka-share-coordinator 4.3.1 jar, so that `kafka-dump-log --share-group-state-decoder` reads them.
+What lives here: keys and values with their two-byte version. What does not: their meaning for a share partition (`shard`). The layouts are
+those of the kafka-share-coordinator 4.3.1 jar, so that `kafka-dump-log --share-group-state-decoder` reads them.
 """
 
 from typing import Annotated, Any, Final
@@ -16,7 +16,7 @@ VALUE_VERSION: Final = 0
 
 @message(api_key=0, versions=(0, 0))
 class ShareSnapshotKey:
-    """Whose state it is."""
+    """The share partition of a snapshot."""
 
     group_id: Str
     topic_id: Uuid
@@ -25,7 +25,7 @@ class ShareSnapshotKey:
 
 @struct
 class StateBatch:
-    """Records of a range, bounds included, that are in the same state."""
+    """Records of a range, bounds included, in the same state."""
 
     first_offset: Int64
     last_offset: Int64
@@ -35,7 +35,7 @@ class StateBatch:
 
 @message(api_key=0, versions=(0, 0), flexible=0)
 class ShareSnapshotValue:
-    """All that is kept; null where the state is forgotten."""
+    """The whole state; null where it was deleted."""
 
     snapshot_epoch: Int32
     state_epoch: Int32
@@ -49,7 +49,7 @@ class ShareSnapshotValue:
 
 @message(api_key=1, versions=(0, 0))
 class ShareUpdateKey:
-    """Whose state it is."""
+    """The share partition of an update."""
 
     group_id: Str
     topic_id: Uuid
@@ -58,7 +58,7 @@ class ShareUpdateKey:
 
 @message(api_key=1, versions=(0, 0), flexible=0)
 class ShareUpdateValue:
-    """What has changed since the last snapshot and all updates before."""
+    """Changes since the last snapshot and all earlier updates."""
 
     snapshot_epoch: Int32
     leader_epoch: Int32
@@ -76,22 +76,22 @@ _TYPES: Final[tuple[tuple[type[Any], type[Any]], ...]] = (
 
 
 def key_bytes(key: Key) -> bytes:
-    """A key as stored."""
+    """Encode a key."""
     api_key = info_of(type(key)).api_key
     assert api_key is not None
     return api_key.to_bytes(2, "big") + encode(key, 0)
 
 
 def value_bytes(value: Value | None) -> bytes | None:
-    """A value as stored; None is a tombstone."""
+    """Encode a value; None is a tombstone."""
     return None if value is None else VALUE_VERSION.to_bytes(2, "big") + encode(value, VALUE_VERSION)
 
 
 def parse(key: bytes, value: bytes | None) -> tuple[Key, Value | None] | None:
-    """The stored pair; None for a type of key that is not known here.
+    """Decode a stored pair; None for an unknown key type.
 
     Raises:
-        MalformedMessage: the bytes are damaged, or of a version that is not known here.
+        MalformedMessage: the bytes are damaged, or of an unknown version.
     """
     kind = int.from_bytes(key[:2], "big")
     if kind >= len(_TYPES):

@@ -1,10 +1,10 @@
-"""The share partitions of one partition of `__share_group_state`: a shard of the coordinator's runtime.
+"""The share partitions of one partition of `__share_group_state`: a coordinator shard.
 
-What lives here: the table, every operation on it, `apply`, the only way that it changes, and what of the log is still needed. What does
-not: how batches are merged (`batches`), storage and waiting (`coordinator.runtime`), when it is looked through (`coordinator.share_state_coordinator`).
+What lives here: the table and its operations, `apply`, which alone changes it, and the part of the log still needed. What does not: merging
+batches (`batches`), storage and waiting (`coordinator.runtime`), the periodic scan (`coordinator.share_state_coordinator`).
 
-A state is a snapshot and the updates since, so every record of the log counts. A snapshot makes all records of its share partition before
-it superfluous; one is written when there are many updates, and where one has become so old that it alone keeps the log from being cut.
+A state is a snapshot and the updates since, so every record of the log counts. A snapshot supersedes all earlier records of its share
+partition. One is written after many updates, and where an old snapshot alone keeps the log from being truncated.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -26,14 +26,14 @@ from busway_bus.share_state.records import (
 from busway_protocol.errors import ErrorCode, KafkaError
 
 ANY_EPOCH: Final = -1
-"""In place of an epoch: whoever asks does not know it, and is not fenced by it."""
+"""In place of an epoch that the caller does not know. It fences nothing."""
 FIRST_LEADER_EPOCH: Final = 0
 NEVER_BEGUN: Final = ShareState(state_epoch=0, leader_epoch=FIRST_LEADER_EPOCH, start_offset=NO_START)
-"""The summary of a share partition that nobody has begun."""
+"""The summary of an uninitialized share partition."""
 
 
 class Change(NamedTuple):
-    """One record: a snapshot, an update of it, or None where the state is forgotten."""
+    """One record: a snapshot, an update or a tombstone (None)."""
 
     key: SharePartitionKey
     value: ShareSnapshotValue | ShareUpdateValue | None
@@ -41,15 +41,15 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A share partition.
+    """The state of a share partition.
 
     Attributes:
-        snapshot_epoch: counts its snapshots.
-        snapshot_offset: where the last one is in the log; all from there on is needed.
-        created_ms: when the state was begun; a snapshot that is written for the age of the last one keeps it.
+        snapshot_epoch: number of its snapshots.
+        snapshot_offset: log offset of the last one; the log is needed from there.
+        created_ms: when the state was created. A snapshot that replaces an old one keeps it.
         written_ms: when the last snapshot was written.
-        updates: how many there are since.
-        leader_fence: leaders of earlier epochs write no more.
+        updates: number of updates since.
+        leader_fence: writes of leaders of earlier epochs are fenced.
         state_fence: the same for state epochs.
     """
 
@@ -64,16 +64,16 @@ class Kept:
 
 
 class ShareStateShard:
-    """What one partition of the topic holds.
+    """The states of one partition of the topic.
 
     Args:
-        exists: whether there is a partition of this topic and number.
-        updates_per_snapshot: so many updates are written between two snapshots.
+        exists: whether a topic id has a partition of this index.
+        updates_per_snapshot: number of updates between two snapshots.
 
     Attributes:
-        partitions: by group, topic and number.
-        held_bytes: about what all of it takes in memory.
-        end_offset: behind the last record.
+        partitions: by group, topic and partition.
+        held_bytes: approximate memory of all states.
+        end_offset: the offset after the last record.
     """
 
     def __init__(self, *, exists: Callable[[UUID, int], bool], updates_per_snapshot: int) -> None:
@@ -84,18 +84,18 @@ class ShareStateShard:
         self.held_bytes = 0
         self.end_offset = 0
 
-    # What is written down
+    # Records
 
     @staticmethod
     def encode(change: Change) -> tuple[bytes, bytes | None]:
-        """A change as it is stored."""
+        """Encode a change."""
         kind = ShareUpdateKey if isinstance(change.value, ShareUpdateValue) else ShareSnapshotKey
         key = kind(group_id=change.key.group_id, topic_id=change.key.topic_id, partition=change.key.partition)
         return records.key_bytes(key), records.value_bytes(change.value)
 
     @staticmethod
     def decode(key: bytes, value: bytes | None) -> Change | None:
-        """What is stored; None for a type of record that is not known here.
+        """Decode a stored record; None for an unknown type.
 
         Raises:
             MalformedMessage: the bytes are damaged.
@@ -110,18 +110,18 @@ class ShareStateShard:
         return Change(place, content)
 
     def at(self, offset: int) -> None:
-        """The next record is at this offset of the log."""
+        """Set the log offset of the next record to apply."""
         self.end_offset = offset + 1
 
     def apply(self, change: Change, now: int) -> None:
-        """Take one record into the table."""
+        """Apply one record to the table."""
         key, value = change
         before = self.partitions.get(key)
         if value is None:
             self._put(key, None)
         elif isinstance(value, ShareSnapshotValue):
             self._put(key, _snapshot(before, value, self.end_offset - 1))
-        elif before is not None:  # else the log was cut before its snapshot, and another follows, or a tombstone
+        elif before is not None:  # else its snapshot was truncated, and another or a tombstone follows
             self._put(key, _updated(before, value))
 
     def _put(self, key: SharePartitionKey, kept: Kept | None) -> None:
@@ -139,18 +139,18 @@ class ShareStateShard:
             if not of_topic:
                 del self._by_topic[key.topic_id]
 
-    # Time: see `renewed`, which the coordinator calls at its intervals.
+    # Timers: none; the coordinator calls `renewed` at its intervals.
 
     def next_deadline(self) -> int | None:
-        """Nothing is done by the runtime's timer."""
+        """Return None: the runtime's timer is not used."""
         return None
 
     def tick(self, now: int) -> Decision[None]:
-        """Nothing is due."""
+        """Return an empty decision: nothing is due."""
         return Decision(reply=None)
 
     def unloaded(self) -> list[Waiter]:
-        """No request is parked here."""
+        """Return no waiters: no request is parked here."""
         return []
 
     # Requests
@@ -158,10 +158,7 @@ class ShareStateShard:
     def initialize(
         self, key: SharePartitionKey, *, state_epoch: int, start_offset: int, wall_ms: int, has_room: bool
     ) -> Decision[None]:
-        """Begin a state, or begin it anew.
-
-        Args:
-            has_room: whether one more may be kept.
+        """Initialize a state, or reset it.
 
         Raises:
             KafkaError: INVALID_REQUEST, FENCED_STATE_EPOCH or UNKNOWN_TOPIC_OR_PARTITION; POLICY_VIOLATION where there is no room.
@@ -186,7 +183,7 @@ class ShareStateShard:
         return Decision(records=(Change(key, value),), reply=None)
 
     def read(self, key: SharePartitionKey, *, leader_epoch: int, wall_ms: int) -> Decision[ShareState]:
-        """The state, for a leader of this epoch, which is written down where it is another than before.
+        """Return the state for a leader. A new leader epoch is written.
 
         Raises:
             KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH or UNKNOWN_TOPIC_OR_PARTITION.
@@ -201,14 +198,14 @@ class ShareStateShard:
         return Decision(records=(self._change(key, kept, change, leader_epoch, wall_ms),), reply=kept.state)
 
     def write(self, key: SharePartitionKey, change: ShareState, *, wall_ms: int, room_bytes: int) -> Decision[None]:
-        """Take in what has changed.
+        """Merge a change into the state.
 
         Args:
-            room_bytes: what may be kept more than is.
+            room_bytes: bytes that may still be added.
 
         Raises:
-            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH or UNKNOWN_TOPIC_OR_PARTITION; POLICY_VIOLATION where there
-                is no room.
+            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH or UNKNOWN_TOPIC_OR_PARTITION; POLICY_VIOLATION where
+                there is no room.
         """
         kept = self._begun(key, "Write")
         if ANY_EPOCH != change.leader_epoch < kept.leader_fence:
@@ -225,7 +222,7 @@ class ShareStateShard:
         return Decision(records=(self._change(key, kept, change, kept.state.leader_epoch, wall_ms),), reply=None)
 
     def summary(self, key: SharePartitionKey) -> ShareState:
-        """The state without its batches; `NEVER_BEGUN` where there is none.
+        """Return the state without its batches; `NEVER_BEGUN` where there is none.
 
         Raises:
             KafkaError: INVALID_REQUEST or UNKNOWN_TOPIC_OR_PARTITION.
@@ -236,7 +233,7 @@ class ShareStateShard:
         return NEVER_BEGUN if kept is None else replace(kept.state, batches=())
 
     def delete(self, key: SharePartitionKey) -> Decision[None]:
-        """Forget a state; one that is not there is no error.
+        """Delete a state; a missing one is no error.
 
         Raises:
             KafkaError: INVALID_REQUEST or UNKNOWN_TOPIC_OR_PARTITION.
@@ -260,7 +257,7 @@ class ShareStateShard:
     def _change(
         self, key: SharePartitionKey, kept: Kept, change: ShareState, leader_epoch: int, wall_ms: int
     ) -> Change:
-        """An update, or a snapshot where there were enough of them."""
+        """Build an update, or a snapshot after `updates_per_snapshot` updates."""
         if kept.updates < self._updates_per_snapshot:
             update = ShareUpdateValue(
                 snapshot_epoch=kept.snapshot_epoch,
@@ -280,15 +277,15 @@ class ShareStateShard:
         )
         return Change(key, _whole(state, kept.snapshot_epoch + 1, created_ms=wall_ms, wall_ms=wall_ms))
 
-    # The coordinator's own
+    # Maintenance by the coordinator
 
     @property
     def quiet(self) -> bool:
-        """Whether the last snapshot of every state was written for the age of the one before: nothing has happened since."""
+        """Whether nothing changed since the last snapshots, each a rewrite for age."""
         return all(kept.created_ms != kept.written_ms for kept in self.partitions.values())
 
     def renewed(self, keys: Iterable[SharePartitionKey], *, wall_ms: int, older_ms: int) -> Decision[bool]:
-        """Write snapshots anew that are as old as this, so that the log before them can go; always true: others may be due."""
+        """Rewrite snapshots of at least this age. The log before them can then be deleted. The reply is always true: more may be due."""
         changes = []
         for key in keys:
             kept = self.partitions.get(key)
@@ -298,11 +295,11 @@ class ShareStateShard:
         return Decision(records=tuple(changes), reply=True)
 
     def gone(self) -> list[UUID]:
-        """Topics that states are kept of and that are there no more."""
+        """Return deleted topics that still have states."""
         return [topic_id for topic_id in self._by_topic if not self._exists(topic_id, 0)]
 
     def forget(self, topic_ids: Collection[UUID], at_most: int) -> Decision[bool]:
-        """Forget the states of topics, so many at a time; whether there are more."""
+        """Delete states of topics, at most `at_most` at a time. The reply is whether there are more."""
         keys: list[SharePartitionKey] = []
         for topic_id in topic_ids:
             keys += list(self._by_topic.get(topic_id, ()))
@@ -311,7 +308,7 @@ class ShareStateShard:
         return Decision(records=tuple(Change(key, None) for key in keys[:at_most]), reply=len(keys) > at_most)
 
     def needed_from(self) -> int:
-        """The offset of the first record that is still needed."""
+        """Return the offset of the first record still needed."""
         return min((kept.snapshot_offset for kept in self.partitions.values()), default=self.end_offset)
 
 
