@@ -5,8 +5,6 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
-from tests.integration.broker.groups_probe import Run
-from tests.integration.broker.transactional_offsets_scenarios import Producer, settled
 
 from busway_bus.testing.world import World
 from busway_protocol.messages.groups_classic import (
@@ -14,6 +12,8 @@ from busway_protocol.messages.groups_classic import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from tests.integration.broker.groups_probe import Run
+from tests.integration.broker.transactional_offsets_scenarios import Producer, settled
 
 PROPERTIES = {
     "offsets.topic.num.partitions": "1",
