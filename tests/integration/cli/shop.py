@@ -12,7 +12,7 @@ app = App(
     "shop",
     bootstrap_servers=os.environ.get("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092"),
     commit_interval_s=0.02,
-    consumer={"session_timeout_ms": 1_500, "heartbeat_interval_ms": 100},
+    consumer={"session_timeout_ms": int(os.environ.get("SHOP_SESSION_MS", "1500")), "heartbeat_interval_ms": 100},
 )
 orders = app.topic("orders", value=dict, format="json", partitions=3)
 done = app.topic("orders.done", value=dict, format="json", partitions=1)

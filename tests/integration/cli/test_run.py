@@ -22,6 +22,7 @@ from busway_bus.testing.local_cluster import LocalCluster
 pytestmark = pytest.mark.slow
 SHOP = Path(__file__).with_name("shop.py")
 SECONDS = patient(100)
+SESSION_OF_STATIC_MS = 600_000
 DRAIN_S = patient(40.0)
 """What a worker may take to drain whose supervisor is gone."""
 
@@ -104,7 +105,10 @@ class Service:
 
     Attributes:
         folder: where `shop.py` is.
+        session_ms: of its members. Static ones outlast the start of a process only in a long one.
     """
+
+    session_ms = 1_500
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
         self.folder = folder
@@ -121,7 +125,7 @@ class Service:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             cwd=self.folder,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "SHOP_SESSION_MS": str(self.session_ms)},
         )
         self._runs.append(Run(process))
         return self._runs[-1]
@@ -215,6 +219,7 @@ async def members(bootstrap: str) -> dict[str | None, str]:
 
 async def test_workers_of_an_instance_keep_their_places(service: Service, bootstrap: str) -> None:
     """A number behind its name each; one that is killed and one that is stopped come back to what they had, and none of the rest moves."""
+    service.session_ms = SESSION_OF_STATIC_MS
     run = await service.run("--workers", "3", "--instance", "host-a")
     await shared(bootstrap, 3)
     before = await members(bootstrap)
@@ -236,6 +241,7 @@ async def test_workers_of_an_instance_keep_their_places(service: Service, bootst
 
 async def test_the_newer_of_two_of_one_instance_stays(service: Service, bootstrap: str) -> None:
     """The other ends, with a line that says why: it is not started again and again to take the places back."""
+    service.session_ms = SESSION_OF_STATIC_MS
     run = await service.run("--workers", "2", "--instance", "host-a")
     await run.until("has 1 ")
     newer = await service.run("--workers", "2", "--instance", "host-a")
