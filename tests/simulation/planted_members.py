@@ -202,7 +202,7 @@ PLANTED: Final = (
     Planted(
         "service commits what it has only read",
         "the offset of a transaction is behind records that are not handled yet",
-        (("busway.app.handling.assigned:Assigned.committable_with", _commits_what_was_read),),
+        (("busway.app.handling.partition_offsets:PartitionOffsets.committable_with", _commits_what_was_read),),
         _SERVICES,
     ),
     Planted(

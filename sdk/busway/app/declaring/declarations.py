@@ -13,15 +13,16 @@ from busway.app.declaring.queue_declarations import queue
 from busway.app.declaring.table_declarations import TableDeclarations
 from busway.app.extending.extension import Extension
 from busway.app.handling.lane import OPEN_MAX_EXACTLY
-from busway.app.handling.schedule import ORDERINGS, Ordering
 from busway.app.model.retry import Retry, dead_letter_topic
 from busway.app.model.topic import (
     GUARANTEES,
+    ORDERINGS,
     BadDeclaration,
     Batch,
     ConsumerRecord,
     Format,
     Guarantee,
+    Ordering,
     Publication,
     Route,
     Topic,

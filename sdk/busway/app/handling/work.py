@@ -10,8 +10,10 @@ attempt keeps no transaction open.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from busway.app.handling.item import Item
+from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.errors import BuswayError, MessageTooLarge
 from busway.types import TopicPartition
 
@@ -62,7 +64,7 @@ class Work:
 
     __slots__ = ("_closed", "_told", "changes", "home", "items", "records", "size", "turns")
 
-    def __init__(self, items: Sequence[Any], home: Any) -> None:
+    def __init__(self, items: Sequence[Item], home: PartitionOffsets) -> None:
         self.items = items
         self.home = home
         self.records: list[Outgoing] = []

@@ -18,13 +18,15 @@ from typing import Any, Final
 from busway.app.calling.layers import Handler
 from busway.app.extending.hooks import Hooks
 from busway.app.handling.assigned import Assigned
-from busway.app.handling.attempts import AttemptParts, Counts, Item, SendRaw
+from busway.app.handling.attempts import AttemptParts, Counts, SendRaw
 from busway.app.handling.batches import BatchLane
 from busway.app.handling.commits import Commits
 from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.app.handling.finished import finished, finished_ahead
+from busway.app.handling.item import Item
 from busway.app.handling.lane import OPEN_MAX_EXACTLY, Lane, LaneParts, Sleep
 from busway.app.handling.loop_watchdog import LoopWatch
+from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.app.handling.transactor import Transactor
 from busway.app.handling.work import Work
 from busway.app.model.retry import HandlerFailed
@@ -213,9 +215,12 @@ class Worker(RebalanceListener):
         self.progress.set()
         self.make_room(items[0].home)
 
-    def make_room(self, home: Assigned) -> None:
+    def make_room(self, home: PartitionOffsets) -> None:
         """Go on with a partition that was full."""
-        if home.paused and not home.closing and home.has_room:
+        if not home.paused:
+            return
+        assigned = self._assigned.get(home.partition)
+        if assigned is home and assigned.has_room:  # else it is being given up
             home.paused = False
             if home.partition in self.consumer.assignment():
                 self.consumer.resume(home.partition)
@@ -320,7 +325,7 @@ class Worker(RebalanceListener):
         """The member as its group knows it now."""
         return self.consumer.member()
 
-    def place(self, assigned: Assigned) -> int | None:
+    def place(self, assigned: PartitionOffsets) -> int | None:
         """Where the consumer goes on; `reset_at` is kept up to date with it."""
         if assigned.closing:
             return assigned.left_at
@@ -341,14 +346,14 @@ class Worker(RebalanceListener):
         ours = (assigned for assigned in self._assigned.values() if assigned.exactly_once)
         return [assigned for assigned in ours if assigned.is_behind(self.place(assigned))]
 
-    async def committed(self, works: Sequence[Work], offsets: Mapping[Assigned, OffsetAndMetadata]) -> None:
+    async def committed(self, works: Sequence[Work], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]) -> None:
         """A transaction is committed."""
         moved = {}
         for assigned, at in offsets.items():
             if assigned.committed is None or assigned.committed.offset != at.offset:
                 moved[assigned.partition] = at.offset
             assigned.committed = at
-        finished: dict[Assigned, list[Item]] = {}
+        finished: dict[PartitionOffsets, list[Item]] = {}
         for work in works:
             finished.setdefault(work.home, []).extend(work.items)
         for items in finished.values():

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from busway.app.handling.schedule import Ordering
 from busway.app.model.retry import Retry
 from busway.errors import BuswayError
 from busway.types import RecordMetadata
@@ -22,6 +21,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 Format: TypeAlias = Literal["avro", "json", "raw"]
 Guarantee: TypeAlias = Literal["at_least_once", "exactly_once"]
+Ordering: TypeAlias = Literal["key", "partition", "none"]
+ORDERINGS: Final[tuple[Ordering, ...]] = ("key", "partition", "none")
 GUARANTEES: Final[tuple[Guarantee, ...]] = ("at_least_once", "exactly_once")
 FORMATS: Final[tuple[Format, ...]] = ("avro", "json", "raw")
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
