@@ -87,7 +87,7 @@ def _writes_no_rows(_: Any) -> Any:
     def finish(self: Any, work: Any) -> None:
         self._end()
         if self.attempt.put:
-            work.tell(self.copy.left())
+            work.on_settled(self.copy.left())
 
     return finish
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from busway.app.dead_letters.headers import REPLAY_HANDLER, is_for_others
 from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.app.handling.item import Item
 from busway.app.handling.lane import Lane
@@ -23,10 +24,6 @@ LOW_WATER: Final = 4
 AHEAD_MAX: Final = 20_000
 """Records between the lowest unfinished one and the last that came; above, the partition is paused. Which of them are finished is
 committed with the offset, so that they do not come again; `offset_set` has room for some 800 gaps, what is behind those does."""
-REPLAY_HEADER: Final = "busway_replay-for-group"
-"""On a record that was replayed for one group alone; others have handled it before."""
-REPLAY_HANDLER: Final = "busway_replay-for-handler"
-"""And for this one of its handlers; if the group has none of that name any more, all of them get it."""
 
 
 class Assigned(PartitionOffsets):
@@ -78,7 +75,3 @@ class Assigned(PartitionOffsets):
             if lane.schedule.queued > lane.open_max // LOW_WATER:
                 return False
         return not self.is_full
-
-
-def is_for_others(record: Record, group: bytes) -> bool:
-    return any(name == REPLAY_HEADER and value != group for name, value in record.headers)

@@ -21,14 +21,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from busway.app.extending.hooks import ExtensionFailed, Hooks
 from busway.app.handling.item import Item
 from busway.app.handling.partition_offsets import PartitionOffsets
-from busway.app.handling.work import Outgoing, Work, firsts
+from busway.app.handling.work import Work, firsts
+from busway.app.model.outcomes import Outcomes
 from busway.app.model.retry import HandlerFailed, refusal_of
+from busway.app.model.topic import Outgoing
 from busway.cluster.retry import Backoff
 from busway.errors import (
     BrokerError,
@@ -91,30 +92,6 @@ class Host(Protocol):
 
     async def begin_anew(self, firsts: Mapping[TopicPartition, int]) -> None:
         """Begin those that are still here, from what is committed."""
-
-
-@dataclass(slots=True)
-class Outcomes:
-    """What became of transactions since the app started.
-
-    Attributes:
-        committed, aborted: transactions.
-        renewed: how often a producer could not go on, and another one was started.
-        problem: what the last one failed with, while none has succeeded since.
-        failing_s: since when none has, by the machine's clock.
-    """
-
-    committed: int = 0
-    aborted: int = 0
-    renewed: int = 0
-    problem: BuswayError | None = None
-    failing_s: float = 0.0
-
-    def failed(self, problem: BuswayError) -> None:
-        """A transaction was not committed, or not yet."""
-        if self.problem is None:
-            self.failing_s = REAL_TIME.monotonic_s()
-        self.problem = problem
 
 
 class Transactor:

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from busway.app.calling.depends import Current, current
 from busway.app.calling.layers import Handler, acknowledged
-from busway.app.handling.assigned import OPEN_BYTES_MAX, is_for_others
+from busway.app.dead_letters.headers import is_for_others
+from busway.app.handling.assigned import OPEN_BYTES_MAX
 from busway.app.handling.attempts import AttemptParts, Attempts, Counts, Sent
 from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.app.handling.item import Item
@@ -94,6 +95,11 @@ class QueueWorker:
     def counts(self) -> Counts:
         """What the queues of the app have done, all together."""
         return self._parts.attempts.counts
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether the share group has assigned partitions to it."""
+        return self.consumer.has_joined
 
     @property
     def records_in_hand(self) -> int:
