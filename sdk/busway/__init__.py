@@ -12,7 +12,6 @@ __version__: str
 if TYPE_CHECKING:
     from busway.admin.admin import Admin, NewTopic
     from busway.admin.missing import TopicMissing
-    from busway.app.application import App
     from busway.app.calling.depends import Context, Depends
     from busway.app.dead_letters.letter import DeadLetter, DeadLetterSelection, DeadLetterSummary
     from busway.app.dead_letters.replay import DeadLetters, NotDeadLetters, Replay, TooManyGaps
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from busway.app.handling.attempts import HandlerTimedOut
     from busway.app.model.retry import Exponential, HandlerFailed, Retry
     from busway.app.model.topic import BadDeclaration, Batch, ConsumerRecord, Topic, TransactionalInbox
+    from busway.app.service import RunningService
     from busway.app.tables.copies import BadRow
     from busway.app.tables.global_table import GlobalTable
     from busway.app.tables.rows import NotHere
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from busway.serde.records import CannotInfer
     from busway.serde.registry import RegistryClient, RegistryRefused, RegistryUnreachable
     from busway.share.consumer import ShareConsumer
+    from busway.testable_app import App
     from busway.types import (
         GroupMetadata,
         OffsetAndMetadata,
@@ -122,6 +123,7 @@ __all__ = [
     "Replay",
     "RequestTimedOut",
     "Retry",
+    "RunningService",
     "ShareConsumer",
     "Table",
     "TooManyGaps",
@@ -145,7 +147,6 @@ _WHERE: Final = {
         "NewTopic",
     ),
     "busway.app.handling.attempts": ("HandlerTimedOut",),
-    "busway.app.application": ("App",),
     "busway.app.dead_letters.letter": (
         "DeadLetter",
         "DeadLetterSelection",
@@ -182,6 +183,7 @@ _WHERE: Final = {
     "busway.consumer.batches": ("read_batches",),
     "busway.consumer.consumer": ("Consumer",),
     "busway.consumer.listener": ("RebalanceListener",),
+    "busway.app.service": ("RunningService",),
     "busway.app.tables.global_table": ("GlobalTable",),
     "busway.app.tables.copies": ("BadRow",),
     "busway.app.tables.rows": ("NotHere",),
@@ -227,6 +229,7 @@ _WHERE: Final = {
         "RegistryUnreachable",
     ),
     "busway.share.consumer": ("ShareConsumer",),
+    "busway.testable_app": ("App",),
     "busway.types": (
         "GroupMetadata",
         "OffsetAndMetadata",

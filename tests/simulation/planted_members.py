@@ -87,7 +87,7 @@ def _writes_no_rows(_: Any) -> Any:
     def finish(self: Any, work: Any) -> None:
         self._end()
         if self.attempt.put:
-            work.tell(self.copy.left())
+            work.on_settled(self.copy.left())
 
     return finish
 
@@ -202,7 +202,7 @@ PLANTED: Final = (
     Planted(
         "service commits what it has only read",
         "the offset of a transaction is behind records that are not handled yet",
-        (("busway.app.handling.assigned:Assigned.committable_with", _commits_what_was_read),),
+        (("busway.app.handling.partition_offsets:PartitionOffsets.committable_with", _commits_what_was_read),),
         _SERVICES,
     ),
     Planted(

@@ -19,10 +19,10 @@ from busway_bus.coordinator.offset_commit_batches import in_stretches, transacti
 from busway_bus.coordinator.offset_commit_verification import OffsetCommitVerifications, TransactionalProducer
 from busway_bus.coordinator.refusals import Refusals
 from busway_bus.coordinator.transactional import TransactionalRuntime
-from busway_bus.groups.classic.requests import GroupLimits, Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.explained import ExplainedShard
 from busway_bus.groups.group import Committer, Group
 from busway_bus.groups.history import History
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.memory_quota import GroupMemory, pending_share
 from busway_bus.groups.modern.balance import Plan
 from busway_bus.groups.modern.consumer_target import plan_of, write_part
@@ -30,6 +30,7 @@ from busway_bus.groups.modern.group import Assignment
 from busway_bus.groups.modern.requests import ConsumerHeartbeat, HeartbeatResult
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
+from busway_bus.groups.requests import Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision

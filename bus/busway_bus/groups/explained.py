@@ -14,7 +14,6 @@ from uuid import UUID
 
 from busway_bus.groups.classic.group import ClassicGroup
 from busway_bus.groups.classic.member import Member
-from busway_bus.groups.classic.requests import Join, JoinResult
 from busway_bus.groups.classic.states import State
 from busway_bus.groups.group import Group
 from busway_bus.groups.history import Gathering, History
@@ -27,8 +26,8 @@ from busway_bus.groups.modern.records import (
     ConsumerGroupTargetAssignmentMetadataKey,
 )
 from busway_bus.groups.modern.requests import ConsumerHeartbeat, HeartbeatResult
-from busway_bus.groups.record_serde import Change
-from busway_bus.groups.records import GroupMetadataKey
+from busway_bus.groups.records import Change, GroupMetadataKey
+from busway_bus.groups.requests import Join, JoinResult
 from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.decision import PARKED, Decision, Unanswered, Waiter
 from busway_bus.kernel.limits import EXPLAINED_ASSIGNMENT_BYTES_MAX

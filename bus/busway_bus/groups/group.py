@@ -12,9 +12,9 @@ from enum import Enum
 from typing import ClassVar, TypeVar
 from uuid import UUID
 
-from busway_bus.groups.classic.requests import Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.offsets import CommittedOffset
-from busway_bus.groups.record_serde import Change, Key, Value
+from busway_bus.groups.records import Change, Key, Value
+from busway_bus.groups.requests import Join, JoinResult, Sync, SyncResult
 from busway_bus.kernel.decision import Decision, Unanswered, Waiter
 from busway_bus.kernel.fair_share import NOBODY
 from busway_protocol.errors import ErrorCode, KafkaError

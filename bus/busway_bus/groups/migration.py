@@ -12,8 +12,8 @@ from uuid import UUID
 from busway_bus.groups.classic.group import ClassicGroup
 from busway_bus.groups.classic.member import Member
 from busway_bus.groups.classic.members import Roster
-from busway_bus.groups.classic.requests import GroupLimits
 from busway_bus.groups.classic.states import State
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.modern.consumer_member import ConsumerMember
 from busway_bus.groups.modern.consumer_state import target_record
@@ -27,8 +27,7 @@ from busway_bus.groups.modern.records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from busway_bus.groups.modern.topics import Topics
-from busway_bus.groups.record_serde import Change
-from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue
+from busway_bus.groups.records import Change, GroupMetadataKey, GroupMetadataValue
 from busway_bus.kernel.limits import MIGRATED_MEMBERS_MAX, SUBSCRIBED_ELEMENTS_MAX
 from busway_protocol.assignors.consumer_protocol import (
     PROTOCOL_TYPE,

@@ -14,15 +14,16 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from busway_bus.groups.classic.requests import GroupLimits, Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.ends import Ends
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.migration import classic_metadata, downgrade
 from busway_bus.groups.modern.consumer_group import ConsumerGroup
 from busway_bus.groups.modern.consumer_member import ConsumerMember, MemberState
 from busway_bus.groups.modern.group import NO_PARTITIONS, Assignment
 from busway_bus.groups.modern.requests import MigrationPolicy
 from busway_bus.groups.modern.topics import Topics
-from busway_bus.groups.record_serde import Change
+from busway_bus.groups.records import Change
+from busway_bus.groups.requests import Join, JoinResult, Sync, SyncResult
 from busway_bus.kernel.decision import Decision, Unanswered, Waiter
 from busway_bus.kernel.limits import MIGRATED_MEMBERS_MAX
 from busway_protocol.assignors.consumer_protocol import (

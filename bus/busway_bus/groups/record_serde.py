@@ -9,17 +9,12 @@ from typing import Any, Final
 
 from busway_bus.groups import records
 from busway_bus.groups.modern import records as consumer_records
-from busway_bus.groups.records import GroupMetadataKey, Layouts, OffsetCommitKey, OffsetCommitValue
+from busway_bus.groups.records import Change, GroupMetadataKey, Key, Layouts, OffsetCommitKey, OffsetCommitValue, Value
 from busway_bus.groups.share import records as share_records
 from busway_protocol.compile import decode, encode
 from busway_protocol.errors import MalformedMessage
 from busway_protocol.schema import info_of
 
-Key = Any
-"""The key of any of the records."""
-Value = Any
-Change = tuple[Key, Value | None]
-"""A record; None is a tombstone."""
 LAYOUTS: Final[Layouts] = {**records.LAYOUTS, **consumer_records.LAYOUTS, **share_records.LAYOUTS}
 
 

@@ -1,6 +1,6 @@
 """Records of offsets and classic groups in `__consumer_offsets`, as Kafka writes them.
 
-What lives here: their layouts. What does not: encoding and decoding (`record_serde`), applying them to a group. Layouts are those of the
+What lives here: their layouts, and the types of records of all groups. What does not: encoding and decoding (`record_serde`), applying them to a group. Layouts are those of the
 kafka-group-coordinator 4.3.1 jar, so that `kafka-dump-log --offsets-decoder` reads them.
 """
 
@@ -82,6 +82,11 @@ class GroupMetadataValue:
     members: list[MemberMetadata] = field(default_factory=list)
 
 
+Key = Any
+"""The key of any of the records."""
+Value = Any
+Change = tuple[Key, Value | None]
+"""A record; None is a tombstone."""
 Layouts = Mapping[int, tuple[type[Any], type[Any], int]]
 LAYOUTS: Final[Layouts] = {
     0: (OffsetCommitKey, OffsetCommitValue, OFFSET_VALUE_VERSION),

@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from busway_bus.groups.classic.group import ClassicGroup
-from busway_bus.groups.classic.requests import GroupLimits, Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.committed import CommittedOffsets
 from busway_bus.groups.expiry import expired, parts
 from busway_bus.groups.group import Committer, Group, GroupKind, of_kind
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.migration import upgrade
 from busway_bus.groups.mixed import MixedGroup
 from busway_bus.groups.modern import records as consumer_records
@@ -23,8 +23,9 @@ from busway_bus.groups.modern.requests import ConsumerHeartbeat, HeartbeatResult
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place, offset_record
 from busway_bus.groups.pending_offsets import PendingOffsets, pending_bytes
-from busway_bus.groups.record_serde import Change, group_of, key_bytes, parse, value_bytes
-from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from busway_bus.groups.record_serde import group_of, key_bytes, parse, value_bytes
+from busway_bus.groups.records import Change, GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from busway_bus.groups.requests import Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.share import records as share_records
 from busway_bus.groups.share.group import ShareGroup
 from busway_bus.kernel.deadlines import Deadlines

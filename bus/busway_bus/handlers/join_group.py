@@ -6,7 +6,7 @@ Behaviour: answers when the rebalance is over.
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.groups.classic.requests import Join
+from busway_bus.groups.requests import Join
 from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

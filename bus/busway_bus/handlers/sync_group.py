@@ -5,7 +5,7 @@ Behaviour: answers when the leader has handed its assignments in and they are on
 *Not supported*: nothing is left out.
 """
 
-from busway_bus.groups.classic.requests import Sync
+from busway_bus.groups.requests import Sync
 from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

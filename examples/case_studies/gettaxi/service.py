@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
-from busway import App, Batch, ConsumerRecord, Extension, Retry, Table, TopicPartition
+from busway import App, Batch, ConsumerRecord, Extension, Retry, RunningService, Table, TopicPartition
 from busway.web import Feed, Web
 from gettaxi import geo, http, matching
 from gettaxi.city import City, drive
@@ -101,11 +101,11 @@ class Cities(Extension):
                 city.follow(ride_id, ride)
                 self._feeds[ride.city].put(ride)
 
-    async def starting(self, app: App) -> None:
+    async def starting(self, app: RunningService) -> None:
         """Listen to the table."""
         self._changes = self._stack.enter_context(self._rides.changes(CHANGES_MOST))
 
-    async def stopped(self, app: App) -> None:
+    async def stopped(self, app: RunningService) -> None:
         """Forget everything; the table has it."""
         self._stack.close()
         self._changes = None

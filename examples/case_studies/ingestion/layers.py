@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from busway import App, Extension, TopicPartition
+from busway import Extension, RunningService, TopicPartition
 from ingestion import domain, store
 from ingestion.events import Position
 
@@ -88,12 +88,12 @@ class Layers(Extension):
 
     # What the app does
 
-    async def starting(self, app: App) -> None:
+    async def starting(self, app: RunningService) -> None:
         """Read how far the store reaches, and look again and again."""
         await self.look()
         self._looking = asyncio.ensure_future(self._keep_looking())
 
-    async def stopped(self, app: App) -> None:
+    async def stopped(self, app: RunningService) -> None:
         """Let go of both."""
         looking, self._looking = self._looking, None
         if looking is not None:

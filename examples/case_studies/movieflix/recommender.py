@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from busway import App, Extension, GlobalTable, Table
+from busway import Extension, GlobalTable, RunningService, Table
 from busway.web import Feed
 from movieflix import model, recommend
 from movieflix.events import ModelPart, Taste
@@ -88,14 +88,14 @@ class Recommender(Extension):
 
     # What the app does
 
-    async def starting(self, app: App) -> None:
+    async def starting(self, app: RunningService) -> None:
         """The rows are there, as the table was extended before: serve the newest whole model, then follow."""
         self._swapped = asyncio.Event()  # of the event loop that the app starts in, whichever an earlier one did
         queue = self._stack.enter_context(self._rows.changes(CHANGES_MOST))
         await self._load()
         self._following = asyncio.ensure_future(self._follow(queue))
 
-    async def stopped(self, app: App) -> None:
+    async def stopped(self, app: RunningService) -> None:
         """Serve none."""
         following, self._following = self._following, None
         if following is not None:

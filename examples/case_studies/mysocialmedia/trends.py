@@ -23,7 +23,7 @@ from mysocialmedia.domain import Changes, Wall
 from mysocialmedia.events import HotPost, Post, Trending
 
 if TYPE_CHECKING:
-    from busway import App
+    from busway import RunningService
 
 logger = logging.getLogger("mysocialmedia")
 
@@ -140,13 +140,13 @@ class Trends(Extension):
 
     # What the app does
 
-    async def starting(self, app: "App") -> None:
+    async def starting(self, app: "RunningService") -> None:
         """Begin to tell."""
         self.handled = 0
         self._paces.clear()
         self._ticking = asyncio.get_running_loop().create_task(self._tell(), name="trends")
 
-    async def stopped(self, app: "App") -> None:
+    async def stopped(self, app: "RunningService") -> None:
         """Tell no more."""
         ticking, self._ticking = self._ticking, None
         if ticking is not None:

@@ -1,20 +1,17 @@
-"""Topics of an app on the brokers.
+"""Topics that a client needs on the brokers.
 
-What lives here: making those that are missing, counting partitions. What does not: declaring them (`declaring`).
+What lives here: making those that are missing, counting partitions. What does not: which ones an app declares
+(`busway.app.declaring.declared_topics`).
 """
 
-import difflib
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from busway.admin.admin import Admin, NewTopic
-from busway.cluster.client import ClusterClient
+from busway.cluster.client import Addresses, ClusterClient
 from busway.errors import BrokerError, BuswayError
 from busway_protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from busway.app.application import App
 
 logger = logging.getLogger("busway.app")
 
@@ -23,28 +20,19 @@ class TopicMissing(BuswayError):
     """A read-only topic does not exist; the text names it, one of a similar name, and what would help."""
 
 
-def read_only_topics(app: "App") -> list[str]:
-    """The topics that handlers read and the app does not make: read_only, and without partitions or configs."""
-    read = (topic for route in (*app.routes, *app.queue_routes) for topic in route.topics)
-    return sorted({topic.name for topic in read if topic.read_only and topic.partitions is None and not topic.configs})
+class Client(Protocol):
+    """Say who asks the brokers, and where they are."""
+
+    @property
+    def name(self) -> str:
+        """The client id."""
+
+    @property
+    def bootstrap_servers(self) -> Addresses:
+        """`host:port`, several with commas or as a list."""
 
 
-async def _check_read_only(app: "App") -> None:
-    if not (names := read_only_topics(app)):
-        return
-    async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
-        there = await admin.list_topics(internal=True)
-    for name in names:
-        if name not in there:
-            close = difflib.get_close_matches(name, there, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
-            raise TopicMissing(
-                f"app {app.name} reads topic {name}, which is read_only and does not exist; {hint}"
-                "Start what writes it first, or give it partitions= to have it created here"
-            )
-
-
-async def create_missing(app: "App", topics: Sequence[NewTopic]) -> None:
+async def create_missing(client: Client, topics: Sequence[NewTopic]) -> None:
     """Create those of these topics that are not there.
 
     Raises:
@@ -53,7 +41,7 @@ async def create_missing(app: "App", topics: Sequence[NewTopic]) -> None:
     """
     if not topics:
         return
-    async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
+    async with Admin(client.bootstrap_servers, client_id=client.name) as admin:
         there = await admin.list_topics()
         for topic in topics:
             if topic.name in there:
@@ -71,13 +59,13 @@ async def create_missing(app: "App", topics: Sequence[NewTopic]) -> None:
                 logger.info("created topic %s with %s", topic.name, count)
 
 
-async def ask_for(app: "App", topics: Iterable[str]) -> None:
+async def ask_for(client: Client, topics: Iterable[str]) -> None:
     """Have brokers with auto.create.topics.enable create missing topics, once: the readers create none that is deleted later.
 
     Raises:
         ConnectionFailed, RequestTimedOut: no broker answers.
     """
-    cluster = ClusterClient(app.bootstrap_servers, client_id=app.name, create_topics=True)
+    cluster = ClusterClient(client.bootstrap_servers, client_id=client.name, create_topics=True)
     cluster.topics |= set(topics)
     try:
         await cluster.refresh()
@@ -85,31 +73,17 @@ async def ask_for(app: "App", topics: Iterable[str]) -> None:
         await cluster.close()
 
 
-async def partition_counts(app: "App", topics: Iterable[str]) -> dict[str, int]:
+async def partition_counts(client: Client, topics: Iterable[str]) -> dict[str, int]:
     """How many partitions topics have; those that are missing are made as the brokers make them for whoever reads.
 
     Raises:
         BrokerError: a topic cannot be had.
     """
     names = sorted(topics)
-    cluster = ClusterClient(app.bootstrap_servers, client_id=app.name, create_topics=True)
+    cluster = ClusterClient(client.bootstrap_servers, client_id=client.name, create_topics=True)
     try:
         await cluster.ensure_topics(names)
         counts = cluster.metadata.counts()
         return {name: counts[name] for name in names}
     finally:
         await cluster.close()
-
-
-async def create_declared(app: "App") -> None:
-    """Create an app's topics that are missing and declare partitions or configs.
-
-    Raises:
-        BrokerError, ConnectionFailed: as `create_missing`.
-        TopicMissing: a handler reads a topic that somebody else is to make; names it.
-    """
-    await _check_read_only(app)
-    declared = [topic for topic in app.topics.values() if topic.partitions is not None or topic.configs]
-    await create_missing(
-        app, [NewTopic(topic.name, topic.partitions or -1, configs=dict(topic.configs)) for topic in declared]
-    )

@@ -3,7 +3,7 @@
 | room | what is in it |
 |---|---|
 | `application` | starting and stopping, reading; joins all the others |
-| `declaring/` | the decorators, and what is refused before anything runs |
+| `declaring/` | the decorators, what is refused before anything runs, creating what is declared |
 | `sending` | into topics, at once or in a handler's transaction |
 | `queues/` | share groups: their workers beside the app's own |
 | `handling/` | a record's way from the consumer through a handler to the committed offset |
@@ -15,9 +15,13 @@
 | `service` | what the parts see of a service and of a running one, as protocols |
 | `serdes` | typed values ↔ bytes |
 | `model/` | the words of all the others: topics, routes, retries, the current attempt |
-| `threads`, `serving` | threads for plain handlers; an app until a signal |
+| `threads`, `serving`, `waiting` | threads for plain handlers; an app until a signal; one that has no partitions yet |
 | `feed` | changes, handed to whoever listens: of tables and for pages |
 | `offset_set` | offsets that are finished, as the metadata of a commit: for commits and for dead letters |
+
+Each imports only what is on a lower floor, which `lint-imports` checks, from the top: `application`; `declaring`; `queues`, `tables`,
+`monitoring`, `sending`; `handling`; `calling`; `extending`, `serving`, `waiting`; `service`; `dead_letters`, `serdes`; `model`, `offset_set`,
+`threads`, `feed`. The public `App`, which can be tested, is `busway.testable_app`, above `busway.testing`.
 
 The public names are those of `busway`.
 """

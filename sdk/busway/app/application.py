@@ -1,29 +1,31 @@
-"""`App`: a service made of decorated functions.
+"""A service made of decorated functions.
 
-What lives here: starting and stopping, sending, reading. What does not: declaring (`declaring`), the consume loop (`handling.worker`),
-signals (`serving`).
+What lives here: `Application`: starting and stopping, reading. What does not: declaring (`declaring`), sending (`sending`), the consume loop
+(`handling.worker`), signals (`serving`), the public `App`, which can be tested (`busway.testable_app`).
 """
 
 import asyncio
-import contextlib
+import functools
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
-from busway.admin.missing import ask_for, create_declared
+from busway.admin.missing import ask_for
 from busway.app.calling.layers import Handler, prepare
-from busway.app.declaring.declarations import Declarations
+from busway.app.declaring.declared_topics import create_declared
 from busway.app.declaring.lifespan import Lifespan, entered
 from busway.app.declaring.options import check_options, keeping_together
+from busway.app.declaring.table_declarations import TableDeclarations
 from busway.app.extending.hooks import Hooks
 from busway.app.handling.lane import Sleep
-from busway.app.handling.worker import Worker, WorkerParts
-from busway.app.model.topic import BadDeclaration, ConsumerRecord, Topic
+from busway.app.handling.work import OutsideWork
+from busway.app.handling.worker import Worker
+from busway.app.handling.worker_parts import WorkerParts
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, OpenWork, Topic
 from busway.app.queues.running import start_working
-from busway.app.sending import Sending
-from busway.app.serdes import Serdes
+from busway.app.queues.worker import QueueWorker
 from busway.app.serving import serve
 from busway.app.waiting import ended, explain_wait
 from busway.cluster.client import Addresses
@@ -37,10 +39,6 @@ from busway.producer.producer import Producer
 from busway.serde.errors import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
 from busway.types import TopicPartition
-
-if TYPE_CHECKING:
-    from busway.testing.bus import TestBus
-    from busway.testing.clock import ClockName
 
 logger = logging.getLogger("busway.app")
 
@@ -57,25 +55,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class App(Declarations, Sending):
-    """A service: topics, handlers, and the connections they need.
-
-    Args:
-        name: of the service; also its consumer group.
-        bootstrap_servers: `host:port`, several with commas or as a list.
-        schema_registry: address of the registry; needed for topics in Avro.
-        group_id: another consumer group than `name`.
-        auto_offset_reset: where a new group begins; earliest, so that nothing is missed.
-        register_schemas: register schemas at start; else they must be in the registry.
-        subject_naming: under which subject.
-        lifespan: takes the app; an async generator function that yields once, or one that returns an async context manager. It is
-            entered before the first record and left after the last; what it yields is `Context.state` for handlers.
-        commit_interval_s: how often finished offsets are committed; also at a rebalance and at the end.
-        drain_timeout_s: how long running handlers may take to end when the app stops or loses a partition; a stop whose brokers do
-            not answer takes 5 s more than that.
-        producer, consumer: further options of `ProducerOptions` and `ConsumerOptions`. A handler that waits for each of its sends
-            should not wait for a batch to fill, so linger_ms is 0 here; records still share a batch while one is under way.
-    """
+class Application(TableDeclarations):
+    """Run a service; the arguments are those of `App`."""
 
     def __init__(
         self,
@@ -87,27 +68,30 @@ class App(Declarations, Sending):
         auto_offset_reset: Literal["earliest", "latest", "none"] = "earliest",
         register_schemas: bool = True,
         subject_naming: SubjectNaming = topic_name,
-        lifespan: Lifespan | None = None,
+        lifespan: Lifespan[Self] | None = None,
         commit_interval_s: float = 1.0,
         drain_timeout_s: float = 15.0,
         producer: dict[str, Any] | None = None,
         consumer: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(name, group_id or name)
-        self.bootstrap_servers = bootstrap_servers
-        self.schema_registry = schema_registry
+        super().__init__(
+            name,
+            group_id or name,
+            bootstrap_servers,
+            schema_registry,
+            register_schemas=register_schemas,
+            subject_naming=subject_naming,
+        )
         self._auto_offset_reset = auto_offset_reset
-        self._register_schemas = register_schemas
-        self._naming = subject_naming
-        self._lifespan = lifespan
+        self._enter_lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = (
+            None if lifespan is None else functools.partial(entered, lifespan, self)
+        )
         self._commit_interval_s = commit_interval_s
         self.drain_timeout_s = drain_timeout_s
         self.producer_options = producer or {}
         self.consumer_options = consumer or {}
         check_options(name, self.producer_options, self.consumer_options)
-        self._made: set[str] = set()
-        self._producer: Producer | None = None
-        self._serdes: Serdes | None = None
+        self._started_queues: list[QueueWorker] = []
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Task[Any] | None = None
         self._not_starting = asyncio.Event()
@@ -165,8 +149,8 @@ class App(Declarations, Sending):
             self._stack = stack.pop_all()
         try:
             state = None
-            if self._lifespan is not None:
-                state = await self._stack.enter_async_context(entered(self._lifespan, self))
+            if self._enter_lifespan is not None:
+                state = await self._stack.enter_async_context(self._enter_lifespan())
             hooks = Hooks(self.extensions)
             await hooks.start(self, self._stack)
             self._bound = True
@@ -204,7 +188,9 @@ class App(Declarations, Sending):
         if self.routes:
             self.worker = Worker(parts)
             await self._start_consumer(self.worker, self._stack, options)
-        self._working = await start_working(self, parts, self._stack, reset=self._auto_offset_reset)
+        self._working = await start_working(
+            self, parts, self._stack, worker=self.worker, queues=self._started_queues, reset=self._auto_offset_reset
+        )
 
     async def _start_consumer(self, worker: Worker, stack: AsyncExitStack, options: Mapping[str, Any]) -> None:
         if (transactor := worker.transactor) is not None:
@@ -221,7 +207,7 @@ class App(Declarations, Sending):
         await consumer.start()
         stack.push_async_callback(self._leave, consumer)
         if has_threads():  # a simulation's reader has the whole story
-            stack.push_async_callback(ended, asyncio.ensure_future(explain_wait(self)))
+            stack.push_async_callback(ended, asyncio.ensure_future(explain_wait(self, consumer)))
 
     def _producers(self, consumer_options: dict[str, Any]) -> Callable[[], Producer]:
         """What makes this instance's transactional producers, all of one name.
@@ -307,7 +293,7 @@ class App(Declarations, Sending):
         if not working.cancelled():
             working.result()
 
-    async def __aenter__(self) -> "App":
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -334,47 +320,7 @@ class App(Declarations, Sending):
         """Whether `start` is under way."""
         return self._starting is not None
 
-    @contextlib.asynccontextmanager
-    async def test(
-        self, *, overrides: Mapping[Callable[..., Any], Any] | None = None, clock: "ClockName" = "skip"
-    ) -> AsyncIterator["TestBus"]:
-        """The app on a broker and a registry of its own in this process, for tests; see `busway.testing.TestBus`.
-
-        Args:
-            overrides: what stands in for dependencies meanwhile, beside `App.overrides`.
-            clock: "skip": waits between attempts take no time; "manual": whatever the app waits for, its handlers' sleeps and deadlines
-                included, ends when `TestBus.advance` says so; clients, broker and the test keep real time.
-
-        Raises:
-            NotRunning: the app is running already; it goes on.
-            MissingExtra: the registry's packages are not installed.
-        """
-        from busway.testing.bus import running_test_bus
-
-        before, self.overrides = self.overrides, {**self.overrides, **(overrides or {})}
-        try:
-            async with running_test_bus(self, clock=clock) as bus:
-                yield bus
-        finally:
-            self.overrides = before
-
     # For extensions
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it can send."""
-        return self._serdes is not None and self._producer is not None
-
-    @property
-    def serdes(self) -> Serdes:
-        """What turns its records into values.
-
-        Raises:
-            NotRunning: the app is not running.
-        """
-        if self._serdes is None or self._producer is None:
-            raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
-        return self._serdes
 
     @property
     def producers(self) -> tuple[Producer, ...]:
@@ -383,21 +329,21 @@ class App(Declarations, Sending):
         return (self.producer,) if transactor is None else (self.producer, transactor.producer)
 
     @property
-    def producer(self) -> Producer:
-        """What sends its records, but for those of transactions.
+    def queue_workers(self) -> list[QueueWorker]:
+        """What works off its queues, with counters; none while it does not run."""
+        return self._started_queues if self.is_running else []
 
-        Raises:
-            NotRunning: the app is not running.
+    def open_work(self, topics: Collection[str], partition: int) -> OpenWork | None:
+        """Return work that is committed with what is handled exactly once of these topics' partition.
+
+        Returns:
+            None where this instance has no such partition.
         """
-        if self._producer is None:
-            raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
-        return self._producer
-
-    def new_serdes(self) -> Serdes:
-        """Serdes with its registry and naming, for who sends its topics while it does not run; closed by the caller."""
-        return Serdes(
-            app=self.name, registry_url=self.schema_registry, register=self._register_schemas, naming=self._naming
-        )
+        worker = self.worker
+        home = None if worker is None else worker.home_of(topics, partition)
+        if worker is None or worker.transactor is None or home is None:
+            return None
+        return OutsideWork(home, worker.transactor.add)
 
     # Reading
 

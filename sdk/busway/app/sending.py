@@ -5,31 +5,89 @@ letters. What does not: transactions (`handling.transactor`), the producer (`bus
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from typing import Any, TypeVar
 
 from busway.admin.admin import NewTopic
 from busway.admin.missing import create_missing
 from busway.app.calling.layers import unacknowledged
-from busway.app.handling.work import Outgoing, Work, work
-from busway.app.model.topic import BadDeclaration, Headers, Topic
-from busway.errors import BuswayError
+from busway.app.handling.work import Work, work
+from busway.app.model.topic import BadDeclaration, Headers, OpenWork, Outgoing, Topic
+from busway.app.serdes import Serdes
+from busway.cluster.client import Addresses
+from busway.errors import BuswayError, NotRunning
 from busway.net.machine import current_machine
-from busway.producer.producer import KeyValueHeaders
+from busway.producer.producer import KeyValueHeaders, Producer
+from busway.serde.naming import SubjectNaming
 from busway.types import RecordMetadata
-
-if TYPE_CHECKING:
-    from busway.app.application import App
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Sending:
-    """The sending part of an `App`."""
+class Sending(ABC):
+    """Send the records of an app while it runs.
 
-    name: str
-    _made: set[str]
+    Args:
+        name: of the app; its client id.
+        bootstrap_servers, schema_registry, register_schemas, subject_naming: as for `App`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap_servers: Addresses,
+        schema_registry: str | None,
+        *,
+        register_schemas: bool,
+        subject_naming: SubjectNaming,
+    ) -> None:
+        self.name = name
+        self.bootstrap_servers = bootstrap_servers
+        self.schema_registry = schema_registry
+        self._register_schemas = register_schemas
+        self._naming = subject_naming
+        self._made: set[str] = set()
+        self._producer: Producer | None = None
+        self._serdes: Serdes | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it can send."""
+        return self._serdes is not None and self._producer is not None
+
+    @property
+    def serdes(self) -> Serdes:
+        """What turns its records into values.
+
+        Raises:
+            NotRunning: the app is not running.
+        """
+        if self._serdes is None or self._producer is None:
+            raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
+        return self._serdes
+
+    @property
+    def producer(self) -> Producer:
+        """What sends its records, but for those of transactions.
+
+        Raises:
+            NotRunning: the app is not running.
+        """
+        if self._producer is None:
+            raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
+        return self._producer
+
+    def new_serdes(self) -> Serdes:
+        """Serdes with its registry and naming, for who sends its topics while it does not run; closed by the caller."""
+        return Serdes(
+            app=self.name, registry_url=self.schema_registry, register=self._register_schemas, naming=self._naming
+        )
+
+    @abstractmethod
+    def open_work(self, topics: Collection[str], partition: int) -> OpenWork | None:
+        """Return work that is committed with what is handled of these topics' partition; None where it is not here."""
 
     async def send(
         self,
@@ -72,14 +130,13 @@ class Sending:
         if (mine := work.get()) is not None:
             await self._keep(mine, record)
         elif (sent := unacknowledged.get()) is not None:
-            future = await cast("App", self).producer.send_among(record.topic, record.value, record.key)
+            future = await self.producer.send_among(record.topic, record.value, record.key)
             if not sent or sent[-1] is not future:
                 sent.append(future)
 
     def _bytes(self, topic: Topic[K, V], key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
-        app = cast("App", self)
-        serdes = app.serdes
-        if topic.app is not app or not serdes.knows(topic):
+        serdes = self.serdes
+        if topic.app is not self or not serdes.knows(topic):
             raise self._undeclared(topic)
         return serdes.encode(topic, "key", key), serdes.encode(topic, "value", value)
 
@@ -87,7 +144,7 @@ class Sending:
         if (mine := work.get()) is not None:
             await self._keep(mine, record)
             return _kept(record)
-        return await cast("App", self).producer.send(
+        return await self.producer.send(
             record.topic,
             record.value,
             record.key,
@@ -98,7 +155,7 @@ class Sending:
 
     async def _keep(self, mine: Work, record: Outgoing) -> None:
         """Have it sent when the handler has returned; refused now is what would be refused then."""
-        await cast("App", self).producer.check(
+        await self.producer.check(
             record.topic,
             record.value,
             record.key,
@@ -112,23 +169,22 @@ class Sending:
         self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
     ) -> "list[asyncio.Future[RecordMetadata]]":
         """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
-        futures = await cast("App", self).producer.send_many(topic.name, records, partition=partition, linger=linger)
+        futures = await self.producer.send_many(topic.name, records, partition=partition, linger=linger)
         if (sent := unacknowledged.get()) is not None:
             sent.extend(futures)
         return futures
 
     async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
         """To a dead-letter topic, which is made here: brokers need not make topics by themselves."""
-        app = cast("App", self)
         try:
             if topic not in self._made:
-                await create_missing(app, [NewTopic(topic, -1)])
+                await create_missing(self, [NewTopic(topic, -1)])
                 self._made.add(topic)
             if (mine := work.get()) is not None:
                 record = Outgoing(topic, None, key, value, headers, None)
                 await self._keep(mine, record)
                 return await _kept(record)
-            return await (await app.producer.send(topic, value, key, headers=headers))
+            return await (await self.producer.send(topic, value, key, headers=headers))
         except BuswayError:
             self._made.discard(topic)
             raise

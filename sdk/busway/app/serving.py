@@ -6,26 +6,68 @@ What lives here: which signals, and what they do to an app that starts or runs. 
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Final, Protocol
 
 from busway.errors import NotRunning
-
-if TYPE_CHECKING:
-    from busway.app.application import App
 
 logger = logging.getLogger("busway.app")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-def _awaited(app: "App") -> str:
+class Served(Protocol):
+    """Start and stop what is served until a signal: an app."""
+
+    drain_timeout_s: float
+
+    @property
+    def name(self) -> str:
+        """In messages."""
+
+    @property
+    def records_in_hand(self) -> int:
+        """Records that handlers are called with at this moment."""
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether its start is under way."""
+
+    @property
+    def worker(self) -> object | None:
+        """Its consume loop; None without handlers."""
+
+    @property
+    def queue_workers(self) -> Sequence[object]:
+        """The workers of its queues."""
+
+    @property
+    def problem(self) -> BaseException | None:
+        """Why it stopped by itself."""
+
+    async def stop(self) -> None:
+        """Stop it."""
+
+    async def wait(self) -> None:
+        """Return when it has stopped."""
+
+    async def __aenter__(self) -> object:
+        """Start it."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it."""
+
+
+def _awaited(app: Served) -> str:
     if not (count := app.records_in_hand):
         return ""
     return f": it waits up to {app.drain_timeout_s:g} s for its handlers, which have {count} record{'s' * (count != 1)}"
 
 
-def _end_at_once(app: "App") -> None:
+def _end_at_once(app: Served) -> None:
     """End the process by SIGINT, as a kill would: what is not committed is handled again."""
     logger.warning("%s ends at once; what it has not committed is handled again", app.name)
     asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
@@ -46,7 +88,7 @@ async def _until(work: Coroutine[Any, Any, None], stopped: asyncio.Event) -> Non
         await asyncio.gather(working, stop, return_exceptions=True)
 
 
-async def serve(app: "App", before: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+async def serve(app: Served, before: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
     """Start the app, and stop it at the first signal or when it stops by itself.
 
     A SIGINT after the first signal ends the process at once.

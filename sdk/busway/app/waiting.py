@@ -6,14 +6,13 @@ What lives here: one line, once, some seconds after the start. What does not: jo
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busway.admin.admin import Admin
+from busway.app.service import RunningService
+from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError
 from busway.net.clock import APP_TIME
-
-if TYPE_CHECKING:
-    from busway.app.application import App
 
 logger = logging.getLogger("busway.app")
 
@@ -22,11 +21,10 @@ WAIT_S: Final = 3.0
 _NAMED_MAX: Final = 3
 
 
-async def explain_wait(app: "App") -> None:
+async def explain_wait(app: RunningService, consumer: Consumer) -> None:
     """Log which other members the group has, where no partition has been assigned `WAIT_S` after the start."""
     await APP_TIME.sleep(WAIT_S)
-    worker = app.worker
-    if worker is None or worker.consumer.assignment():
+    if consumer.assignment():
         return
     try:
         async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
@@ -34,7 +32,6 @@ async def explain_wait(app: "App") -> None:
     except BuswayError as problem:
         logger.debug("group %s cannot be described: %s", app.group_id, problem)
         return
-    consumer = worker.consumer
     own = consumer.group_metadata().member_id
     others = [one for one in described.members if one.member_id != own]
     if (

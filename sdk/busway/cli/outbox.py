@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from busway.app.application import App
 from busway.cli.output import AsJson, CommandFailed, run, show_rows
 from busway.cli.running import find_app
 from busway.extras import need
 from busway.net.signals import until_signal
+from busway.testable_app import App
 
 if TYPE_CHECKING:
     from busway.sql import Outbox

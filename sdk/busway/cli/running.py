@@ -18,8 +18,8 @@ from typing import Final
 import typer
 
 import busway
-from busway.app.application import App
 from busway.app.extending.extension import Extension
+from busway.app.service import RunningService
 from busway.app.serving import serve
 from busway.cli.output import CommandFailed
 from busway.cli.processes import end_with_parent
@@ -28,6 +28,7 @@ from busway.errors import BuswayError, ConnectionFailed
 from busway.extras import need
 from busway.net import garbage
 from busway.serde.registry import RegistryUnreachable
+from busway.testable_app import App
 
 logger = logging.getLogger("busway.app")
 
@@ -119,16 +120,18 @@ def make_static(app: App, instance_id: str) -> None:
 class _Tally(Extension):
     """What was done, kept until the app is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, app: App) -> None:
+        self._app = app
         self.text: str | None = None
 
-    async def stopped(self, app: App) -> None:
-        counts = [] if app.worker is None else [app.worker.counts]
-        counts += [app.queue_workers[0].counts] if app.queue_workers else []  # all of them count together
+    async def stopped(self, app: RunningService) -> None:
+        served = self._app
+        counts = [] if served.worker is None else [served.worker.counts]
+        counts += [served.queue_workers[0].counts] if served.queue_workers else []  # all of them count together
         if not counts:
             return
         buried = sum(one.dead_lettered for one in counts)
-        unfinished = sum(worker.unfinished for worker in (app.worker, *app.queue_workers) if worker is not None)
+        unfinished = sum(worker.unfinished for worker in (served.worker, *served.queue_workers) if worker is not None)
         aside = f", {buried} put aside" if buried else ""
         self.text = f"{sum(one.handled for one in counts)} records handled{aside}, {unfinished} unfinished"
 
@@ -196,7 +199,7 @@ def run_app(app: App, wait_s: float = 0.0) -> None:
     else:
         loop_factory = uvloop.new_event_loop
     logger.info("%s %s", app.name, _handled(app))
-    tally = app.extend(_Tally())
+    tally = app.extend(_Tally(app))
     garbage.settle()
 
     async def main() -> None:

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from busway.app.application import App
 from busway.cli.output import CommandFailed
 from busway.errors import BuswayError
 from busway.extras import need
+from busway.testable_app import App
 
 _HASHES = "PYTHONHASHSEED"
 

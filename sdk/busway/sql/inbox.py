@@ -38,8 +38,8 @@ from busway.sql.topics import TopicState, look_at
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
-    from busway.app.application import App
     from busway.app.model.topic import Route
+    from busway.app.service import RunningService
 
 logger = logging.getLogger("busway.sql")
 PRUNE_TIMEOUT_S: Final = 10.0
@@ -119,7 +119,7 @@ class Sql(Extension):
         self._name = name
         self._create_tables = create_tables
         self._tables = tables
-        self._app: App | None = None
+        self._app: RunningService | None = None
         self._seen: dict[TopicPartition, _Seen] = {}
         self._topics: dict[TopicPartition, TopicState] = {}
         self._lock = asyncio.Lock()
@@ -237,7 +237,7 @@ class Sql(Extension):
 
     # In the life of an app
 
-    async def starting(self, app: "App") -> None:
+    async def starting(self, app: "RunningService") -> None:
         """Remember the app, create tables.
 
         Raises:
@@ -257,7 +257,7 @@ class Sql(Extension):
         if self._create_tables:
             await patiently(self.create_tables, f"app {app.name}")
 
-    async def stopped(self, app: "App") -> None:
+    async def stopped(self, app: "RunningService") -> None:
         """Forget what was seen."""
         self._seen.clear()
         self._topics.clear()

@@ -26,8 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from busway.app.extending.extension import Extension
-from busway.app.model.topic import BadDeclaration, Headers, Topic
-from busway.app.serdes import Serdes
+from busway.app.model.topic import BadDeclaration, Headers, Topic, TopicOwner, TopicSerdes
 from busway.errors import NotRunning
 from busway.net.clock import APP_TIME
 from busway.net.machine import current_machine
@@ -37,7 +36,7 @@ from busway.sql.relay import MARK, OUTBOX_ID, Relay, channel
 from busway.sql.tables import TABLES, Tables, check_dialect, create_all
 
 if TYPE_CHECKING:
-    from busway.app.application import App
+    from busway.app.service import RunningService
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -97,7 +96,7 @@ class Outbox(Extension):
         self._notify = notify
         self._create_tables = create_tables
         self._tables = tables
-        self._serdes: dict[App, Serdes] = {}
+        self._serdes: dict[TopicOwner, TopicSerdes] = {}
         self._stack: contextlib.AsyncExitStack | None = None
         self._relay: Relay | None = None
 
@@ -189,7 +188,7 @@ class Outbox(Extension):
             for topic, count, oldest_ms in rows
         ]
 
-    def relay(self, app: "App") -> Relay:
+    def relay(self, app: "RunningService") -> Relay:
         """What publishes with the brokers and the producer options of an app; an asynchronous context manager."""
         return Relay(
             self._engine,
@@ -208,7 +207,7 @@ class Outbox(Extension):
 
     # In the life of an app
 
-    async def starting(self, app: "App") -> None:
+    async def starting(self, app: "RunningService") -> None:
         """Create tables, begin to publish."""
         if self._create_tables:
             await patiently(self.create_tables, f"app {app.name}")
@@ -216,7 +215,7 @@ class Outbox(Extension):
             self._stack = contextlib.AsyncExitStack()
             self._relay = await self._stack.enter_async_context(self.relay(app))
 
-    async def stopped(self, app: "App") -> None:
+    async def stopped(self, app: "RunningService") -> None:
         """End the round under way, so that nothing acknowledged is published again."""
         stack, self._stack, self._relay = self._stack, None, None
         if stack is not None:
@@ -239,7 +238,7 @@ class Outbox(Extension):
 
     # Parts
 
-    def _serdes_of(self, topic: Topic[Any, Any]) -> Serdes:
+    def _serdes_of(self, topic: Topic[Any, Any]) -> TopicSerdes:
         app = topic.app
         if app.is_running and app.serdes.knows(topic):
             return app.serdes

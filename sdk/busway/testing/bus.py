@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from busway.admin.admin import Admin, NewTopic
-from busway.admin.missing import create_missing, read_only_topics
-from busway.app.application import App
+from busway.admin.missing import create_missing
+from busway.app.application import Application
+from busway.app.declaring.declared_topics import read_only_topics
 from busway.app.extending.extension import Extension
 from busway.app.model.retry import dead_letter_topic
 from busway.app.model.topic import BadDeclaration, ConsumerRecord, Headers, Topic
@@ -82,7 +83,12 @@ class TestBus:
     __test__ = False  # no test class for pytest
 
     def __init__(
-        self, app: App, *, cluster: Cluster | None = None, clock: Clock | None = None, probe: Probe | None = None
+        self,
+        app: Application,
+        *,
+        cluster: Cluster | None = None,
+        clock: Clock | None = None,
+        probe: Probe | None = None,
     ) -> None:
         self.app = app
         self._cluster = cluster
@@ -362,7 +368,7 @@ async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> 
 
 
 @contextlib.asynccontextmanager
-async def running_test_bus(app: App, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
+async def running_test_bus(app: Application, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
     """The app, started on a fresh broker and registry; both end with the block.
 
     Args:
@@ -412,7 +418,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def bus_on(cluster: Cluster, app: App, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
+async def bus_on(cluster: Cluster, app: Application, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
     """The app, started on that broker and registry; as `running_test_bus` in all else."""
     _refuse_running(app)
     with frozen_time() if clock == "manual" else contextlib.nullcontext() as frozen:
@@ -421,8 +427,8 @@ async def bus_on(cluster: Cluster, app: App, *, clock: ClockName = "skip") -> As
 
 
 @contextlib.asynccontextmanager
-async def _bus_in(cluster: Cluster, app: App, time: Clock) -> AsyncIterator[TestBus]:
-    probe = Probe(time)
+async def _bus_in(cluster: Cluster, app: Application, time: Clock) -> AsyncIterator[TestBus]:
+    probe = Probe(time, app)
     before = (app.bootstrap_servers, app.schema_registry, app.sleep, list(app.extensions))
     app.bootstrap_servers, app.schema_registry = cluster.bootstrap_servers, cluster.schema_registry
     app.sleep = time.sleep
@@ -448,6 +454,6 @@ async def _bus_in(cluster: Cluster, app: App, time: Clock) -> AsyncIterator[Test
         app.bootstrap_servers, app.schema_registry, app.sleep, app.extensions = before
 
 
-def _refuse_running(app: App) -> None:
+def _refuse_running(app: Application) -> None:
     if app.is_running:
         raise NotRunning(f"app {app.name} is running already; end that first, or test another App")

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from busway.admin.admin import Admin
+from busway.app.application import Application
 from busway.app.extending.extension import CRASH_POINTS, Extension, Handling
+from busway.app.service import RunningService
 from busway.errors import NotRunning
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
-    from busway.app.application import App
     from busway.testing.clock import Clock
 
 REACH_S: Final = 20.0
@@ -34,7 +35,7 @@ def crash_points(*only: str) -> tuple[str, ...]:
 class Probe(Extension):
     """What a test bus knows of its app: whether partitions came, and the step at which the app is to be killed."""
 
-    def __init__(self, clock: "Clock") -> None:
+    def __init__(self, clock: "Clock", app: Application) -> None:
         self.came = asyncio.Event()
         """Set when partitions were assigned since the app started last."""
         self.point: str | None = None
@@ -44,15 +45,14 @@ class Probe(Extension):
         self.fallen = asyncio.Event()
         """Set when the app has been reached by its end."""
         self._clock = clock
-        self._app: App | None = None
+        self._app = app
         self._blocked: set[asyncio.Task[object]] = set()
         self._ending = False
         self._member = ""
         self._ids: list[str] = []
 
-    async def starting(self, app: "App") -> None:
+    async def starting(self, app: RunningService) -> None:
         """The app starts, or starts again."""
-        self._app = app
         self.at, self._ending = None, False
         self.came.clear()
 
@@ -91,7 +91,6 @@ class Probe(Extension):
     def _cut(self) -> None:
         """Nothing leaves the app any more, from this moment on."""
         app = self._app
-        assert app is not None
         assert app.worker is not None
         self._member = app.worker.consumer.member_id()
         app.worker.consumer.cut()
@@ -108,7 +107,6 @@ class Probe(Extension):
         thread runs to its end there. Extensions are stopped after the connections are gone, so they save nothing.
         """
         app = self._app
-        assert app is not None
         assert app.worker is not None
         worker, consumer = app.worker, app.worker.consumer
         losing = asyncio.ensure_future(worker.on_partitions_lost(tuple(consumer.assignment())))
@@ -136,7 +134,6 @@ class Probe(Extension):
         Raises:
             AssertionError: neither happened in time.
         """
-        assert self._app is not None
         if self._app.worker is not None:
             await _either(self.came, self._app, f"app {self._app.name} was given no partitions")
 
@@ -147,12 +144,11 @@ class Probe(Extension):
             Exception: it stopped by itself, for this reason.
             AssertionError: that did not happen in time.
         """
-        assert self._app is not None
         if self._app.worker is not None:
             await first_of(self.came, self._app, f"app {self._app.name} was given no partitions")
 
 
-async def first_of(event: asyncio.Event, app: "App", otherwise: str) -> None:
+async def first_of(event: asyncio.Event, app: Application, otherwise: str) -> None:
     """Returns when the event is set.
 
     Raises:
@@ -164,7 +160,7 @@ async def first_of(event: asyncio.Event, app: "App", otherwise: str) -> None:
         raise NotRunning(f"app {app.name} was stopped")
 
 
-async def _either(event: asyncio.Event, app: "App", otherwise: str) -> bool:
+async def _either(event: asyncio.Event, app: Application, otherwise: str) -> bool:
     waits = [asyncio.ensure_future(one) for one in (event.wait(), app.wait())]
     try:
         done, _ = await asyncio.wait(waits, timeout=REACH_S, return_when=asyncio.FIRST_COMPLETED)

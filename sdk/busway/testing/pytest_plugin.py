@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from busway.app.application import App
+    from busway.app.application import Application
     from busway.testing.bus import Cluster, TestBus
 
 
@@ -33,7 +33,7 @@ def busway_bus(busway_cluster: "Cluster") -> "Callable[..., AbstractAsyncContext
     """Runs an app on the test's cluster: `async with busway_bus(app, clock="manual") as bus`."""
     from busway.testing.bus import bus_on
 
-    def run(app: "App", **options: Any) -> "AbstractAsyncContextManager[TestBus]":
+    def run(app: "Application", **options: Any) -> "AbstractAsyncContextManager[TestBus]":
         return bus_on(busway_cluster, app, **options)
 
     return run

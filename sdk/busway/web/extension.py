@@ -27,8 +27,8 @@ from busway.web.bodies import application, json_response, refusal
 from busway.web.server import parse_address, serving
 
 if TYPE_CHECKING:
-    from busway.app.application import App
     from busway.app.model.topic import Route
+    from busway.app.service import RunningService
 
 ADDRESS_VARIABLE: Final = "BUSWAY_HTTP_PORT"
 """`[HOST:]PORT`, where the service does not say it."""
@@ -93,7 +93,7 @@ class Web(Extension):
 
     # What the app tells
 
-    async def starting(self, app: "App") -> None:
+    async def starting(self, app: "RunningService") -> None:
         """Begin to serve, and say where."""
         await self.metrics.starting(app)
         host, port = self.host, self.port
@@ -108,7 +108,7 @@ class Web(Extension):
         sys.stdout.write(f"{app.name} {self.url}\n")
         sys.stdout.flush()
 
-    async def stopped(self, app: "App") -> None:
+    async def stopped(self, app: "RunningService") -> None:
         """Let requests end, and close."""
         self.url = None
         try:

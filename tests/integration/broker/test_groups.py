@@ -15,7 +15,7 @@ from tests.support.patience import patient
 from busway_bus.controller.topics import delete
 from busway_bus.coordinator import loading
 from busway_bus.coordinator.placement import partition_for
-from busway_bus.groups.classic.requests import Join
+from busway_bus.groups.requests import Join
 from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.topics import OFFSETS_TOPIC

@@ -15,11 +15,11 @@ from typing import Final, TypeVar
 
 from busway_bus.groups.classic.join_checks import refusal
 from busway_bus.groups.classic.member import Member, listing
-from busway_bus.groups.classic.requests import GroupLimits, Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.classic.state import ClassicView
 from busway_bus.groups.classic.states import TRANSITIONS, Event, State
-from busway_bus.groups.record_serde import Key
-from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue
+from busway_bus.groups.limits import GroupLimits
+from busway_bus.groups.records import GroupMetadataKey, GroupMetadataValue, Key
+from busway_bus.groups.requests import Join, JoinResult, Sync, SyncResult
 from busway_bus.kernel.decision import PARKED, Decision, Unanswered, Waiter
 from busway_bus.kernel.limits import PENDING_GROUP_MEMBERS_MAX, SILENT_WAIT_MS_MIN
 from busway_protocol.errors import ErrorCode

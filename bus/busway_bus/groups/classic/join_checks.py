@@ -5,8 +5,9 @@ What lives here: every reason to refuse a join, in Kafka's order. What does not:
 
 from busway_bus.groups.classic.member import protocols_bytes
 from busway_bus.groups.classic.members import Roster
-from busway_bus.groups.classic.requests import GroupLimits, Join
 from busway_bus.groups.classic.states import State
+from busway_bus.groups.limits import GroupLimits
+from busway_bus.groups.requests import Join
 from busway_bus.kernel.limits import MEMBER_BYTES, PENDING_GROUP_MEMBERS_MAX
 from busway_protocol.errors import ErrorCode
 

@@ -6,8 +6,8 @@ What lives here: the coordinator's state of a member. What does not: the effects
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from busway_bus.groups.classic.requests import Join
 from busway_bus.groups.records import MemberMetadata
+from busway_bus.groups.requests import Join
 from busway_bus.kernel.decision import Waiter
 from busway_bus.kernel.fair_share import NOBODY
 from busway_bus.kernel.limits import MEMBER_BYTES

@@ -9,8 +9,7 @@ from busway_bus.groups.classic.states import State
 from busway_bus.groups.group import Committer, Group, GroupKind
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.offsets import CommittedOffset
-from busway_bus.groups.record_serde import Change
-from busway_bus.groups.records import GroupMetadataKey
+from busway_bus.groups.records import Change, GroupMetadataKey
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
 from busway_protocol.errors import ErrorCode, KafkaError
 

@@ -28,7 +28,7 @@ from busway_bus.groups.modern.records import (
 from busway_bus.groups.modern.requests import ConsumerHeartbeat, ConsumerLimits, HeartbeatResult, Said
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.names import NO_NAMES
-from busway_bus.groups.record_serde import Change
+from busway_bus.groups.records import Change
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.fair_share import NOBODY
 from busway_bus.kernel.limits import GROUP_PATTERNS_MAX

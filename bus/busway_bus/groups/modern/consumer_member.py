@@ -18,7 +18,7 @@ from busway_bus.groups.modern.records import (
     ConsumerGroupMemberMetadataValue,
     CurrentTopicPartitions,
 )
-from busway_bus.groups.record_serde import Change
+from busway_bus.groups.records import Change
 
 Owned = Mapping[UUID, Mapping[int, int]]
 """Partitions by topic id, each with its owner's epoch at its assignment."""

@@ -31,7 +31,7 @@ from busway_bus.groups.modern.records import (
 from busway_bus.groups.modern.requests import GroupSettings
 from busway_bus.groups.names import SharedNames
 from busway_bus.groups.offsets import CommittedOffset
-from busway_bus.groups.record_serde import Change, Key, Value
+from busway_bus.groups.records import Change, Key, Value
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE
 from busway_protocol.errors import ErrorCode, KafkaError
 

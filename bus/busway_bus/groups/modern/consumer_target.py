@@ -19,7 +19,7 @@ from busway_bus.groups.modern.records import (
 )
 from busway_bus.groups.modern.requests import ConsumerLimits
 from busway_bus.groups.modern.topics import Topics
-from busway_bus.groups.record_serde import Change
+from busway_bus.groups.records import Change
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.steps import finished
 

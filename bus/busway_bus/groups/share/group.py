@@ -15,7 +15,7 @@ from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.modern.group import Assignment, ModernGroup, ModernMember, assignment_bytes
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.offsets import CommittedOffset
-from busway_bus.groups.record_serde import Change, Key, Value
+from busway_bus.groups.records import Change, Key, Value
 from busway_bus.groups.share.records import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from busway_bus.groups.modern.group import Assignment
-from busway_bus.groups.record_serde import Change
+from busway_bus.groups.records import Change
 from busway_bus.groups.share.assignor import assign
 from busway_bus.groups.share.group import STABLE, ShareGroup, ShareMember
 from busway_bus.groups.share.partitions import Named, begin, missing

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
-from busway_bus.groups.record_serde import Change
+from busway_bus.groups.records import Change
 from busway_bus.groups.share.group import NamedPartitions, ShareGroup, SharePartitions
 from busway_bus.groups.share.records import (
     ShareGroupStatePartitionMetadataKey,

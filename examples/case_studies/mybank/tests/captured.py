@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mybank.events import TransactionRow
 
-from busway import App, AvroCodec, Producer, RecordMetadata, RegistryClient
+from busway import AvroCodec, Producer, RecordMetadata, RegistryClient, RunningService
 
 SCHEMAS: Final = Path(__file__).parent / "schemas"
 NOON: Final = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
@@ -31,7 +31,7 @@ def schema(table: str, part: str) -> Any:
 class Captured:
     """Writes changes where an app reads them."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: RunningService) -> None:
         self._app = app
         self._stack = AsyncExitStack()
         self._codecs: dict[tuple[str, str], tuple[AvroCodec[Any], bytes]] = {}

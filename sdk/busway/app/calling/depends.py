@@ -12,14 +12,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
+from busway.app.model.topic import ConsumerRecord
+from busway.app.service import RunningService
 from busway.app.threads import Threads
 from busway.net.clock import APP_TIME
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
-
-    from busway.app.application import App
-    from busway.app.model.topic import ConsumerRecord
 
     S = TypeVarWithDefault("S", default=Any)  # a handler that does not use the state need not name its type
 else:
@@ -61,8 +60,8 @@ class Context(Generic[S]):
         group: the app's consumer group.
     """
 
-    app: "App"
-    record: "ConsumerRecord[Any, Any]"
+    app: RunningService
+    record: ConsumerRecord[Any, Any]
     attempt: int
     state: S
     group: str
@@ -111,7 +110,7 @@ class Shared:
         threads: for plain functions.
     """
 
-    app: "App"
+    app: RunningService
     state: Any = None
     values: dict[Callable[..., Any], Any] = field(default_factory=dict)
     threads: Threads = field(default_factory=Threads)

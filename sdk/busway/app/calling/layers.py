@@ -14,16 +14,14 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from busway.app.calling.binding import Binder, Bound, fits, refusal
 from busway.app.calling.depends import Call, Shared, current
 from busway.app.extending.hooks import Hooks
 from busway.app.model.topic import Publication, Route, Topic, TransactionalInbox
+from busway.app.service import RunningService
 from busway.serde.records import members
-
-if TYPE_CHECKING:
-    from busway.app.application import App
 
 unacknowledged: ContextVar[list["asyncio.Future[Any]"] | None] = ContextVar("unacknowledged", default=None)
 """Inside a handler: what it sent without waiting. Its record is finished when all of that is acknowledged."""
@@ -49,7 +47,7 @@ class Handler:
     call: Callable[[Any], Awaitable[Any]]
 
 
-async def prepare(app: "App", state: Any, hooks: Hooks, stack: AsyncExitStack) -> list[Handler]:
+async def prepare(app: RunningService, state: Any, hooks: Hooks, stack: AsyncExitStack) -> list[Handler]:
     """The handlers of an app that starts; dependencies of its scope are made, and closed with the stack.
 
     Raises:
@@ -80,7 +78,7 @@ def binder(route: Route, shared: Shared | None = None) -> Binder:
     )
 
 
-def layers(route: Route, bound: Bound, app: "App") -> Callable[[Any], Awaitable[Any]]:
+def layers(route: Route, bound: Bound, app: RunningService) -> Callable[[Any], Awaitable[Any]]:
     """The bound function with what the app itself puts around it.
 
     Raises:
@@ -108,7 +106,7 @@ def _transacting(
 
 
 def _publishing(
-    call: Callable[[Any], Awaitable[Any]], route: Route, publication: Publication, app: "App"
+    call: Callable[[Any], Awaitable[Any]], route: Route, publication: Publication, app: RunningService
 ) -> Callable[[Any], Awaitable[Any]]:
     topic = _target(route, publication, app)
     spread = topic.value is not list and typing.get_origin(topic.value) is not list
@@ -127,7 +125,7 @@ def _publishing(
     return publish
 
 
-def _target(route: Route, publication: Publication, app: "App") -> Topic[Any, Any]:
+def _target(route: Route, publication: Publication, app: RunningService) -> Topic[Any, Any]:
     """The topic that results go to, once it is sure that they can."""
     topic = publication.topic
     if isinstance(topic, str):

@@ -1,7 +1,7 @@
 """Records that handlers put aside: find them, hand them in again, or let them be.
 
 What lives here: `DeadLetters`, for services and consoles alike; `busway dlq` is a thin face of it. What does not: what a
-dead letter says (`letter`), putting records aside (`burying`), skipping what was replayed for others (`handling.assigned`).
+dead letter says (`letter`), putting records aside (`burying`), skipping what was replayed for others (`headers`, `handling.assigned`).
 
 A dead letter is never changed or deleted. Which ones are done, replayed or discarded, is remembered as committed offsets of the consumer
 group `<dead-letter topic>.replayed`: everything below the offset, and what was done ahead of it as runs in the offset's metadata
@@ -23,8 +23,8 @@ from types import TracebackType
 from typing import Any, Final
 
 from busway.admin.admin import Admin
+from busway.app.dead_letters.headers import REPLAY_HANDLER, REPLAY_HEADER
 from busway.app.dead_letters.letter import DeadLetter, DeadLetterSelection, DeadLetterSummary, dead_letter
-from busway.app.handling.assigned import REPLAY_HANDLER, REPLAY_HEADER
 from busway.app.offset_set import MAX_TEXT, OffsetSet
 from busway.cluster.client import Addresses
 from busway.consumer.snapshot import read_to_end

@@ -5,34 +5,33 @@ What lives here: `Declarations`, the decorators, and what is refused at once. Wh
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
+from typing import Any, Final, TypeVar, overload
 
 from busway.app.calling.binding import is_coroutine_function, refusal
 from busway.app.calling.layers import binder
 from busway.app.declaring.queue_declarations import queue
-from busway.app.declaring.table_declarations import TableDeclarations
 from busway.app.extending.extension import Extension
 from busway.app.handling.lane import OPEN_MAX_EXACTLY
-from busway.app.handling.schedule import ORDERINGS, Ordering
 from busway.app.model.retry import Retry, dead_letter_topic
 from busway.app.model.topic import (
     GUARANTEES,
+    ORDERINGS,
     BadDeclaration,
     Batch,
     ConsumerRecord,
     Format,
     Guarantee,
+    Ordering,
     Publication,
     Route,
     Topic,
     TransactionalInbox,
     is_topic_name,
 )
+from busway.app.sending import Sending
+from busway.cluster.client import Addresses
+from busway.serde.naming import SubjectNaming
 from busway.types import TopicPartition
-
-if TYPE_CHECKING:
-    from busway.app.application import App
-    from busway.app.queues.worker import QueueWorker
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -43,33 +42,39 @@ CONCURRENCY_MAX: Final = 1000
 """So many records of a partition are kept ready; more at once would find nothing to do."""
 
 
-class Declarations(TableDeclarations):
-    """The topics and handlers of an app; `App` runs them.
+class Declarations(Sending):
+    """Declare the topics and handlers of an app, which runs them.
 
     Args:
         name: of the service.
         group_id: its consumer group.
+        bootstrap_servers, schema_registry, register_schemas, subject_naming: as for `App`.
     """
 
-    def __init__(self, name: str, group_id: str) -> None:
-        self.name = name
+    def __init__(
+        self,
+        name: str,
+        group_id: str,
+        bootstrap_servers: Addresses,
+        schema_registry: str | None,
+        *,
+        register_schemas: bool,
+        subject_naming: SubjectNaming,
+    ) -> None:
+        super().__init__(
+            name, bootstrap_servers, schema_registry, register_schemas=register_schemas, subject_naming=subject_naming
+        )
         self.group_id = group_id
         self.topics: dict[str, Topic[Any, Any]] = {}
         self.routes: list[Route] = []
         self.queue_routes: list[Route] = []
         """Handlers of queues; each works as a member of its share group."""
-        self.started_queues: list[QueueWorker] = []
         self.extensions: list[Extension] = []
         self.overrides: dict[Callable[..., Any], Any] = {}
         """What stands in for a dependency from the next start on, by the function that `Depends` names: a function, or a plain value."""
         self._on_assigned: list[Assigned] = []
         self._bound = False
         """Whether handlers were bound for a start; a handler that comes later would never be called."""
-
-    @property
-    def queue_workers(self) -> "list[QueueWorker]":
-        """What works off its queues, with counters; none while it does not run."""
-        return self.started_queues if cast("App", self).is_running else []
 
     @overload
     def topic(
@@ -135,7 +140,7 @@ class Declarations(TableDeclarations):
             partitions=partitions,
             configs=tuple(sorted((configs or {}).items())),
             read_only=read_only,
-            app=cast("App", self),
+            app=self,
         )
         declared = self.topics.setdefault(name, topic)
         if (declared.key, declared.value, declared.format, declared.key_format) != (key, value, format, key_format):
@@ -272,7 +277,7 @@ class Declarations(TableDeclarations):
                 raise refusal(route.function, why)
 
         return queue(
-            cast("App", self),
+            self,
             topics,
             group=group,
             concurrency=concurrency,

@@ -6,17 +6,16 @@ What lives here: which functions are a lifespan, and the refusal of others. What
 import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias, TypeVar
 
 from busway.app.calling.binding import refusal
 
-if TYPE_CHECKING:
-    from busway.app.application import App
+A = TypeVar("A")
+"""The class of the app."""
+Lifespan: TypeAlias = Callable[[A], AbstractAsyncContextManager[Any] | AsyncIterator[Any]]
 
-Lifespan = Callable[["App"], AbstractAsyncContextManager[Any] | AsyncIterator[Any]]
 
-
-def entered(lifespan: Lifespan, app: "App") -> AbstractAsyncContextManager[Any]:
+def entered(lifespan: Lifespan[A], app: A) -> AbstractAsyncContextManager[Any]:
     """A lifespan as something to enter.
 
     Raises:

@@ -3,17 +3,14 @@
 What lives here: declaring it, `Reject`, and what is refused at once. What does not: working it off (`busway.app.queues`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from busway.app.calling.binding import refusal
 from busway.app.calling.layers import binder
 from busway.app.model.retry import Retry
 from busway.app.model.topic import BadDeclaration, ConsumerRecord, Route, Topic
-
-if TYPE_CHECKING:
-    from busway.app.application import App
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,8 +19,28 @@ class Reject(Exception):
     """Raised by the handler of a queue: nobody can handle this record, to the dead letters with it, without another attempt."""
 
 
+class Declared(Protocol):
+    """Show what an app has declared before a queue."""
+
+    @property
+    def name(self) -> str:
+        """The app's name."""
+
+    @property
+    def group_id(self) -> str:
+        """The consumer group."""
+
+    @property
+    def topics(self) -> Mapping[str, Topic[Any, Any]]:
+        """Its topics, by name."""
+
+    @property
+    def queue_routes(self) -> list[Route]:
+        """The handlers of its queues; the new one is appended."""
+
+
 def queue(
-    app: "App",
+    app: Declared,
     topics: Sequence[Topic[Any, Any] | str],
     *,
     group: str | None,

@@ -4,12 +4,12 @@ What lives here: the two ways to declare a table. What does not: what they do (`
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from busway.app.declaring.declarations import Declarations
 from busway.app.model.topic import Format, Topic
 
 if TYPE_CHECKING:
-    from busway.app.application import App
     from busway.app.tables.global_table import GlobalTable
     from busway.app.tables.table import Table
 
@@ -17,8 +17,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class TableDeclarations:
-    """The tables of an app; a part of `Declarations`."""
+class TableDeclarations(Declarations):
+    """Declare the tables of an app besides its topics and handlers."""
 
     @overload
     def table(
@@ -72,9 +72,8 @@ class TableDeclarations:
         """
         from busway.app.tables.table import Table
 
-        app = cast("App", self)
-        topic: Topic[Any, Any] = app.topic(name, key=key, value=value, format=format, key_format=key_format)
-        return app.extend(Table(topic, partitions=partitions, configs=configs, sources=sources))
+        topic: Topic[Any, Any] = self.topic(name, key=key, value=value, format=format, key_format=key_format)
+        return self.extend(Table(topic, partitions=partitions, configs=configs, sources=sources))
 
     @overload
     def global_table(
@@ -127,8 +126,7 @@ class TableDeclarations:
         """
         from busway.app.tables.global_table import GlobalTable
 
-        app = cast("App", self)
-        topic: Topic[Any, Any] = app.topic(
+        topic: Topic[Any, Any] = self.topic(
             name, key=key, value=value, format=format, key_format=key_format, read_only=read_only
         )
-        return app.extend(GlobalTable(topic, partitions=partitions, configs=configs))
+        return self.extend(GlobalTable(topic, partitions=partitions, configs=configs))

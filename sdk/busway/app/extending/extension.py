@@ -9,13 +9,11 @@ crash there.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from busway.app.model.topic import ConsumerRecord, Route
+from busway.app.service import RunningService
 from busway.types import TopicPartition
-
-if TYPE_CHECKING:
-    from busway.app.application import App
-    from busway.app.model.topic import ConsumerRecord, Route
 
 Outcome: TypeAlias = Literal["handled", "filtered", "retried", "dead_lettered"]
 CRASH_POINTS: Final = ("before-handler", "after-handler", "after-send", "before-commit", "after-commit")
@@ -36,7 +34,7 @@ class Handling:
         problem: the exception of a failure.
     """
 
-    route: "Route"
+    route: Route
     topic: str
     partition: int
     offset: int
@@ -47,16 +45,16 @@ class Handling:
     problem: BaseException | None = None
 
 
-Call: TypeAlias = "Callable[[ConsumerRecord[Any, Any]], Awaitable[Any]]"
+Call: TypeAlias = Callable[[ConsumerRecord[Any, Any]], Awaitable[Any]]
 
 
 class Extension:
     """Derive from it, override what is wanted, and give it to `App.extend` before the app starts."""
 
-    async def starting(self, app: "App") -> None:
+    async def starting(self, app: RunningService) -> None:
         """Connections are made; no record was handled yet. What it raises stops the start."""
 
-    async def stopped(self, app: "App") -> None:
+    async def stopped(self, app: RunningService) -> None:
         """Handlers have ended and offsets are committed; called also when the start failed after `starting`."""
 
     async def settle(self) -> bool:
@@ -74,7 +72,7 @@ class Extension:
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Partitions went; their handlers have ended and, unless they were lost, their offsets are committed."""
 
-    def around(self, route: "Route", call: Call) -> Call:
+    def around(self, route: Route, call: Call) -> Call:
         """What is called instead of `call`, once for each attempt; asked once for each route, at start."""
         return call
 

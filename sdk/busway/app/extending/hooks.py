@@ -7,15 +7,13 @@ extension's failure becomes. What does not: the interface (`extension`), when it
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from busway.app.extending.extension import Call, Extension, Handling
+from busway.app.model.topic import Route
+from busway.app.service import RunningService
 from busway.errors import BuswayError
 from busway.types import TopicPartition
-
-if TYPE_CHECKING:
-    from busway.app.application import App
-    from busway.app.model.topic import Route
 
 logger = logging.getLogger("busway.app")
 
@@ -50,7 +48,7 @@ class Hooks:
             if getattr(type(extension), name) is not getattr(Extension, name)
         ]
 
-    async def start(self, app: "App", stack: AsyncExitStack) -> None:
+    async def start(self, app: RunningService, stack: AsyncExitStack) -> None:
         """Start them in order; the stack stops them, the last one first, also those whose start fails.
 
         Raises:
@@ -65,7 +63,7 @@ class Hooks:
                 raise _failed(extension, "starting", problem) from problem
 
     @staticmethod
-    async def _stop(extension: Extension, app: "App") -> None:
+    async def _stop(extension: Extension, app: RunningService) -> None:
         try:
             await extension.stopped(app)
         except Exception as problem:  # noqa: BLE001 - others' code; the rest must still be let go
@@ -104,7 +102,7 @@ class Hooks:
         if problems:
             raise problems[0]
 
-    def around(self, route: "Route", call: Call) -> Call:
+    def around(self, route: Route, call: Call) -> Call:
         """What is called for a route instead of `call`; who extended the app first is outermost.
 
         Raises:

@@ -14,7 +14,7 @@ from busway.app.calling.depends import Current, current
 from busway.app.calling.layers import Handler, unacknowledged
 from busway.app.extending.extension import Handling, Outcome
 from busway.app.extending.hooks import Hooks
-from busway.app.handling.completed_offsets import CompletedOffsets
+from busway.app.handling.item import Item
 from busway.app.handling.transactor import Transactor
 from busway.app.handling.work import Work, work
 from busway.app.model.retry import (
@@ -53,40 +53,6 @@ class Cancelled(Exception):
 
 class Exited(Exception):
     """A handler raised what is no `Exception`, such as SystemExit: one record must not end the process, or stop its partition."""
-
-
-class Item:
-    """A record on its way through the handlers of its topic.
-
-    Attributes:
-        done: where it is marked when all are done with it.
-        record: as it came.
-        size: bytes of its key and value.
-        typed: as handlers see it, once it was read; None before, and when it is unreadable.
-        pending: handlers that are not done with it.
-        home: the partition that it is counted in; for who feeds and commits.
-        buried: whether it lies among the dead letters for one of them.
-        unreadable: whether one of them found that nobody can read it.
-        handed_on: whether it is on its way into a transaction.
-    """
-
-    __slots__ = ("buried", "done", "handed_on", "home", "pending", "record", "size", "typed", "unreadable")
-
-    def __init__(self, done: CompletedOffsets, record: Record, pending: int, home: Any) -> None:
-        self.done = done
-        self.record = record
-        self.size = len(record.key or b"") + len(record.value or b"")
-        self.pending = pending
-        self.home = home
-        self.typed: ConsumerRecord[Any, Any] | None = None
-        self.buried = False
-        self.unreadable = False
-        self.handed_on = False
-
-    @property
-    def where(self) -> str:
-        """In messages."""
-        return f"{self.record.topic}-{self.record.partition} offset {self.record.offset}"
 
 
 @dataclass(slots=True)

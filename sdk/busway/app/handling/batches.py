@@ -10,7 +10,8 @@ from typing import Any
 
 from busway.app.calling.depends import Current
 from busway.app.calling.layers import Handler
-from busway.app.handling.attempts import Item, Sent
+from busway.app.handling.attempts import Sent
+from busway.app.handling.item import Item
 from busway.app.handling.lane import GivenUp, Lane, LaneParts
 from busway.app.handling.schedule import Schedule
 from busway.app.model.topic import Batch, ConsumerRecord

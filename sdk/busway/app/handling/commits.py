@@ -1,6 +1,7 @@
 """Commits of what was handled at least once.
 
-What lives here: which offsets are committed when, one commit at a time. What does not: what may be committed (`completed_offsets`, `assigned`), offsets
+What lives here: which offsets are committed when, one commit at a time. What does not: what may be committed (`completed_offsets`,
+`partition_offsets`), offsets
 that go into transactions (`transactor`).
 """
 
@@ -9,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from busway.app.extending.hooks import Hooks
-from busway.app.handling.assigned import Assigned
+from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.consumer.consumer import Consumer
 from busway.errors import BrokerError, BuswayError, CommitFailed
 from busway.net.clock import APP_TIME
@@ -31,9 +32,9 @@ class Commits:
 
     def __init__(
         self,
-        assigned: Callable[[], Sequence[Assigned]],
+        assigned: Callable[[], Sequence[PartitionOffsets]],
         consumer: Callable[[], Consumer],
-        place: Callable[[Assigned], int | None],
+        place: Callable[[PartitionOffsets], int | None],
         hooks: Hooks,
         interval_s: float,
     ) -> None:
@@ -51,12 +52,12 @@ class Commits:
             async with self._committing:  # one at a time, so that a slow commit never comes after a later one
                 await self._commit_now(self._assigned())
 
-    async def commit(self, those: Sequence[Assigned]) -> None:
+    async def commit(self, those: Sequence[PartitionOffsets]) -> None:
         """Partitions that are going, with what became of them last."""
         async with self._committing:
             await self._commit_now(those)
 
-    async def _commit_now(self, partitions: Sequence[Assigned]) -> None:
+    async def _commit_now(self, partitions: Sequence[PartitionOffsets]) -> None:
         offsets = {
             assigned: at
             for assigned in partitions

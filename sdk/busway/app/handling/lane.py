@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from busway.app.calling.depends import Current, current
 from busway.app.calling.layers import Handler
-from busway.app.handling.attempts import AttemptParts, Attempts, Item, Sent
+from busway.app.handling.attempts import AttemptParts, Attempts, Sent
+from busway.app.handling.item import Item
 from busway.app.handling.schedule import Schedule
 from busway.app.model.retry import HandlerFailed
 from busway.app.model.topic import BATCH_MAX

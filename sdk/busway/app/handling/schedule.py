@@ -9,10 +9,10 @@ record of a key is parked, or runs beside others, its key is *held*: later recor
 
 from collections import deque
 from collections.abc import Hashable
-from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 
-Ordering: TypeAlias = Literal["key", "partition", "none"]
-ORDERINGS: Final[tuple[Ordering, ...]] = ("key", "partition", "none")
+from busway.app.model.topic import Ordering
+
 _FREE: Final = object()
 """The key of records that have no order among themselves."""
 T = TypeVar("T")

@@ -21,12 +21,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Final, Protocol
 
 from busway.app.extending.hooks import ExtensionFailed, Hooks
-from busway.app.handling.work import Outgoing, Work, firsts
+from busway.app.handling.item import Item
+from busway.app.handling.partition_offsets import PartitionOffsets
+from busway.app.handling.work import Work, firsts
+from busway.app.model.outcomes import Outcomes
 from busway.app.model.retry import HandlerFailed, refusal_of
+from busway.app.model.topic import Outgoing
 from busway.cluster.retry import Backoff
 from busway.errors import (
     BrokerError,
@@ -43,9 +46,6 @@ from busway.net.machine import current_machine
 from busway.producer.producer import Producer
 from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from busway.app.handling.assigned import Assigned
 
 logger = logging.getLogger("busway.app")
 
@@ -72,19 +72,19 @@ class Host(Protocol):
     def metadata(self) -> GroupMetadata:
         """The member as its group knows it now."""
 
-    def place(self, assigned: "Assigned") -> int | None:
+    def place(self, assigned: PartitionOffsets) -> int | None:
         """Where the consumer goes on, or did when the partition began to be given up."""
 
-    def make_room(self, home: "Assigned") -> None:
+    def make_room(self, home: PartitionOffsets) -> None:
         """A record of the partition was handled."""
 
     def is_idle(self) -> bool:
         """Whether no record waits for its handler, or is being handled."""
 
-    def is_behind(self) -> "Sequence[Assigned]":
+    def is_behind(self) -> Sequence[PartitionOffsets]:
         """Partitions whose records are all finished, and whose offset can be moved on past what is no record."""
 
-    async def committed(self, works: Sequence[Work], offsets: "Mapping[Assigned, OffsetAndMetadata]") -> None:
+    async def committed(self, works: Sequence[Work], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]) -> None:
         """A transaction is committed."""
 
     async def let_go(self) -> Mapping[TopicPartition, int]:
@@ -92,30 +92,6 @@ class Host(Protocol):
 
     async def begin_anew(self, firsts: Mapping[TopicPartition, int]) -> None:
         """Begin those that are still here, from what is committed."""
-
-
-@dataclass(slots=True)
-class Outcomes:
-    """What became of transactions since the app started.
-
-    Attributes:
-        committed, aborted: transactions.
-        renewed: how often a producer could not go on, and another one was started.
-        problem: what the last one failed with, while none has succeeded since.
-        failing_s: since when none has, by the machine's clock.
-    """
-
-    committed: int = 0
-    aborted: int = 0
-    renewed: int = 0
-    problem: BuswayError | None = None
-    failing_s: float = 0.0
-
-    def failed(self, problem: BuswayError) -> None:
-        """A transaction was not committed, or not yet."""
-        if self.problem is None:
-            self.failing_s = REAL_TIME.monotonic_s()
-        self.problem = problem
 
 
 class Transactor:
@@ -185,7 +161,7 @@ class Transactor:
             self._moved.clear()
             await self._moved.wait()
 
-    def refused(self, item: Any) -> BuswayError | None:
+    def refused(self, item: Item) -> BuswayError | None:
         """Why what the record's handler sends cannot be written."""
         if not self._refused:
             return None
@@ -194,7 +170,7 @@ class Transactor:
 
     # Partitions that go
 
-    async def settle(self, those: "Collection[Assigned]", timeout_s: float) -> None:
+    async def settle(self, those: Collection[PartitionOffsets], timeout_s: float) -> None:
         """Return when nothing of these partitions is on its way any more; what is after that time is dropped."""
         chosen = set(those)
         self._hurried += 1
@@ -211,7 +187,7 @@ class Transactor:
             self._hurried -= 1
             self.drop(those)
 
-    def drop(self, those: "Collection[Assigned]") -> None:
+    def drop(self, those: Collection[PartitionOffsets]) -> None:
         """Nothing of these partitions goes into a transaction any more; they have gone, or are about to."""
         for assigned in those:
             assigned.dropped = True
@@ -266,7 +242,7 @@ class Transactor:
             except BuswayError as problem:
                 await self._begin_anew(problem)
 
-    async def _until_ripe(self) -> "Sequence[Assigned]":
+    async def _until_ripe(self) -> Sequence[PartitionOffsets]:
         """Returns when a transaction is due; with partitions whose offset alone is to be moved on, where that is why."""
         while not self._queue:
             self._some.clear()
@@ -301,7 +277,7 @@ class Transactor:
             size += work.size
         return found
 
-    async def _transact(self, works: list[Work], behind: "Sequence[Assigned]") -> None:
+    async def _transact(self, works: list[Work], behind: Sequence[PartitionOffsets]) -> None:
         producer = self.producer
         await producer.begin_transaction()
         await self._send(producer, works)
@@ -334,15 +310,15 @@ class Transactor:
                 await producer.send_many(topic, plain, partition=number, linger=False)
 
     async def _seal(
-        self, producer: Producer, works: Sequence[Work], behind: "Sequence[Assigned]"
-    ) -> "dict[Assigned, OffsetAndMetadata]":
+        self, producer: Producer, works: Sequence[Work], behind: Sequence[PartitionOffsets]
+    ) -> dict[PartitionOffsets, OffsetAndMetadata]:
         """Make the offsets part of the transaction, in the name of who the member is at this moment."""
         if any(work.home.dropped for work in works):
             raise OutOfGroup("partitions have gone while their records were being sent")
         member = self._host.metadata()
         if member.generation < 0 or not member.member_id:
             raise OutOfGroup(f"this instance is not in group {member.group_id} at this moment")
-        finished: dict[Assigned, list[int]] = {assigned: [] for assigned in behind if not assigned.dropped}
+        finished: dict[PartitionOffsets, list[int]] = {assigned: [] for assigned in behind if not assigned.dropped}
         for work in works:
             offsets = finished.setdefault(work.home, [])
             offsets += [item.record.offset for item in work.items if item.done is work.home.done]
@@ -374,7 +350,7 @@ class Transactor:
             else:
                 return
 
-    async def _done(self, works: Sequence[Work], offsets: "Mapping[Assigned, OffsetAndMetadata]") -> None:
+    async def _done(self, works: Sequence[Work], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]) -> None:
         self._taken = []
         self._most = min(self._most * 2, RECORDS_MAX)
         self._pause.reset()

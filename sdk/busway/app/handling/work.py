@@ -10,12 +10,14 @@ attempt keeps no transaction open.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from busway.app.handling.item import Item
+from busway.app.handling.partition_offsets import PartitionOffsets
+from busway.app.model.topic import Outgoing
 from busway.errors import BuswayError, MessageTooLarge
 from busway.types import TopicPartition
 
-Headers = Sequence[tuple[str, bytes | None]]
 CALL_BYTES_MAX: Final = 32 * 1024 * 1024
 """Keys and values that one call may send: all of them wait in memory until it has returned."""
 RECORD_BYTES: Final = 64
@@ -24,17 +26,6 @@ RECORD_BYTES: Final = 64
 
 class SentTooLate(BuswayError):
     """A task that outlived its handler has sent something: the handler's transaction does not wait for it."""
-
-
-class Outgoing(NamedTuple):
-    """A record that is to be sent, as the producer takes it."""
-
-    topic: str
-    partition: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    timestamp_ms: int | None
 
 
 class Change(Protocol):
@@ -60,16 +51,16 @@ class Work:
         changes: in memory; None, as for most calls, is none, which is a list less for each record.
     """
 
-    __slots__ = ("_closed", "_told", "changes", "home", "items", "records", "size", "turns")
+    __slots__ = ("_callbacks", "_closed", "changes", "home", "items", "records", "size", "turns")
 
-    def __init__(self, items: Sequence[Any], home: Any) -> None:
+    def __init__(self, items: Sequence[Item], home: PartitionOffsets) -> None:
         self.items = items
         self.home = home
         self.records: list[Outgoing] = []
         self.size = 0
         self.changes: list[Change] | None = None
         self.turns: AsyncExitStack | None = None
-        self._told: list[Callable[[bool], None]] | None = None
+        self._callbacks: list[Callable[[bool], None]] | None = None
         self._closed = False
 
     def keep(self, record: Outgoing) -> None:
@@ -110,23 +101,42 @@ class Work:
             change.undo()
         self.settle(committed=False)
 
-    def tell(self, told: Callable[[bool], None]) -> None:
-        """Have somebody told whether it is committed, or dropped: its partition has gone, or is begun anew."""
-        if self._told is None:
-            self._told = []
-        self._told.append(told)
+    def on_settled(self, callback: Callable[[bool], None]) -> None:
+        """Call back with whether it was committed; False when its partition went or was begun again."""
+        if self._callbacks is None:
+            self._callbacks = []
+        self._callbacks.append(callback)
 
     def settle(self, committed: bool) -> None:
         """It is committed, or will not be."""
-        told, self._told = self._told, None
-        for tell in told or ():
-            tell(committed)
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback(committed)
 
     async def release(self) -> None:
         """Let others have their turn at the rows that the call was alone with."""
         if self.turns is not None:
             turns, self.turns = self.turns, None
             await turns.aclose()
+
+
+class OutsideWork(Work):
+    """Hold what is changed outside of handlers, for one of the app's transactions.
+
+    Args:
+        home: the partition that it goes with.
+        add: takes it when it is complete.
+    """
+
+    __slots__ = ("_add",)
+
+    def __init__(self, home: PartitionOffsets, add: Callable[[Work], None]) -> None:
+        super().__init__((), home)
+        self._add = add
+
+    def commit(self) -> None:
+        """Put it into one of the next transactions; `on_settled` says what became of it."""
+        self._add(self)
 
 
 def firsts(works: Iterable[Work]) -> dict[TopicPartition, int]:

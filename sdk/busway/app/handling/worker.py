@@ -9,59 +9,36 @@ letters.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Final
 
 from busway.app.calling.layers import Handler
-from busway.app.extending.hooks import Hooks
 from busway.app.handling.assigned import Assigned
-from busway.app.handling.attempts import AttemptParts, Counts, Item, SendRaw
+from busway.app.handling.attempts import AttemptParts, Counts
 from busway.app.handling.batches import BatchLane
 from busway.app.handling.commits import Commits
 from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.app.handling.finished import finished, finished_ahead
-from busway.app.handling.lane import OPEN_MAX_EXACTLY, Lane, LaneParts, Sleep
+from busway.app.handling.item import Item
+from busway.app.handling.lane import OPEN_MAX_EXACTLY, Lane, LaneParts
 from busway.app.handling.loop_watchdog import LoopWatch
+from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.app.handling.transactor import Transactor
 from busway.app.handling.work import Work
-from busway.app.model.retry import HandlerFailed
-from busway.app.model.topic import ConsumerRecord
+from busway.app.handling.worker_parts import WorkerParts
+from busway.app.model.outcomes import Outcomes
 from busway.consumer.consumer import Consumer
 from busway.consumer.listener import RebalanceListener
 from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine, has_threads
-from busway.producer.producer import Producer
-from busway.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
-
-__all__ = ["HandlerFailed", "Worker", "WorkerParts"]
+from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger("busway.app")
 
 _POLL_MS: Final = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerParts:
-    """What the worker is made of; the App knows how to make it.
-
-    Attributes:
-        make_producer: a transactional one, for handlers that are exactly_once; None where there are none.
-    """
-
-    group: str
-    handlers: Sequence[Handler]
-    read: Callable[[Record], ConsumerRecord[Any, Any]]
-    send_raw: SendRaw
-    on_assigned: Callable[[Sequence[TopicPartition]], Awaitable[None]]
-    hooks: Hooks
-    sleep: Sleep
-    commit_interval_s: float
-    drain_timeout_s: float
-    make_producer: Callable[[], Producer] | None = None
 
 
 class Worker(RebalanceListener):
@@ -96,7 +73,8 @@ class Worker(RebalanceListener):
             else Transactor(parts.make_producer, self, parts.hooks, parts.commit_interval_s)
         )
         """What commits for handlers that are exactly_once; None where there are none."""
-        self._counts = Counts()
+        self.counts = Counts()
+        """What it has done."""
         self.unfinished = 0
         """Records that a handler began and did not finish before their partition went; their next owner begins with them."""
         self._lane_parts = LaneParts(
@@ -105,7 +83,7 @@ class Worker(RebalanceListener):
                 hooks=parts.hooks,
                 read=parts.read,
                 send_raw=parts.send_raw,
-                counts=self._counts,
+                counts=self.counts,
                 machine=current_machine(),
                 transactor=self.transactor,
             ),
@@ -117,19 +95,19 @@ class Worker(RebalanceListener):
         """Set whenever a record is finished or partitions come or go; who waits clears it."""
 
     @property
-    def counts(self) -> Counts:
-        """What it has done."""
-        return self._counts
-
-    @property
     def handled(self) -> int:
         """Records whose handlers all returned, or did not want them."""
-        return self._counts.handled
+        return self.counts.handled
 
     @property
     def dead_lettered(self) -> int:
         """Records that went to a dead-letter topic."""
-        return self._counts.dead_lettered
+        return self.counts.dead_lettered
+
+    @property
+    def outcomes(self) -> Outcomes | None:
+        """What became of its transactions; None where it makes none."""
+        return None if self.transactor is None else self.transactor.outcomes
 
     @property
     def records_in_hand(self) -> int:
@@ -209,13 +187,14 @@ class Worker(RebalanceListener):
             item.done.finish(item.record.offset)
             item.home.open_bytes -= item.size
             if not item.buried:
-                self._counts.handled += 1
+                self.counts.handled += 1
         self.progress.set()
         self.make_room(items[0].home)
 
-    def make_room(self, home: Assigned) -> None:
+    def make_room(self, home: PartitionOffsets) -> None:
         """Go on with a partition that was full."""
-        if home.paused and not home.closing and home.has_room:
+        assigned = self._assigned.get(home.partition) if home.paused else None
+        if assigned is home and assigned.has_room:  # another one, or none: it is being given up
             home.paused = False
             if home.partition in self.consumer.assignment():
                 self.consumer.resume(home.partition)
@@ -320,7 +299,7 @@ class Worker(RebalanceListener):
         """The member as its group knows it now."""
         return self.consumer.member()
 
-    def place(self, assigned: Assigned) -> int | None:
+    def place(self, assigned: PartitionOffsets) -> int | None:
         """Where the consumer goes on; `reset_at` is kept up to date with it."""
         if assigned.closing:
             return assigned.left_at
@@ -341,14 +320,14 @@ class Worker(RebalanceListener):
         ours = (assigned for assigned in self._assigned.values() if assigned.exactly_once)
         return [assigned for assigned in ours if assigned.is_behind(self.place(assigned))]
 
-    async def committed(self, works: Sequence[Work], offsets: Mapping[Assigned, OffsetAndMetadata]) -> None:
+    async def committed(self, works: Sequence[Work], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]) -> None:
         """A transaction is committed."""
         moved = {}
         for assigned, at in offsets.items():
             if assigned.committed is None or assigned.committed.offset != at.offset:
                 moved[assigned.partition] = at.offset
             assigned.committed = at
-        finished: dict[Assigned, list[Item]] = {}
+        finished: dict[PartitionOffsets, list[Item]] = {}
         for work in works:
             finished.setdefault(work.home, []).extend(work.items)
         for items in finished.values():

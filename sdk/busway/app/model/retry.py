@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-import busway
 from busway.errors import BrokerError, BuswayError, MessageTooLarge
 from busway.types import Record
 from busway_protocol.errors import ErrorCode
@@ -25,8 +24,9 @@ MAX_MESSAGE_BYTES: Final = 4 * 1024
 """And so much of any other text; exceptions may quote whole records."""
 _MESSAGE: Final = "kafka_dlt-exception-message"
 _STACK: Final = "kafka_dlt-exception-stacktrace"
-_CALLERS: Final = tuple(
-    str(Path(module.__file__).parent) + os.sep for module in (busway, asyncio, concurrent.futures) if module.__file__
+_CALLERS: Final = (
+    str(Path(__file__).parents[2]) + os.sep,  # busway itself
+    *(str(Path(module.__file__).parent) + os.sep for module in (asyncio, concurrent.futures) if module.__file__),
 )
 _PYTHON: Final = sysconfig.get_path("stdlib") + os.sep
 _TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}

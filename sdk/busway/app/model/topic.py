@@ -1,27 +1,41 @@
 """What was decorated: topics with their types, handlers with their options.
 
-What lives here: `Topic`, `ConsumerRecord`, `Route` and its options, and what is refused when they are declared. What does not: running
-them (`handling`), binding arguments (`binding`).
+What lives here: `Topic`, `ConsumerRecord`, `Route` and its options, what is refused when they are declared, and what a topic needs of its
+app, as protocols. What does not: running them (`handling`), binding arguments (`binding`).
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
-from busway.app.handling.schedule import Ordering
 from busway.app.model.retry import Retry
 from busway.errors import BuswayError
-from busway.types import RecordMetadata
+from busway.serde.naming import Part
+from busway.types import Record, RecordMetadata
 
 if TYPE_CHECKING:
-    from busway.app.application import App
+    from busway.cluster.client import Addresses
+    from busway.producer.producer import KeyValueHeaders
 
 K = TypeVar("K")
 V = TypeVar("V")
 Format: TypeAlias = Literal["avro", "json", "raw"]
 Guarantee: TypeAlias = Literal["at_least_once", "exactly_once"]
+Ordering: TypeAlias = Literal["key", "partition", "none"]
+ORDERINGS: Final[tuple[Ordering, ...]] = ("key", "partition", "none")
 GUARANTEES: Final[tuple[Guarantee, ...]] = ("at_least_once", "exactly_once")
 FORMATS: Final[tuple[Format, ...]] = ("avro", "json", "raw")
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -57,6 +71,17 @@ class ConsumerRecord(Generic[K, V]):
         return next((value for found, value in reversed(self.headers) if found == name), None)
 
 
+class Outgoing(NamedTuple):
+    """A record that is to be sent, as the producer takes it."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Topic(Generic[K, V]):
     """A topic with the types of its keys and values; made by `App.topic`, whose arguments its attributes are."""
@@ -69,7 +94,7 @@ class Topic(Generic[K, V]):
     partitions: int | None
     configs: tuple[tuple[str, str], ...]
     read_only: bool
-    app: "App" = field(repr=False)
+    app: "TopicOwner" = field(repr=False)
 
     def __post_init__(self) -> None:
         if not is_topic_name(self.name):
@@ -122,6 +147,104 @@ class Topic(Generic[K, V]):
         return await self.app.send_soon(
             self, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
         )
+
+
+class TopicSerdes(Protocol):
+    """Turn keys and values of topics into bytes and back; see `busway.app.serdes.Serdes`."""
+
+    def knows(self, topic: Topic[Any, Any]) -> bool:
+        """Whether the topic was prepared."""
+
+    async def prepare(self, topics: Iterable[Topic[Any, Any]]) -> None:
+        """Make what these topics need, and register their schemas."""
+
+    def encode(self, topic: Topic[Any, Any], part: Part, value: Any) -> bytes | None:
+        """Return the bytes of a key or value; None stays None."""
+
+    def encoder(self, topic: Topic[Any, Any], part: Part) -> Callable[[Any], bytes]:
+        """Return what encodes a key or value that is not None."""
+
+    async def decode(self, record: Record) -> ConsumerRecord[Any, Any]:
+        """Return the record typed; waits while the registry cannot be asked."""
+
+    async def close(self) -> None:
+        """Disconnect from the registry."""
+
+
+class OpenWork(Protocol):
+    """Collect records from outside of handlers for one transaction of the app."""
+
+    def keep(self, record: Outgoing) -> None:
+        """Send it with the transaction."""
+
+    def on_settled(self, callback: Callable[[bool], None]) -> None:
+        """Call back with whether it was committed."""
+
+    def commit(self) -> None:
+        """Put it into one of the next transactions."""
+
+
+class TopicOwner(Protocol):
+    """Send the records of a topic: the app that has declared it, as topics and tables see it."""
+
+    @property
+    def name(self) -> str:
+        """The app's name."""
+
+    @property
+    def bootstrap_servers(self) -> "Addresses":
+        """The brokers' addresses."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it can send."""
+
+    @property
+    def serdes(self) -> TopicSerdes:
+        """The serdes of the running app.
+
+        Raises:
+            NotRunning: the app is not running.
+        """
+
+    def new_serdes(self) -> TopicSerdes:
+        """Return serdes for use while the app does not run; the caller closes them."""
+
+    async def send(
+        self,
+        topic: Topic[K, V],
+        value: V | None,
+        key: K | None = None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """As `Topic.send`."""
+
+    async def send_soon(
+        self,
+        topic: Topic[K, V],
+        value: V | None,
+        key: K | None = None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> "asyncio.Future[RecordMetadata]":
+        """As `Topic.send_soon`."""
+
+    async def send_encoded(
+        self, topic: Topic[Any, Any], records: "Iterable[KeyValueHeaders]", *, partition: int, linger: bool
+    ) -> "list[asyncio.Future[RecordMetadata]]":
+        """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
+
+    def open_work(self, topics: Collection[str], partition: int) -> OpenWork | None:
+        """Return work that is committed with what is handled of these topics' partition.
+
+        Returns:
+            None where this instance handles no partition of that number exactly once.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,19 +10,17 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busway.admin.admin import Admin
 from busway.app.extending.extension import Extension, Handling
-from busway.app.handling.transactor import Outcomes
+from busway.app.model.outcomes import Outcomes
 from busway.app.monitoring.progress import Progress
+from busway.app.service import RunningService
 from busway.errors import BuswayError
 from busway.net.clock import APP_TIME
 from busway.net.machine import current_machine
 from busway.types import TopicPartition
-
-if TYPE_CHECKING:
-    from busway.app.application import App
 
 LOOK_EVERY_S: Final = 1.0
 """Looks in between see the last answer: a page of probes costs the brokers one question."""
@@ -62,7 +60,7 @@ class Health(Extension):
         self.unreachable: BuswayError | None = None
         """Why the last look failed."""
         self._clock = clock
-        self._app: App | None = None
+        self._app: RunningService | None = None
         self._admin: Admin | None = None
         self._stack = AsyncExitStack()
         self._joined = False
@@ -75,14 +73,14 @@ class Health(Extension):
 
     # What the app tells
 
-    async def starting(self, app: "App") -> None:
+    async def starting(self, app: RunningService) -> None:
         """Begin afresh."""
         self._app = app
         self._looking = asyncio.Lock()  # of this event loop, which may be another than last time
         self._joined, self._looked_s, self.unreachable = False, None, None
         self.progress = Progress()
 
-    async def stopped(self, app: "App") -> None:
+    async def stopped(self, app: RunningService) -> None:
         """Disconnect."""
         self._app = self._admin = None
         await self._stack.aclose()
@@ -127,7 +125,7 @@ class Health(Extension):
                 self.unreachable = None
             self._looked_s = self.now_s()
 
-    async def _ask(self, app: "App") -> None:
+    async def _ask(self, app: RunningService) -> None:
         if not (partitions := self.progress.partitions):
             return
         if self._admin is None:
@@ -158,7 +156,7 @@ class Health(Extension):
     def transactions(self) -> Outcomes | None:
         """What became of the app's transactions; None where it makes none."""
         worker = self._app.worker if self._app is not None else None
-        return None if worker is None or worker.transactor is None else worker.transactor.outcomes
+        return None if worker is None else worker.outcomes
 
     async def ready(self) -> Readiness:
         """Whether the app has its partitions and gets on with each of them."""
@@ -170,7 +168,7 @@ class Health(Extension):
         waiting = tuple(
             f"share group {worker.group} has assigned nothing yet"
             for worker in app.queue_workers
-            if not worker.consumer.has_joined
+            if not worker.has_joined
         )
         if waiting or not app.routes:
             return Readiness(ready=not waiting, reasons=waiting)

@@ -25,19 +25,17 @@ serving them (`busway.web`). An app without it counts nothing.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from busway.app.extending.extension import Call, Handling
+from busway.app.model.topic import Route
 from busway.app.monitoring.health import STALL_TIMEOUT_S, Health
+from busway.app.service import RunningService
 from busway.types import TopicPartition
-
-if TYPE_CHECKING:
-    from busway.app.application import App
-    from busway.app.model.topic import Route
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -78,7 +76,7 @@ class Metrics(Health):
 
     # What the app tells
 
-    async def starting(self, app: "App") -> None:
+    async def starting(self, app: RunningService) -> None:
         """Name what runs."""
         await super().starting(app)
         self._build.clear()
@@ -94,7 +92,7 @@ class Metrics(Health):
         self._rebalances.inc()
         await super().revoked(partitions)
 
-    def around(self, route: "Route", call: Call) -> Call:
+    def around(self, route: Route, call: Call) -> Call:
         """Count calls under way."""
         in_flight = self._in_flight.labels(route.name)
 

@@ -8,19 +8,18 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from busway.admin.admin import Admin
 from busway.app.calling.layers import Handler
 from busway.app.handling.attempts import AttemptParts, Counts
-from busway.app.handling.worker import WorkerParts
+from busway.app.handling.worker import Worker
+from busway.app.handling.worker_parts import WorkerParts
 from busway.app.queues.worker import QueueParts, QueueWorker
+from busway.app.service import RunningService
 from busway.errors import BrokerError, UnsupportedByBroker
 from busway.net.machine import current_machine
 from busway.share.consumer import ShareConsumer
-
-if TYPE_CHECKING:
-    from busway.app.application import App
 
 logger = logging.getLogger("busway.app")
 
@@ -28,15 +27,30 @@ _NEVER_MS = 2**31 - 1
 """A queue whose handlers are all busy asks for nothing, for as long as that takes."""
 
 
-async def start_working(app: "App", parts: WorkerParts, stack: AsyncExitStack, *, reset: str) -> "asyncio.Task[None]":
-    """The task of all the app's workers, those of its queues included; their consumers are stopped with the stack at the latest.
+async def start_working(
+    app: RunningService,
+    parts: WorkerParts,
+    stack: AsyncExitStack,
+    *,
+    worker: Worker | None,
+    queues: list[QueueWorker],
+    reset: str,
+) -> "asyncio.Task[None]":
+    """Return the task of all the app's workers, those of its queues included.
+
+    Their consumers are stopped with the stack at the latest.
+
+    Args:
+        worker: the app's own, beside its queues.
+        queues: gets the workers of its queues, each once it has started.
+        reset: where a new share group begins.
 
     Raises:
         ConnectionFailed: no broker can be reached.
         BrokerError: a topic cannot be had.
     """
     queued = [handler for handler in parts.handlers if handler.route.group is not None]
-    app.started_queues.clear()
+    queues.clear()
     if queued:
         await _begin_at(app, sorted({handler.route.group or "" for handler in queued}), reset)
     attempts = AttemptParts(
@@ -48,17 +62,17 @@ async def start_working(app: "App", parts: WorkerParts, stack: AsyncExitStack, *
         machine=current_machine(),
     )
     for handler in queued:
-        worker = _worker(app, handler, attempts, parts)
-        stack.push_async_callback(worker.consumer.stop)  # where the worker has not come to do it
-        await worker.consumer.start()
-        app.started_queues.append(worker)
-    work = [one.run for one in (app.worker, *app.started_queues) if one is not None]
+        queue = _worker(app, handler, attempts, parts)
+        stack.push_async_callback(queue.consumer.stop)  # where the worker has not come to do it
+        await queue.consumer.start()
+        queues.append(queue)
+    work = [each.run for each in (worker, *queues) if each is not None]
     return asyncio.get_running_loop().create_task(
         work[0]() if len(work) == 1 else run_all(work), name=f"{app.name}-worker"
     )
 
 
-def _worker(app: "App", handler: Handler, attempts: AttemptParts, parts: WorkerParts) -> QueueWorker:
+def _worker(app: RunningService, handler: Handler, attempts: AttemptParts, parts: WorkerParts) -> QueueWorker:
     route = handler.route
     assert route.group is not None
     consumer = ShareConsumer(
@@ -81,7 +95,7 @@ def _worker(app: "App", handler: Handler, attempts: AttemptParts, parts: WorkerP
     )
 
 
-async def _begin_at(app: "App", groups: Sequence[str], reset: str) -> None:
+async def _begin_at(app: RunningService, groups: Sequence[str], reset: str) -> None:
     """Where new groups begin, which for a share group the brokers keep; they would begin at the end."""
     if reset == "none":
         return

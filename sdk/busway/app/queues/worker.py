@@ -15,20 +15,25 @@ from typing import Any, Final
 
 from busway.app.calling.depends import Current, current
 from busway.app.calling.layers import Handler, acknowledged
-from busway.app.handling.assigned import OPEN_BYTES_MAX, is_for_others
-from busway.app.handling.attempts import AttemptParts, Attempts, Counts, Item, Sent
+from busway.app.dead_letters.headers import is_for_others
+from busway.app.handling.assigned import OPEN_BYTES_MAX
+from busway.app.handling.attempts import AttemptParts, Attempts, Counts, Sent
 from busway.app.handling.completed_offsets import CompletedOffsets
+from busway.app.handling.item import Item
 from busway.app.handling.lane import GivenUp, Sleep
+from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.app.model.retry import HandlerFailed
 from busway.errors import AcknowledgementFailed, DamagedData
 from busway.net.clock import REAL_TIME
 from busway.share.consumer import Acknowledge, ShareConsumer
-from busway.types import Record
+from busway.types import Record, TopicPartition
 
 logger = logging.getLogger("busway.app")
 
 PARKED_MAX: Final = 1000
 """Records that failed and wait until they are released for their next attempt; above, no new ones are taken."""
+NO_OFFSETS: Final = PartitionOffsets(TopicPartition("", -1), CompletedOffsets(), exactly_once=False)
+"""What the records of a queue are counted in: a share group acknowledges records and commits no offsets."""
 _POLL_MS: Final = 500
 _RENEWALS: Final = 4
 """A lock is renewed when this part of it is over: some renewals may be lost."""
@@ -90,6 +95,11 @@ class QueueWorker:
     def counts(self) -> Counts:
         """What the queues of the app have done, all together."""
         return self._parts.attempts.counts
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether the share group has assigned partitions to it."""
+        return self.consumer.has_joined
 
     @property
     def records_in_hand(self) -> int:
@@ -216,7 +226,7 @@ class QueueWorker:
         mark = Current()
         current.set(mark)
         mark.key, mark.attempt = record.key, record.delivery_count or 1
-        item = Item(CompletedOffsets(), record, 1, None)
+        item = Item(NO_OFFSETS.done, record, 1, NO_OFFSETS)
         typed = await self._attempts.read(item)
         if typed is None:
             return "reject"

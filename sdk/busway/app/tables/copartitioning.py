@@ -5,18 +5,15 @@ What lives here: making it with as many partitions as they have, and refusing wh
 """
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from busway.admin.admin import NewTopic
 from busway.admin.missing import create_missing, partition_counts
 from busway.app.model.topic import BadDeclaration
+from busway.app.service import RunningService
 from busway.app.tables.rows import names
 
-if TYPE_CHECKING:
-    from busway.app.application import App
 
-
-async def make_beside(app: "App", wanted: NewTopic, sources: Collection[str]) -> int:
+async def make_beside(app: RunningService, wanted: NewTopic, sources: Collection[str]) -> int:
     """How many partitions the table has, once its topic is there.
 
     Raises:

@@ -11,12 +11,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from busway.admin.admin import NewTopic
 from busway.admin.missing import create_missing
 from busway.app.extending.extension import Extension
 from busway.app.model.topic import Topic
+from busway.app.service import RunningService
 from busway.app.tables.rows import Home, Rows
 from busway.app.tables.table import COMPACT, hashable
 from busway.consumer.consumer import Consumer
@@ -24,9 +25,6 @@ from busway.errors import BuswayError, NotRunning
 from busway.net.clock import REAL_TIME
 from busway.serde.errors import Undecodable
 from busway.types import Record, RecordMetadata, TopicPartition
-
-if TYPE_CHECKING:
-    from busway.app.application import App
 
 logger = logging.getLogger("busway.app")
 
@@ -139,7 +137,7 @@ class GlobalTable(Rows[K, V], Extension):
 
     # What the app does
 
-    async def starting(self, app: "App") -> None:
+    async def starting(self, app: RunningService) -> None:
         """Make the topic, load it, follow it from then on.
 
         Raises:
@@ -156,7 +154,7 @@ class GlobalTable(Rows[K, V], Extension):
         if self._following.done():
             await self._following
 
-    async def stopped(self, app: "App") -> None:
+    async def stopped(self, app: RunningService) -> None:
         """Follow it no more."""
         following, self._following = self._following, None
         if following is not None:
@@ -167,7 +165,7 @@ class GlobalTable(Rows[K, V], Extension):
         async with self._moved:
             self._moved.notify_all()
 
-    async def _follow(self, app: "App", loaded: "asyncio.Future[None]") -> None:
+    async def _follow(self, app: RunningService, loaded: "asyncio.Future[None]") -> None:
         wait_s = _FIRST_WAIT_S
         while True:
             try:
@@ -187,7 +185,7 @@ class GlobalTable(Rows[K, V], Extension):
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
     @contextlib.asynccontextmanager
-    async def _reading(self, app: "App") -> AsyncIterator[Consumer]:
+    async def _reading(self, app: RunningService) -> AsyncIterator[Consumer]:
         """A consumer without a group that goes on where the last one was."""
         consumer = Consumer(
             self.topic.name,
@@ -205,7 +203,7 @@ class GlobalTable(Rows[K, V], Extension):
             finally:
                 self._consumer = None
 
-    async def _read(self, app: "App", consumer: Consumer) -> None:
+    async def _read(self, app: RunningService, consumer: Consumer) -> None:
         found = await consumer.getmany(timeout_ms=_POLL_MS)
         for records in found.values():
             for record in records:
@@ -216,7 +214,7 @@ class GlobalTable(Rows[K, V], Extension):
                 self._positions[partition] = await consumer.position(partition)
             self._moved.notify_all()
 
-    async def _apply(self, app: "App", record: Record) -> None:
+    async def _apply(self, app: RunningService, record: Record) -> None:
         try:
             typed: Any = await app.serdes.decode(record)
             if typed.key is None:

@@ -258,6 +258,24 @@ class Attempt(Generic[K, V]):
                 rows._set_row(key, before, home if was is None else was)
 
 
+class HeldRows(Rows[K, V]):
+    """Keep the rows of the partitions that this instance holds; changes of others are not taken back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: set[int] = set()
+
+    def _take_back(self, key: K, value: V | None, before: V | None, home: Home) -> None:
+        """Make a row what it was before `value`, unless it was changed meanwhile, or has gone with its partition."""
+        if home.partition in self._held and self._row_in(home.partition, key)[0] is value:
+            self._set_row(key, before, home)
+
+    def _undo(self, attempt: Attempt[K, V]) -> None:
+        """Undo what a call has changed, unless that has gone with its partition."""
+        if attempt.partition in self._held:
+            attempt.undo(self)
+
+
 def names(found: Iterable[str]) -> str:
     """Names as messages show them."""
     return ", ".join(sorted(found))

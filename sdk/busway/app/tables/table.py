@@ -32,25 +32,23 @@ from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from busway.admin.admin import NewTopic
 from busway.app.calling.depends import current
 from busway.app.extending.extension import Call, Extension
-from busway.app.handling.work import Outgoing, Work, work
-from busway.app.model.topic import BadDeclaration, ConsumerRecord, Route, Topic
+from busway.app.handling.work import Work, work
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, Outgoing, Route, Topic
+from busway.app.service import RunningService
 from busway.app.tables.changes import Change, change_outside
 from busway.app.tables.copartitioning import make_beside
 from busway.app.tables.copies import Copies
 from busway.app.tables.row_locks import WHOLE, Turns
-from busway.app.tables.rows import Attempt, Home, NotHere, Rows, names
+from busway.app.tables.rows import Attempt, HeldRows, Home, NotHere, names
 from busway.errors import NotRunning
 from busway.producer.producer import KeyValueHeaders
 from busway.types import RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
-
-if TYPE_CHECKING:
-    from busway.app.application import App
 
 logger = logging.getLogger("busway.app")
 
@@ -59,7 +57,7 @@ V = TypeVar("V")
 COMPACT: Final = {"cleanup.policy": "compact"}
 
 
-class Table(Rows[K, V], Extension):
+class Table(HeldRows[K, V], Extension):
     """Rows by key: those of the partitions that this instance has; made by `App.table`.
 
     Values are replaced, never changed in place: what a failed handler put is taken back by putting the old value there again.
@@ -89,7 +87,6 @@ class Table(Rows[K, V], Extension):
         self._wanted = NewTopic(topic.name, partitions or -1, configs={**COMPACT, **(configs or {})})
         self._given = frozenset(source.name for source in sources)
         self._sources: frozenset[str] = frozenset()
-        self._held: set[int] = set()
         self._copies = Copies(self, topic)
         self._partitions = 0
         self._changed_by: dict[str, set[str]] = {}
@@ -221,7 +218,8 @@ class Table(Rows[K, V], Extension):
             )
         before, was = self._row_in(home.partition, key)
         if self._guarantees == {"exactly_once"}:
-            await change_outside(self, self._sources, key, value, home=home, copy=self._copies.of(home.partition))
+            copy, opened = self._copies.of(home.partition), self.topic.app.open_work(self._sources, home.partition)
+            await change_outside(self, self.topic, opened, key, value, home=home, copy=copy)
             return
         copy = self._copies.of(home.partition)
         with copy.changing():
@@ -233,16 +231,6 @@ class Table(Rows[K, V], Extension):
                 copy.known = None
                 self._take_back(key, value, before, was or home)
                 raise
-
-    def _take_back(self, key: K, value: V | None, before: V | None, home: Home) -> None:
-        """Make a row what it was before `value`, unless it was changed meanwhile, or has gone with its partition."""
-        if home.partition in self._held and self._row_in(home.partition, key)[0] is value:
-            self._set_row(key, before, home)
-
-    def _undo(self, attempt: Attempt[K, V]) -> None:
-        """Undo what a call has changed, unless that has gone with its partition."""
-        if attempt.partition in self._held:
-            attempt.undo(self)
 
     def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home | None:
         """Where a row is that a handler may change; None for a new one, which is at home where the record came from."""
@@ -317,7 +305,7 @@ class Table(Rows[K, V], Extension):
 
     # What the app does
 
-    async def starting(self, app: "App") -> None:
+    async def starting(self, app: RunningService) -> None:
         """Make the topic, compare its partitions with those it goes with.
 
         Raises:
@@ -336,7 +324,7 @@ class Table(Rows[K, V], Extension):
         self._partitions = await make_beside(app, self._wanted, self._sources)
         self._lanes = sum(len({topic.name for topic in route.topics} & self._sources) for route in app.routes)
 
-    async def stopped(self, app: "App") -> None:
+    async def stopped(self, app: RunningService) -> None:
         """Forget the rows; the topic has them."""
         self._held.clear()
         self._copies.clear()
@@ -412,7 +400,7 @@ class Table(Rows[K, V], Extension):
             copy = self._copies.of(record.partition)
             copy.open += 1
             if (mine := work.get()) is not None:
-                return await self._kept(mine, Change(self, attempt, copy), token, call(argument))
+                return await self._kept(mine, Change(self, attempt, copy, self._rows_of), token, call(argument))
             try:
                 result = await call(argument)
                 attempt.ended = True

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from busway.admin.admin import Admin
-from busway.app.application import App
+from busway.app.application import Application
 from busway.app.model.retry import dead_letter_topic
 from busway.app.model.topic import BadDeclaration, ConsumerRecord, Headers, Topic
 from busway.app.tables.table import Table
@@ -46,7 +46,7 @@ class SimulatedBus:
         state: for the workload to leave something for properties; empty at the beginning of each history.
     """
 
-    def __init__(self, app: App, bootstrap_servers: str, chance: Random, story: Story) -> None:
+    def __init__(self, app: Application, bootstrap_servers: str, chance: Random, story: Story) -> None:
         self.chance = chance
         self.sent: list[Sent] = []
         self.state = SimpleNamespace()

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from busway.admin.admin import Admin, NewTopic
-from busway.admin.missing import create_declared, create_missing, read_only_topics
-from busway.app.application import App
+from busway.admin.missing import create_missing
+from busway.app.application import Application
+from busway.app.declaring.declared_topics import create_declared, read_only_topics
 from busway.app.model.retry import HandlerFailed
 from busway.errors import BuswayError
 from busway.testing.simulation.bus import WHO, SimulatedBus
@@ -306,7 +307,7 @@ class _History:
         raise _DoesNotHold(f"{REST_S:g} s after the last fault records are not handled: {left}")
 
 
-async def _left(admin: Admin, app: App, topics: Sequence[str]) -> dict[str, int]:
+async def _left(admin: Admin, app: Application, topics: Sequence[str]) -> dict[str, int]:
     there = set(await admin.list_topics())
     described = await admin.describe_topics([topic for topic in topics if topic in there])
     partitions = [TopicPartition(name, one.number) for name, topic in described.items() for one in topic.partitions]
@@ -328,7 +329,7 @@ class _Instance:
         self._history = history
         self._registry_url = registry_url
         self._process: SimProcess | None = None
-        self._app: App | None = None
+        self._app: Application | None = None
         self._kills: dict[str, int] = {}
 
     def _tell(self, what: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from busway.app.application import App
+from busway.app.application import Application
 from busway.errors import BuswayError
 
 _PYTHON: Final = tuple(
@@ -28,7 +28,7 @@ _OURS: Final = frozenset(
     {"busway", "busway_protocol", "busway_bus", "busway_registry", "busway_connect", "busway_spark", "busway_console"}
 )
 
-Target = str | App | Callable[[], App]
+Target = str | Application | Callable[[], Application]
 """`module:app`, an app that is a name of its module, or a function that makes one."""
 
 
@@ -56,12 +56,12 @@ class Service:
         self,
         target: Target,
         environment: Mapping[str, str] | None = None,
-        prepare: Callable[[App], None] | None = None,
+        prepare: Callable[..., None] | None = None,
     ) -> None:
         self._prepare = prepare
         self._environment = dict(environment or {})
         self._module = ""
-        if isinstance(target, App):
+        if isinstance(target, Application):
             target = _place_of(target)
         if isinstance(target, str):
             self._module, colon, self._attribute = target.partition(":")
@@ -74,14 +74,14 @@ class Service:
             self.name = getattr(target, "__qualname__", repr(target))
         self.app = _app_of(found, self.name)
 
-    def make(self, instance: str) -> App:
+    def make(self, instance: str) -> Application:
         """An app for a process that starts."""
         app = self._made(instance)
         if self._prepare is not None:
             self._prepare(app)
         return app
 
-    def _made(self, instance: str) -> App:
+    def _made(self, instance: str) -> Application:
         with _environment({name: text.format(instance=instance) for name, text in self._environment.items()}):
             if not self._module:
                 return self._make()
@@ -89,17 +89,17 @@ class Service:
                 return _app_of(getattr(importlib.import_module(self._module), self._attribute), self.name)
 
 
-def _app_of(found: object, name: str) -> App:
-    if callable(found) and not isinstance(found, App):
+def _app_of(found: object, name: str) -> Application:
+    if callable(found) and not isinstance(found, Application):
         found = found()
-    if not isinstance(found, App):
+    if not isinstance(found, Application):
         raise NoService(
             f"{name} is {type(found).__name__}; give an App, or a function without arguments that makes one"
         )
     return found
 
 
-def _place_of(app: App) -> str:
+def _place_of(app: Application) -> str:
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType) and _is_users(module):
             for attribute, value in vars(module).items():

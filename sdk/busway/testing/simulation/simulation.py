@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from busway.app.application import App
 from busway.errors import BuswayError
 from busway.extras import need
 from busway.testing.simulation.faults import Seed
@@ -71,7 +70,7 @@ class Simulation:
         *,
         instances: int = INSTANCES,
         environment: Mapping[str, str] | None = None,
-        prepare: Callable[[App], None] | None = None,
+        prepare: Callable[..., None] | None = None,
     ) -> None:
         if instances < 1:
             raise ValueError(f"instances: {instances} is not 1 or more")
@@ -216,7 +215,7 @@ def simulate(
     invariants: Sequence[Work] = (),
     instances: int = INSTANCES,
     environment: Mapping[str, str] | None = None,
-    prepare: Callable[[App], None] | None = None,
+    prepare: Callable[..., None] | None = None,
     seeds: int | Iterable[int] = SEEDS,
     seed: int | str | None = None,
     **options: Any,

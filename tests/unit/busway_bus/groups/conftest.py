@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from busway_bus.groups.classic.group import ClassicGroup
-from busway_bus.groups.classic.requests import GroupLimits, Join, Sync
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.records import GroupMetadataValue
+from busway_bus.groups.requests import Join, Sync
 from busway_bus.kernel.decision import PARKED, Decision
 from busway_protocol.assignors.consumer_protocol import encode_subscription
 from busway_protocol.assignors.subscription import Subscription

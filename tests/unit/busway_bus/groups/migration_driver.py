@@ -10,10 +10,11 @@ from uuid import UUID
 from tests.unit.busway_bus.groups.live import live_shard
 
 from busway_bus.coordinator.replay import apply_records, latest_records
-from busway_bus.groups.classic.requests import GroupLimits, Join, Sync
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.modern.requests import ConsumerHeartbeat, ConsumerLimits, GroupSettings, MigrationPolicy
 from busway_bus.groups.modern.topics import Topics
+from busway_bus.groups.requests import Join, Sync
 from busway_bus.groups.shard import GroupShard
 from busway_bus.handlers.common.context import finished
 from busway_bus.kernel.decision import PARKED, Decision

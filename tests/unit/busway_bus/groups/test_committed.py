@@ -2,11 +2,12 @@
 
 import pytest
 
-from busway_bus.groups.classic.requests import GroupLimits, Join
 from busway_bus.groups.committed import OffsetMemory, offset_bytes
 from busway_bus.groups.group import Committer
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.modern.requests import ConsumerHeartbeat
 from busway_bus.groups.offsets import NewOffset, Place
+from busway_bus.groups.requests import Join
 from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import GROUP_BYTES

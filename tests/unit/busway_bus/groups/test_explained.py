@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from tests.unit.busway_bus.groups.live import live_shard
 
-from busway_bus.groups.classic.requests import GroupLimits, Join, Sync
+from busway_bus.groups.limits import GroupLimits
+from busway_bus.groups.requests import Join, Sync
 from busway_protocol.assignors.consumer_protocol import encode_assignment, encode_subscription
 from busway_protocol.assignors.subscription import Subscription
 

@@ -18,12 +18,13 @@ from tests.unit.busway_bus.groups.live import live_shard
 
 from busway_bus.coordinator.replay import apply_records, latest_records
 from busway_bus.groups.classic.group import ClassicGroup
-from busway_bus.groups.classic.requests import GroupLimits, Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.classic.states import State
 from busway_bus.groups.group import Committer
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.offsets import CommittedOffset, NewOffset
 from busway_bus.groups.pending_offsets import pending_bytes
 from busway_bus.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from busway_bus.groups.requests import Join, JoinResult, Sync, SyncResult
 from busway_bus.groups.shard import Change, GroupShard
 from busway_bus.handlers.common.context import finished
 from busway_bus.kernel.decision import PARKED, Decision

@@ -8,8 +8,8 @@ import pytest
 from tests.unit.busway_bus.groups.conftest import Bench
 
 from busway_bus.groups.classic.group import ClassicGroup
-from busway_bus.groups.classic.requests import GroupLimits
 from busway_bus.groups.classic.states import State
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.kernel.limits import MEMBER_BYTES, SUBSCRIBED_ELEMENTS_MAX
 from busway_protocol.assignors.consumer_protocol import encode_subscription

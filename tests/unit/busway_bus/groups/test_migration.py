@@ -7,11 +7,11 @@ import pytest
 from tests.unit.busway_bus.groups.migration_driver import Driver, T
 
 from busway_bus.groups.classic.group import ClassicGroup
-from busway_bus.groups.classic.requests import JoinResult
 from busway_bus.groups.classic.states import State
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.mixed import MixedGroup
 from busway_bus.groups.modern.requests import MigrationPolicy
+from busway_bus.groups.requests import JoinResult
 from busway_bus.kernel.limits import MIGRATED_MEMBERS_MAX, SUBSCRIBED_ELEMENTS_MAX
 from busway_protocol.assignors.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
 from busway_protocol.assignors.subscription import Subscription

@@ -14,10 +14,10 @@ from tests.unit.busway_bus.groups.migration_driver import Driver, T
 from tests.unit.busway_bus.groups.modern.test_consumer_machine import state_of
 
 from busway_bus.groups.classic.group import ClassicGroup
-from busway_bus.groups.classic.requests import JoinResult
 from busway_bus.groups.classic.states import State
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.mixed import MixedGroup
+from busway_bus.groups.requests import JoinResult
 from busway_bus.kernel.decision import Decision
 from busway_protocol.assignors.consumer_protocol import decode_assignment, encode_assignment
 from busway_protocol.errors import ErrorCode, KafkaError

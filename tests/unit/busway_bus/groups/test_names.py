@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from busway_bus.groups.classic.requests import GroupLimits
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.modern.requests import ConsumerHeartbeat
 from busway_bus.groups.modern.topics import Topics

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from busway_bus.groups.classic.requests import GroupLimits, Join
 from busway_bus.groups.group import Committer
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.memory_quota import pending_share
 from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
 from busway_bus.groups.pending_offsets import pending_bytes
@@ -21,6 +21,7 @@ from busway_bus.groups.records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from busway_bus.groups.requests import Join
 from busway_bus.groups.shard import GroupShard, TopicExists
 from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX, OFFSETS_PER_EXPIRY_MAX
 from busway_protocol.assignors.consumer_protocol import encode_subscription

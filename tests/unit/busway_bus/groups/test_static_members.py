@@ -6,8 +6,8 @@ import pytest
 from tests.unit.busway_bus.groups.migration_driver import Driver, T
 from tests.unit.busway_bus.groups.modern.test_balance import Driver as OfPatterns
 
-from busway_bus.groups.classic.requests import JoinResult
 from busway_bus.groups.modern.requests import ConsumerLimits
+from busway_bus.groups.requests import JoinResult
 from busway_protocol.errors import ErrorCode
 
 LEAVES_FOR_A_WHILE = -2

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busway.app.handling.completed_offsets import CompletedOffsets
-from busway.app.handling.schedule import Ordering, Schedule
+from busway.app.handling.schedule import Schedule
+from busway.app.model.topic import Ordering
 
 KEYS = st.lists(st.sampled_from([None, b"", b"a", b"b", b"c"]), max_size=30)
 

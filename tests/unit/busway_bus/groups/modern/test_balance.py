@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from busway_bus.groups.classic.requests import GroupLimits
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.modern.balance import Plan
 from busway_bus.groups.modern.consumer_group import ConsumerGroup
 from busway_bus.groups.modern.consumer_target import plan_of, write_part

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.unit.busway_bus.groups.live import live_shard
 
 from busway_bus.coordinator.replay import apply_records, latest_records
-from busway_bus.groups.classic.requests import GroupLimits
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.modern.balance import Plan
 from busway_bus.groups.modern.consumer_group import ConsumerGroup

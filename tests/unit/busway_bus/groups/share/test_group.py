@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from busway_bus.groups.classic.requests import GroupLimits
+from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.shard import GroupShard

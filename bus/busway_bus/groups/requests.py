@@ -1,14 +1,10 @@
-"""Requests, replies and limits of classic groups.
+"""Requests and replies of members that speak the classic protocol, to groups of all kinds.
 
-What lives here: the values. What does not: the states (`states`), the members (`members`), handling (`group`).
+What lives here: the values. What does not: handling them (`classic.group`, `mixed`), those of the consumer protocol (`modern.requests`).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from busway_bus.groups.committed import OffsetMemory
-from busway_bus.groups.memory_quota import GroupMemory, pending_share
-from busway_bus.groups.modern.requests import ConsumerLimits
-from busway_bus.kernel.fair_share import FairShare
 from busway_protocol.errors import ErrorCode
 
 
@@ -68,25 +64,3 @@ class SyncResult:
     protocol_type: str | None = None
     protocol: str | None = None
     assignment: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLimits:
-    """Kafka's group.* settings and offset.metadata.max.bytes, and the memory of all groups.
-
-    Attributes:
-        memory: of their members.
-        pending: of offsets in open transactions.
-        offsets: of committed offsets, and of groups without their members.
-        consumer: settings of consumer groups.
-    """
-
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    initial_rebalance_delay_ms: int = 3_000
-    max_size: int = 2**31 - 1
-    max_offset_metadata_bytes: int = 4_096
-    consumer: ConsumerLimits = field(default_factory=ConsumerLimits)
-    memory: GroupMemory = field(default_factory=GroupMemory)
-    pending: FairShare = field(default_factory=pending_share)
-    offsets: OffsetMemory = field(default_factory=OffsetMemory)

@@ -1,0 +1,36 @@
+"""What an app's workers are made of.
+
+What lives here: `WorkerParts`, which the app fills in when it starts. What does not: the workers (`worker`, `busway.app.queues.worker`).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from busway.app.calling.layers import Handler
+from busway.app.extending.hooks import Hooks
+from busway.app.handling.attempts import SendRaw
+from busway.app.handling.lane import Sleep
+from busway.app.model.topic import ConsumerRecord
+from busway.producer.producer import Producer
+from busway.types import Record, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts:
+    """Hold what the workers of an app have in common.
+
+    Attributes:
+        make_producer: a transactional one, for handlers that are exactly_once; None where there are none.
+    """
+
+    group: str
+    handlers: Sequence[Handler]
+    read: Callable[[Record], ConsumerRecord[Any, Any]]
+    send_raw: SendRaw
+    on_assigned: Callable[[Sequence[TopicPartition]], Awaitable[None]]
+    hooks: Hooks
+    sleep: Sleep
+    commit_interval_s: float
+    drain_timeout_s: float
+    make_producer: Callable[[], Producer] | None = None

@@ -1,0 +1,33 @@
+"""What became of an app's transactions.
+
+What lives here: `Outcomes`, counted by `handling.transactor` and shown by `monitoring`. What does not: making transactions.
+"""
+
+from dataclasses import dataclass
+
+from busway.errors import BuswayError
+from busway.net.clock import REAL_TIME
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """What became of transactions since the app started.
+
+    Attributes:
+        committed, aborted: transactions.
+        renewed: how often a producer could not go on, and another one was started.
+        problem: what the last one failed with, while none has succeeded since.
+        failing_s: since when none has, by the machine's clock.
+    """
+
+    committed: int = 0
+    aborted: int = 0
+    renewed: int = 0
+    problem: BuswayError | None = None
+    failing_s: float = 0.0
+
+    def failed(self, problem: BuswayError) -> None:
+        """A transaction was not committed, or not yet."""
+        if self.problem is None:
+            self.failing_s = REAL_TIME.monotonic_s()
+        self.problem = problem

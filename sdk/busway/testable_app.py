@@ -1,0 +1,60 @@
+"""`App`: a service made of decorated functions, which can be tested in this process.
+
+What lives here: `App`, which adds `test`. What does not: all else that it does (`busway.app.application`), the broker and the clock of a test
+(`busway.testing`).
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from busway.app.application import Application
+
+if TYPE_CHECKING:
+    from busway.testing.bus import TestBus
+    from busway.testing.clock import ClockName
+
+
+class App(Application):
+    """A service: topics, handlers, and the connections they need.
+
+    Args:
+        name: of the service; also its consumer group.
+        bootstrap_servers: `host:port`, several with commas or as a list.
+        schema_registry: address of the registry; needed for topics in Avro.
+        group_id: another consumer group than `name`.
+        auto_offset_reset: where a new group begins; earliest, so that nothing is missed.
+        register_schemas: register schemas at start; else they must be in the registry.
+        subject_naming: under which subject.
+        lifespan: takes the app; an async generator function that yields once, or one that returns an async context manager. It is
+            entered before the first record and left after the last; what it yields is `Context.state` for handlers.
+        commit_interval_s: how often finished offsets are committed; also at a rebalance and at the end.
+        drain_timeout_s: how long running handlers may take to end when the app stops or loses a partition; a stop whose brokers do
+            not answer takes 5 s more than that.
+        producer, consumer: further options of `ProducerOptions` and `ConsumerOptions`. A handler that waits for each of its sends
+            should not wait for a batch to fill, so linger_ms is 0 here; records still share a batch while one is under way.
+    """
+
+    @contextlib.asynccontextmanager
+    async def test(
+        self, *, overrides: Mapping[Callable[..., Any], Any] | None = None, clock: "ClockName" = "skip"
+    ) -> AsyncIterator["TestBus"]:
+        """The app on a broker and a registry of its own in this process, for tests; see `busway.testing.TestBus`.
+
+        Args:
+            overrides: what stands in for dependencies meanwhile, beside `App.overrides`.
+            clock: "skip": waits between attempts take no time; "manual": whatever the app waits for, its handlers' sleeps and deadlines
+                included, ends when `TestBus.advance` says so; clients, broker and the test keep real time.
+
+        Raises:
+            NotRunning: the app is running already; it goes on.
+            MissingExtra: the registry's packages are not installed.
+        """
+        from busway.testing.bus import running_test_bus
+
+        before, self.overrides = self.overrides, {**self.overrides, **(overrides or {})}
+        try:
+            async with running_test_bus(self, clock=clock) as bus:
+                yield bus
+        finally:
+            self.overrides = before
