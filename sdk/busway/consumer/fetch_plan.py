@@ -1,6 +1,7 @@
-"""What to ask for next.
+"""Choice of the next requests.
 
-What lives here: sorting assigned partitions by what they need, and from whom; no IO. What does not: asking (`fetcher`).
+What lives here: sorting assigned partitions by the request that they need and by leader; no IO. What does not: sending
+(`fetcher`).
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -11,20 +12,20 @@ from busway.consumer.position_resolver import RESETS
 from busway.consumer.subscription import Assigned
 
 CHUNKS_AHEAD: Final = 8
-"""Batches that may wait undecoded in a partition; below it the partition is fetched again."""
+"""Undecoded batches that a partition may buffer; with fewer it is fetched again."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FetchPlan:
-    """Who needs what.
+    """Partitions by the request that they need.
 
     Attributes:
-        uncommitted: their committed offset is to be looked up.
-        unplaced: by leader: an end of their log is.
-        wanting: by leader: they are to be fetched.
-        full: leaders of partitions that have enough for now.
-        leaderless: nobody is known to have them.
-        wait_s: until a partition that was put off is to be looked at again; None: none is.
+        uncommitted: need their committed offset.
+        unplaced: need the start or end of their log; by leader.
+        wanting: need a fetch; by leader.
+        full: leaders of partitions with a full buffer.
+        leaderless: have no known leader.
+        wait_s: until the first postponed partition is due; None without one.
     """
 
     uncommitted: list[Assigned] = field(default_factory=list)
@@ -38,7 +39,7 @@ class FetchPlan:
 def plan(
     assigned: Iterable[Assigned], now_s: float, leader_of: Callable[[Assigned], int | None], asked: Container[int]
 ) -> FetchPlan:
-    """The next requests; `asked` are the leaders that have a fetch under way."""
+    """Return the next requests; leaders in `asked` have a fetch in flight."""
     result = FetchPlan()
     for found in assigned:
         if found.placing or (found.position is not None and found.paused):
@@ -53,7 +54,7 @@ def plan(
         if leader is None:
             result.leaderless.append(found)
         elif found.position is None:
-            if found.reset in RESETS:  # else whoever reads has to seek
+            if found.reset in RESETS:  # "none": the reader has to seek
                 result.unplaced.setdefault(leader, []).append(found)
         elif len(found.chunks) >= CHUNKS_AHEAD:
             result.full.add(leader)

@@ -1,7 +1,7 @@
-"""The loop that fetches what is assigned, ahead of the reader.
+"""The loop that fetches assigned partitions ahead of the reader.
 
-What lives here: one fetch under way for each broker, buffers, what is tried again and when. What does not: who assigns (`group`), where
-a partition is begun (`position_resolver`), what the bytes mean (`isolation`).
+What lives here: one fetch in flight per broker, buffers, retries. What does not: assignment (`group`), initial
+positions (`position_resolver`), decoding (`isolation`).
 """
 
 import asyncio
@@ -28,23 +28,23 @@ from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchRe
 logger = logging.getLogger("busway.consumer")
 
 NAMES_UNTIL: Final = 12
-"""From Fetch 13 on topics go by id, so that nothing is read of a topic of the same name that was created meanwhile."""
+"""Last Fetch version with topic names. Topic ids prevent reading a new topic of the same name."""
 _NO_ID: Final = UUID(int=0)
 _HURRY_MS: Final = 25
-"""A fetch waits no longer for quiet partitions while a busy one of the same broker has enough for now: its turn comes soon."""
+"""Maximum wait of a fetch while another partition of its broker has a full buffer, which soon needs the next fetch."""
 _OTHER_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
 _RETRY_S: Final = 0.1
-"""A partition that cannot be read for now is left alone for so long; the others go on."""
+"""Delay before a failed partition is tried again; others continue."""
 
 
 _Look = Callable[[list[Assigned]], Awaitable[dict[Assigned, BuswayError]]]
 
 
 class Fetcher:
-    """Keeps the buffers of assigned partitions filled.
+    """Background fetcher of the assigned partitions.
 
     Args:
-        committed: looks committed offsets up; partitions without one are left out.
+        committed: returns committed offsets; partitions without one are left out.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Fetcher:
         self._arrived = asyncio.Event()
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._silent: set[int] = set()
-        """Brokers that did not answer the last fetch; for the log, which need not be told at every try."""
+        """Brokers whose last fetch failed, so that only the first failure is logged."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._problem: BuswayError | None = None
@@ -70,9 +70,10 @@ class Fetcher:
     def assign(
         self, partitions: Iterable[TopicPartition], *, held: Iterable[TopicPartition] = (), reset: str = "committed"
     ) -> None:
-        """Make `partitions` the assignment; those kept keep their place, those `held` hand nothing out before `release`.
+        """Replace the assignment; kept partitions keep their position.
 
         Args:
+            held: hand nothing out before `release`.
             reset: where new ones begin; see `Assigned.reset`.
         """
         old = self.assigned
@@ -83,14 +84,14 @@ class Fetcher:
         self._arrived.set()
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out what was held back."""
+        """Hand out records of held partitions."""
         for partition in partitions:
             if partition in self.assigned:
                 self.assigned[partition].held = False
         self._arrived.set()
 
     def wake(self) -> None:
-        """Something changed: a seek, a resume."""
+        """Wake the loop and the reader after a seek or resume."""
         self._wake.set()
         self._arrived.set()
 
@@ -114,10 +115,12 @@ class Fetcher:
                 await asyncio.wait(self._tasks)
 
     def _step(self) -> float | None:
-        """Start what can be asked now; never waits, so that a partition or a broker that does not answer keeps no other waiting.
+        """Start every request that is due, without waiting.
+
+        A partition or broker that does not respond thus blocks no other.
 
         Returns:
-            Seconds until the next step has something to do, None until it is woken.
+            Seconds until the next step; None until woken.
         """
         metadata = self._cluster.metadata
         now = REAL_TIME.now_s()
@@ -147,7 +150,7 @@ class Fetcher:
         self._arrived.set()
 
     def _put_off(self, those: Iterable[Assigned]) -> None:
-        """Leave partitions alone for a moment, and see meanwhile where their leaders are."""
+        """Postpone partitions by _RETRY_S and refresh the metadata meanwhile."""
         later = REAL_TIME.now_s() + _RETRY_S
         for found in those:
             found.retry_at = later
@@ -165,7 +168,7 @@ class Fetcher:
         self._start(self._place_now(chosen, look))
 
     async def _place_now(self, chosen: list[Assigned], look: _Look) -> None:
-        """Let positions be looked up; what fails is tried again later, what fails for good is told as well."""
+        """Look positions up; retry failures later and report permanent ones."""
         try:
             problems = await look(chosen)
         except BuswayError as failed:
@@ -214,7 +217,7 @@ class Fetcher:
                 for data in topic_answer.partitions:
                     partition = TopicPartition(name, data.partition_index)
                     found_now = self.assigned.get(partition)
-                    # A seek, or another leader's answer, may have come first.
+                    # Outdated after a seek or another leader's response.
                     if found_now and (found_now.number, found_now.fetch_position) == asked.get(partition):
                         self._take(found_now, data)
             if leader in self._silent:
@@ -233,7 +236,6 @@ class Fetcher:
             self._wake.set()
 
     def _take(self, found: Assigned, data: PartitionData) -> None:
-        """Take one partition's answer in."""
         code = error_for(data.error_code)
         if code is ErrorCode.NONE and data.diverging_epoch.epoch >= 0:
             found.placing = True
@@ -248,7 +250,7 @@ class Fetcher:
                 self._arrived.set()
             return
         if code in _OTHER_TOPIC:
-            self._put_off([found])  # the metadata that is asked for tells whether there is another of that name
+            self._put_off([found])  # the metadata refresh detects a recreated topic
             return
         if code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             if not code.retriable:
@@ -258,7 +260,7 @@ class Fetcher:
         self._begin_again(found)
 
     def _is_same_topic(self, found: Assigned) -> bool:
-        """Whether the partition can be fetched; where its topic was created again, it begins as the policy says."""
+        """Return whether to fetch the partition; reset its position if the topic was recreated."""
         known = self.topic_id(found.partition)
         if found.topic_id is None or known is None:
             found.topic_id = known
@@ -277,9 +279,9 @@ class Fetcher:
         return False
 
     def _begin_again(self, found: Assigned) -> None:
-        """The offset is not in the log: the policy says where reading begins."""
+        """Apply the reset policy: the offset is not in the log."""
         if found.buffered:
-            # What was fetched before comes first; the reader may not even get to the offset that is gone.
+            # Hand out what is buffered first: the reader may never reach the missing offset.
             self._put_off([found])
             return
         if self._options.auto_offset_reset == "none":
@@ -291,21 +293,21 @@ class Fetcher:
         found.forget()
 
     def topic_id(self, partition: TopicPartition) -> UUID | None:
-        """Return the id of the topic that has the partition now; None where the cluster has none of that name, or no ids."""
+        """Return the topic's current id; None without such a topic or without ids."""
         topic = self._cluster.metadata.topics.get(partition.topic)
         return None if topic is None or topic.topic_id == _NO_ID else topic.topic_id
 
     def read_topic_id(self, partition: TopicPartition) -> UUID | None:
-        """Return the id of the topic that the partition's position is of, which may have been deleted since."""
+        """Return the topic id of the position, perhaps of a deleted topic."""
         assigned = self.assigned.get(partition)
         return self.topic_id(partition) if assigned is None or assigned.topic_id is None else assigned.topic_id
 
     def is_replaced(self, partition: TopicPartition, topic_id: UUID | None) -> bool:
-        """Return whether the topic of this id was deleted and created again: its offsets mean nothing in the new one."""
+        """Return whether the topic was deleted and recreated, so that its offsets are invalid."""
         return None not in {topic_id, known := self.topic_id(partition)} and topic_id != known
 
     async def _diverged(self, found: Assigned, number: int, end_offset: int) -> None:
-        """The log has other records than were fetched: it has lost its end, or the topic was deleted and made anew."""
+        """Handle a diverging epoch: the log was truncated, or the topic recreated."""
         try:
             await self._cluster.refresh()
         except BuswayError:
@@ -314,7 +316,7 @@ class Fetcher:
         finally:
             found.placing = False
             self._wake.set()
-        if found.number != number:  # a seek came first
+        if found.number != number:  # outdated after a seek
             return
         if self.topic_id(found.partition) == found.topic_id:
             self._go_back(found, end_offset)
@@ -322,7 +324,7 @@ class Fetcher:
             self._begin_again(found)
 
     def _go_back(self, found: Assigned, end_offset: int) -> None:
-        """Read on where the log parts from what was fetched of it: its end was lost, and others have those offsets now (KIP-320)."""
+        """Continue where the log diverges from what was fetched: its lost end was overwritten (KIP-320)."""
         position = found.fetch_position if found.position is None else found.position
         gone = f"{found.name} has lost what was behind offset {end_offset - 1}, and was read up to {position - 1}"
         if position > end_offset and self._options.auto_offset_reset == "none":
@@ -338,10 +340,10 @@ class Fetcher:
     # Reading
 
     def ready(self, partitions: Iterable[TopicPartition] = (), limit: int = 500) -> dict[TopicPartition, list[Record]]:
-        """Records that are here, at most `limit`; positions move past them.
+        """Return up to `limit` buffered records and move the positions past them.
 
         Raises:
-            BuswayError: what went wrong in the background.
+            BuswayError: an error of the background, or of decoding.
         """
         if self._problem is not None:
             problem, self._problem = self._problem, None
@@ -355,7 +357,7 @@ class Fetcher:
                 taken = self._drain(found, limit)
             except BuswayError:
                 if result:
-                    break  # those come first: their positions have moved; the damage is still there for the next call
+                    break  # their positions have moved; the next call raises the error
                 raise
             if taken:
                 result[partition] = taken
@@ -363,7 +365,7 @@ class Fetcher:
                 if limit <= 0:
                     break
         if result:
-            # The next call begins with another partition, so that a busy one does not starve the rest.
+            # Start the next call with another partition, so that a busy one does not starve the rest.
             first = next(iter(result))
             self.assigned[first] = self.assigned.pop(first)
         return result
@@ -382,7 +384,7 @@ class Fetcher:
                     if taken:
                         break
                     if found.position is not None:
-                        found.fetch_position = found.position  # it may have been put right when it is asked for again
+                        found.fetch_position = found.position  # fetch again: the damage may be repaired by then
                         found.forget()
                         self._wake.set()
                     raise
@@ -401,7 +403,7 @@ class Fetcher:
         return taken
 
     async def arrival(self, timeout_s: float | None, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Return when something has arrived, or after the time; at once if a record for `partitions` is here already."""
+        """Wait for data or the timeout; return at once with buffered records for `partitions`."""
         self._arrived.clear()
         wanted = set(partitions)
         if self._problem is not None or any(

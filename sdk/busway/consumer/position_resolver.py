@@ -1,7 +1,7 @@
-"""Where a partition is begun.
+"""Initial positions of partitions.
 
-What lives here: positions from committed offsets, then from the reset policy, for some partitions at a time; saying so when that is not
-where the reader was. What does not: when that is tried again (`fetcher`).
+What lives here: positions from committed offsets, then from the reset policy; logging a changed position. What does
+not: retries (`fetcher`).
 """
 
 import logging
@@ -21,10 +21,10 @@ RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class PositionResolver:
-    """Finds positions.
+    """Resolver of initial positions.
 
     Args:
-        committed: looks committed offsets up; partitions without one are left out.
+        committed: returns committed offsets; partitions without one are left out.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class PositionResolver:
         self._committed = committed
 
     async def by_commits(self, chosen: Sequence[Assigned]) -> dict[Assigned, BuswayError]:
-        """Give partitions their committed position, or the policy to be looked up by.
+        """Set committed positions, or the policy for `by_policy`.
 
         Returns:
-            What is wrong with some of them.
+            Errors by partition.
 
         Raises:
-            BuswayError: they cannot be asked for.
+            BuswayError: the request failed.
         """
         numbers = {found: found.number for found in chosen}
         offsets = await self._committed([found.partition for found in chosen])
@@ -52,7 +52,7 @@ class PositionResolver:
         for found, number in numbers.items():
             offset = offsets.get(found.partition)
             if found.number != number:
-                continue  # somebody sought meanwhile
+                continue  # outdated after a seek
             if offset is not None and offset >= 0:
                 found.seek(offset)
             elif self._options.auto_offset_reset == "none":
@@ -64,13 +64,13 @@ class PositionResolver:
         return problems
 
     async def by_policy(self, leader: int, chosen: Sequence[Assigned]) -> dict[Assigned, BuswayError]:
-        """Give partitions of one leader a position at an end of their log.
+        """Set positions at the start or end of the logs of one leader.
 
         Returns:
-            What is wrong with some of them.
+            Errors by partition.
 
         Raises:
-            ConnectionFailed, RequestTimedOut: the leader cannot be asked.
+            ConnectionFailed, RequestTimedOut: the request failed.
         """
         numbers = {found: found.number for found in chosen}
         wanted = {found.partition: RESETS[found.reset] for found in chosen}
