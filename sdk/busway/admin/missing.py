@@ -1,6 +1,6 @@
 """Topics of an app on the brokers.
 
-What lives here: making those that are missing, counting partitions. What does not: declaring them (`declaring`).
+What lives here: creating missing ones, counting partitions. What does not: declarations (`declaring`).
 """
 
 import difflib
@@ -20,11 +20,11 @@ logger = logging.getLogger("busway.app")
 
 
 class TopicMissing(BuswayError):
-    """A read-only topic does not exist; the text names it, one of a similar name, and what would help."""
+    """A read-only topic does not exist; the text has a similar name and the remedy."""
 
 
 def read_only_topics(app: "App") -> list[str]:
-    """The topics that handlers read and the app does not make: read_only, and without partitions or configs."""
+    """Return topics that handlers only read: read_only, without partitions or configs."""
     read = (topic for route in (*app.routes, *app.queue_routes) for topic in route.topics)
     return sorted({topic.name for topic in read if topic.read_only and topic.partitions is None and not topic.configs})
 
@@ -45,11 +45,11 @@ async def _check_read_only(app: "App") -> None:
 
 
 async def create_missing(app: "App", topics: Sequence[NewTopic]) -> None:
-    """Create those of these topics that are not there.
+    """Create those of these topics that do not exist.
 
     Raises:
         BrokerError: one cannot be created.
-        ConnectionFailed: no broker can be reached.
+        ConnectionFailed: no broker is reachable.
     """
     if not topics:
         return
@@ -61,7 +61,7 @@ async def create_missing(app: "App", topics: Sequence[NewTopic]) -> None:
             try:
                 await admin.create_topics([topic])
             except BrokerError as problem:
-                if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another instance was faster
+                if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # created by another instance
                     raise
             else:
                 number = topic.partitions
@@ -72,10 +72,12 @@ async def create_missing(app: "App", topics: Sequence[NewTopic]) -> None:
 
 
 async def ask_for(app: "App", topics: Iterable[str]) -> None:
-    """Have brokers with auto.create.topics.enable create missing topics, once: the readers create none that is deleted later.
+    """Auto-create missing topics once, by brokers with auto.create.topics.enable.
+
+    The readers themselves do not recreate a topic that is deleted later.
 
     Raises:
-        ConnectionFailed, RequestTimedOut: no broker answers.
+        ConnectionFailed, RequestTimedOut: no broker responds.
     """
     cluster = ClusterClient(app.bootstrap_servers, client_id=app.name, create_topics=True)
     cluster.topics |= set(topics)
@@ -86,10 +88,10 @@ async def ask_for(app: "App", topics: Iterable[str]) -> None:
 
 
 async def partition_counts(app: "App", topics: Iterable[str]) -> dict[str, int]:
-    """How many partitions topics have; those that are missing are made as the brokers make them for whoever reads.
+    """Return the number of partitions by topic; brokers may auto-create missing ones.
 
     Raises:
-        BrokerError: a topic cannot be had.
+        BrokerError: a topic is not available.
     """
     names = sorted(topics)
     cluster = ClusterClient(app.bootstrap_servers, client_id=app.name, create_topics=True)
@@ -102,11 +104,11 @@ async def partition_counts(app: "App", topics: Iterable[str]) -> dict[str, int]:
 
 
 async def create_declared(app: "App") -> None:
-    """Create an app's topics that are missing and declare partitions or configs.
+    """Create an app's missing topics that declare partitions or configs.
 
     Raises:
         BrokerError, ConnectionFailed: as `create_missing`.
-        TopicMissing: a handler reads a topic that somebody else is to make; names it.
+        TopicMissing: a read-only topic does not exist.
     """
     await _check_read_only(app)
     declared = [topic for topic in app.topics.values() if topic.partitions is not None or topic.configs]

@@ -1,9 +1,10 @@
-"""A share session with one leader: what the leader believes this member wants of it (KIP-932).
+"""A share session with one leader: the leader's view of this member (KIP-932).
 
-What lives here: the session's epoch, its partitions, and the requests that change them; pure. What does not: sending (`leader`).
+What lives here: the session's epoch and partitions, and requests that change them; pure. What does not: sending
+(`leader`).
 
-Every request moves the epoch on. An epoch that the leader does not expect, or a connection that ends, ends the session, and all that was
-acquired in it is released.
+Every request increments the epoch. An unexpected epoch, or the end of the connection, ends the session and releases its
+acquired records.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,11 +27,11 @@ NEW: Final = 0
 _FINAL: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 Id = tuple[UUID, int]
-"""A partition by its topic's id and its number."""
+"""Topic id and partition."""
 
 
 class ShareSession:
-    """One member's session with one leader."""
+    """Session of one member with one leader."""
 
     def __init__(self, options: ShareConsumerOptions, member_id: str) -> None:
         self._options = options
@@ -44,16 +45,16 @@ class ShareSession:
         return self.epoch != NEW
 
     def went_on(self) -> None:
-        """The leader took a request."""
+        """Record a successful request."""
         self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
 
     def ended(self) -> None:
-        """The leader has it no more; the next fetch opens another one."""
+        """Record the end; the next fetch opens a new session."""
         self.epoch = NEW
         self.partitions.clear()
 
     def fetch(self, wanted: Iterable[Id], told: Mapping[Id, Told], limit: int) -> ShareFetchRequest:
-        """A request for records of exactly these partitions, at most `limit` of them."""
+        """Build a request for at most `limit` records of exactly these partitions."""
         options = self._options
         wanted_ids = set(wanted)
         assert told.keys() <= wanted_ids, "what is told about others would add them to the session"
@@ -84,7 +85,7 @@ class ShareSession:
         )
 
     def acknowledge(self, told: Mapping[Id, Told], *, final: bool = False) -> ShareAcknowledgeRequest:
-        """A request that tells what became of records; a `final` one ends the session and releases what is left."""
+        """Build an acknowledgement; a `final` one ends the session and releases what is left."""
         topics: dict[UUID, AcknowledgeTopic] = {}
         for topic_id, number in sorted(told):
             topic = topics.setdefault(topic_id, AcknowledgeTopic(topic_id=topic_id, partitions=[]))
