@@ -191,7 +191,7 @@ class Consumer(Positions):
         return self._given.metadata()
 
     def member(self) -> GroupMetadata:
-        """Return the member as its group knows it now, perhaps newer than `group_metadata`.
+        """Return the group's current member, perhaps newer than `group_metadata`.
 
         Raises:
             ValueError: this consumer has no group.

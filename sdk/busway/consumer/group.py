@@ -124,7 +124,7 @@ class GroupMember(ABC):
         """React to changed partition counts."""
 
     def metadata(self) -> GroupMetadata:
-        """Return the member as its group knows it now."""
+        """Return the current identity of the member."""
         membership, known = self.membership, self._metadata
         if (known.generation, known.member_id) != (membership.generation, membership.member_id):
             self._metadata = dataclasses.replace(

@@ -65,7 +65,7 @@ class ClassicMember(GroupMember):
         self._topics: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
         self._doubts = False
-        """This leader does not know whether all partitions are assigned."""
+        """This leader has to check whether all partitions are assigned."""
         self._rejoin = False
         self._verdict: ErrorCode | None = None
 

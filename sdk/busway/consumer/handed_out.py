@@ -37,7 +37,7 @@ class Place(Protocol):
         """Return those of these partitions (default all) with a commit in progress."""
 
     def member(self) -> GroupMetadata:
-        """Return the member as its group knows it now."""
+        """Return the current identity of the member."""
 
     def is_settled(self) -> bool:
         """Return whether the member is in no rebalance, from joining to its assignment."""

@@ -89,7 +89,7 @@ class HeartbeatThread:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, beating: Beating, told: Callable[..., None]) -> None:
-        """Replace the running heartbeats; `told` is called on the calling event loop."""
+        """Replace the running heartbeats; the callback runs on the calling event loop."""
         here = asyncio.get_running_loop()
 
         def tell(*what: Any) -> None:

@@ -72,7 +72,7 @@ class _Said:
 class HeartbeatState:
     """One session of a member.
 
-    Requests are sequential: each is answered, or known not to be, before the next.
+    Requests are sequential: each has a response, or has failed, before the next.
     """
 
     def __init__(self, identity: Identity, wish: DesiredSubscription) -> None:

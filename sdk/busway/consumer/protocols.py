@@ -36,7 +36,7 @@ async def group_member(
     told_both = wanted == "auto" and options.partition_assignment_strategy != USUAL_STRATEGIES
     assignor = None if told_both else options.group_remote_assignor
     if wanted == "auto" and options.group_instance_id is not None and assignor is None:
-        # A killed static member returns at once only in a classic group; a consumer group lets its old session end first.
+        # A killed static member returns at once only in a classic group; a consumer group waits for its old session to end.
         wanted = "classic"
     modern = wanted != "classic" and await _serves_modern(cluster, finalized=wanted != "consumer")
     if wanted == "consumer" and not modern:

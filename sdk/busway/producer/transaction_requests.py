@@ -109,7 +109,7 @@ class TransactionRequests:
         """Take the transactional id over, or continue under the next epoch; end open transactions.
 
         Args:
-            before: this producer; NOBODY takes over.
+            before: this producer; the default takes over.
 
         Returns:
             The new identity, and whether transactions are `implicit`.
