@@ -1,7 +1,7 @@
-"""The classes of messages: slots, an `__init__` and an `__eq__` that are compiled on first use.
+"""Classes of messages: slots, with `__init__` and `__eq__` compiled on first use.
 
-What lives here: what `dataclass(slots=True, kw_only=True)` would do, for a seventh of its time at import: that compiles three
-functions for each class, and of 150 classes a program makes objects of a few. What does not: what the fields mean (`schema`).
+What lives here: an equivalent of `dataclass(slots=True, kw_only=True)` in a seventh of its import time: that compiles
+three functions per class, and a program uses few of the 150 classes. What does not: the meaning of fields (`schema`).
 """
 
 import dataclasses
@@ -10,14 +10,14 @@ from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 Declared = dataclasses.Field
-"""Name, default and default factory, as `dataclasses.field` takes them."""
+"""Name, default and default factory, as of `dataclasses.field`."""
 
 
 class Struct:
-    """Base of all structures: equal when all fields are, and shown with all but the unknown tagged fields."""
+    """Base of all structures: equal by fields; `repr` omits unknown tagged fields."""
 
     __slots__ = ()
-    declared_fields = cast("tuple[Declared[Any], ...]", ())  # not annotated: annotations are fields of the wire
+    declared_fields = cast("tuple[Declared[Any], ...]", ())  # not annotated: annotations are wire fields
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, **values: Any) -> None:
@@ -36,8 +36,7 @@ class Struct:
 
 
 def struct_class(cls: type[T]) -> type[T]:
-    """The class with its annotated names as slots and as keyword arguments of `__init__`; values are their defaults, or
-    `dataclasses.field` says them."""
+    """Make annotated names slots and keyword arguments; values, or `dataclasses.field`, are defaults."""
     names = tuple(cls.__annotations__)
     fields = []
     for name in names:
@@ -69,7 +68,7 @@ def _compiled_init(cls: type[Struct]) -> Any:
             parameters.append(one.name)
         lines.append(f"    self.{one.name} = {value}")
     text = "\n".join([f"def __init__(self, *, {', '.join(parameters)}):", *lines])
-    exec(text, scope)  # noqa: S102 - source made above from our own class definitions, never from input
+    exec(text, scope)  # noqa: S102 - source generated from class definitions, never from input
     made = scope["__init__"]
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     return made
@@ -79,7 +78,7 @@ def _compiled_eq(cls: type[Struct]) -> Any:
     scope: dict[str, Any] = {}
     equal = " and ".join(f"self.{one.name} == other.{one.name}" for one in cls.declared_fields) or "True"
     text = f"def __eq__(self, other):\n    return {equal} if other.__class__ is self.__class__ else NotImplemented"
-    exec(text, scope)  # noqa: S102 - source made above from our own class definitions, never from input
+    exec(text, scope)  # noqa: S102 - source generated from class definitions, never from input
     made = scope["__eq__"]
     made.__qualname__ = f"{cls.__qualname__}.__eq__"
     return made
