@@ -144,16 +144,16 @@ class _Reader:
         state = self._state
         take_aborted(state, data.aborted_transactions or ())
         begin = state.fetch_position
-        found = []
+        batches = []
         try:
             assert isinstance(data.records, memoryview)
             for header, batch in iter_batches(data.records):
                 verify_crc(batch, header)
                 if visible(state, header, batch, read_committed=self._read_committed):
-                    found.append((header, batch))
+                    batches.append((header, batch))
                 state.fetch_position = header.next_offset
         except ProtocolError as problem:
             raise DamagedData(f"{self._name} at offset {state.fetch_position}: {problem}") from None
         if state.fetch_position == begin:
             raise DamagedData(f"{self._name} at offset {begin}: the broker sent no whole batch")
-        return found
+        return batches

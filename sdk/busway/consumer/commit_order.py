@@ -70,13 +70,17 @@ class CommitOrder:
 
     def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
         """Return those of these partitions (default all) with a commit in progress."""
-        return list(self._newest) if partitions is None else [one for one in partitions if one in self._newest]
+        return (
+            list(self._newest)
+            if partitions is None
+            else [partition for partition in partitions if partition in self._newest]
+        )
 
     @contextmanager
     def begin(self, partitions: Iterable[TopicPartition]) -> Iterator[Commit]:
         """Register a commit that takes these partitions over from earlier ones."""
-        commit, mine = Commit(), list(partitions)
-        for partition in mine:
+        commit, own_partitions = Commit(), list(partitions)
+        for partition in own_partitions:
             if (before := self._newest.get(partition)) is not None:
                 before.lose(partition, commit)
             self._newest[partition] = commit
@@ -88,7 +92,7 @@ class CommitOrder:
             problem = failed
             raise
         finally:
-            for partition in mine:
+            for partition in own_partitions:
                 if self._newest.get(partition) is commit:
                     del self._newest[partition]
             commit.end(problem)

@@ -305,18 +305,18 @@ class Consumer(Positions):
             if records or left <= 0:
                 self._uncommitted.take_resets()
                 self._given.polled()
-                for partition, found in records.items():
-                    behind = OffsetAndMetadata(found[-1].offset + 1, "", found[-1].leader_epoch)
+                for partition, received in records.items():
+                    behind = OffsetAndMetadata(received[-1].offset + 1, "", received[-1].leader_epoch)
                     self._uncommitted.hand_out(partition, behind)
-                    self._given.hand_out(partition, found[0].offset, behind)
+                    self._given.hand_out(partition, received[0].offset, behind)
                 return records
             await self._fetcher.arrival(min(left, 1.0), partitions)
 
     async def getone(self, *partitions: TopicPartition) -> Record:
         """Wait for the next record. Errors as in `getmany`."""
         while True:
-            found = await self.getmany(*partitions, timeout_ms=60_000, max_records=1)
-            for records in found.values():
+            polled = await self.getmany(*partitions, timeout_ms=60_000, max_records=1)
+            for records in polled.values():
                 return records[0]
 
     async def __aiter__(self) -> AsyncIterator[Record]:
@@ -398,8 +398,8 @@ class Consumer(Positions):
     async def _committed_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         if self._group is None:
             return {}
-        found = await self._group.offsets.committed(partitions)
-        return {partition: committed.offset for partition, committed in found.items()}
+        offsets = await self._group.offsets.committed(partitions)
+        return {partition: committed.offset for partition, committed in offsets.items()}
 
     async def _auto_commit(self) -> None:
         while True:

@@ -41,23 +41,23 @@ def plan(
 ) -> FetchPlan:
     """Return the next requests; leaders in `asked` have a fetch in flight."""
     result = FetchPlan()
-    for found in assigned:
-        if found.placing or (found.position is not None and found.paused):
+    for partition in assigned:
+        if partition.placing or (partition.position is not None and partition.paused):
             continue
-        if (left_s := found.retry_at - now_s) > 0:
+        if (left_s := partition.retry_at - now_s) > 0:
             result.wait_s = left_s if result.wait_s is None else min(result.wait_s, left_s)
             continue
-        if found.position is None and found.reset == "committed":
-            result.uncommitted.append(found)
+        if partition.position is None and partition.reset == "committed":
+            result.uncommitted.append(partition)
             continue
-        leader = leader_of(found)
+        leader = leader_of(partition)
         if leader is None:
-            result.leaderless.append(found)
-        elif found.position is None:
-            if found.reset in RESETS:  # "none": the reader has to seek
-                result.unplaced.setdefault(leader, []).append(found)
-        elif len(found.chunks) >= CHUNKS_AHEAD:
+            result.leaderless.append(partition)
+        elif partition.position is None:
+            if partition.reset in RESETS:  # otherwise ("none") the reader has to seek
+                result.unplaced.setdefault(leader, []).append(partition)
+        elif len(partition.chunks) >= CHUNKS_AHEAD:
             result.full.add(leader)
         elif leader not in asked:
-            result.wanting.setdefault(leader, []).append(found)
+            result.wanting.setdefault(leader, []).append(partition)
     return result

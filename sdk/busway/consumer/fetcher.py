@@ -124,20 +124,22 @@ class Fetcher:
         """
         metadata = self._cluster.metadata
         now = REAL_TIME.now_s()
-        found = plan(self.assigned.values(), now, lambda one: metadata.leader(*one.partition), self._fetches)
-        if found.uncommitted:
-            self._place(found.uncommitted, self._placing.by_commits)
-        for leader, chosen in found.unplaced.items():
+        requests = plan(
+            self.assigned.values(), now, lambda assigned: metadata.leader(*assigned.partition), self._fetches
+        )
+        if requests.uncommitted:
+            self._place(requests.uncommitted, self._placing.by_commits)
+        for leader, chosen in requests.unplaced.items():
             self._place(chosen, partial(self._placing.by_policy, leader))
-        for leader, wanting in found.wanting.items():
-            chosen = [one for one in wanting if self._is_same_topic(one)]
+        for leader, wanting in requests.wanting.items():
+            chosen = [assigned for assigned in wanting if self._is_same_topic(assigned)]
             if not chosen:
                 continue
-            self._fetches[leader] = self._start(self._fetch(leader, chosen, hurry=leader in found.full))
-        if found.leaderless:
-            self._put_off(found.leaderless)
+            self._fetches[leader] = self._start(self._fetch(leader, chosen, hurry=leader in requests.full))
+        if requests.leaderless:
+            self._put_off(requests.leaderless)
             return _RETRY_S
-        return found.wait_s
+        return requests.wait_s
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
@@ -149,11 +151,11 @@ class Fetcher:
         self._problem = problem
         self._arrived.set()
 
-    def _put_off(self, those: Iterable[Assigned]) -> None:
+    def _put_off(self, partitions: Iterable[Assigned]) -> None:
         """Postpone partitions by _RETRY_S and refresh the metadata meanwhile."""
         later = REAL_TIME.now_s() + _RETRY_S
-        for found in those:
-            found.retry_at = later
+        for assigned in partitions:
+            assigned.retry_at = later
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = self._start(self._refresh())
 
@@ -163,8 +165,8 @@ class Fetcher:
         self._wake.set()
 
     def _place(self, chosen: list[Assigned], look: _Look) -> None:
-        for found in chosen:
-            found.placing = True
+        for assigned in chosen:
+            assigned.placing = True
         self._start(self._place_now(chosen, look))
 
     async def _place_now(self, chosen: list[Assigned], look: _Look) -> None:
@@ -174,8 +176,8 @@ class Fetcher:
         except BuswayError as failed:
             problems = dict.fromkeys(chosen, failed)
         finally:
-            for found in chosen:
-                found.placing = False
+            for assigned in chosen:
+                assigned.placing = False
         for problem in problems.values():
             passes = isinstance(problem, ConnectionFailed | RequestTimedOut)
             if not passes and not (isinstance(problem, BrokerError) and problem.retriable):
@@ -185,16 +187,16 @@ class Fetcher:
         self._wake.set()
 
     async def _fetch(self, leader: int, chosen: list[Assigned], *, hurry: bool) -> None:
-        asked = {found.partition: (found.number, found.fetch_position) for found in chosen}
+        asked = {assigned.partition: (assigned.number, assigned.fetch_position) for assigned in chosen}
         topics: dict[str, FetchTopic] = {}
-        for found in chosen:
-            name, number = found.partition
-            topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=found.topic_id or _NO_ID, partitions=[]))
+        for assigned in chosen:
+            name, number = assigned.partition
+            topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=assigned.topic_id or _NO_ID, partitions=[]))
             topic.partitions.append(
                 FetchPartition(
                     partition=number,
-                    fetch_offset=found.fetch_position,
-                    last_fetched_epoch=found.fetched_epoch,
+                    fetch_offset=assigned.fetch_position,
+                    last_fetched_epoch=assigned.fetched_epoch,
                     partition_max_bytes=self._options.max_partition_fetch_bytes,
                 )
             )
@@ -216,10 +218,10 @@ class Fetcher:
                 name = topic_answer.topic or names.get(topic_answer.topic_id, "")
                 for data in topic_answer.partitions:
                     partition = TopicPartition(name, data.partition_index)
-                    found_now = self.assigned.get(partition)
+                    current = self.assigned.get(partition)
                     # Outdated after a seek or another leader's response.
-                    if found_now and (found_now.number, found_now.fetch_position) == asked.get(partition):
-                        self._take(found_now, data)
+                    if current and (current.number, current.fetch_position) == asked.get(partition):
+                        self._take(current, data)
             if leader in self._silent:
                 self._silent.discard(leader)
                 logger.info("broker %d answers again", leader)
@@ -235,62 +237,64 @@ class Fetcher:
             self._fetches.pop(leader, None)
             self._wake.set()
 
-    def _take(self, found: Assigned, data: PartitionData) -> None:
+    def _take(self, assigned: Assigned, data: PartitionData) -> None:
         code = error_for(data.error_code)
         if code is ErrorCode.NONE and data.diverging_epoch.epoch >= 0:
-            found.placing = True
-            self._start(self._diverged(found, found.number, data.diverging_epoch.end_offset))
+            assigned.placing = True
+            self._start(self._diverged(assigned, assigned.number, data.diverging_epoch.end_offset))
             return
         if code is ErrorCode.NONE:
-            found.high_watermark = data.high_watermark
+            assigned.high_watermark = data.high_watermark
             if data.records:
                 assert isinstance(data.records, memoryview)
-                found.fetch_position = take_chunk(found, data.records)
-                take_aborted(found, data.aborted_transactions or ())
+                assigned.fetch_position = take_chunk(assigned, data.records)
+                take_aborted(assigned, data.aborted_transactions or ())
                 self._arrived.set()
             return
         if code in _OTHER_TOPIC:
-            self._put_off([found])  # the metadata refresh detects a recreated topic
+            self._put_off([assigned])  # the metadata refresh detects a recreated topic
             return
         if code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             if not code.retriable:
-                self._fail(BrokerError(code, f"fetching {found.name}"))
-            self._put_off([found])
+                self._fail(BrokerError(code, f"fetching {assigned.name}"))
+            self._put_off([assigned])
             return
-        self._begin_again(found)
+        self._begin_again(assigned)
 
-    def _is_same_topic(self, found: Assigned) -> bool:
+    def _is_same_topic(self, assigned: Assigned) -> bool:
         """Return whether to fetch the partition; reset its position if the topic was recreated."""
-        known = self.topic_id(found.partition)
-        if found.topic_id is None or known is None:
-            found.topic_id = known
-        if found.topic_id == known:
+        known = self.topic_id(assigned.partition)
+        if assigned.topic_id is None or known is None:
+            assigned.topic_id = known
+        if assigned.topic_id == known:
             return True
-        if not found.buffered:
+        if not assigned.buffered:
             logger.warning(
                 "topic %s was deleted and created again; %s, read up to offset %d, is begun as auto_offset_reset=%s says",
-                found.partition.topic,
-                found.name,
-                found.fetch_position - 1,
+                assigned.partition.topic,
+                assigned.name,
+                assigned.fetch_position - 1,
                 self._options.auto_offset_reset,
             )
-        self._begin_again(found)
+        self._begin_again(assigned)
         self._wake.set()
         return False
 
-    def _begin_again(self, found: Assigned) -> None:
+    def _begin_again(self, assigned: Assigned) -> None:
         """Apply the reset policy: the offset is not in the log."""
-        if found.buffered:
+        if assigned.buffered:
             # Hand out what is buffered first: the reader may never reach the missing offset.
-            self._put_off([found])
+            self._put_off([assigned])
             return
         if self._options.auto_offset_reset == "none":
             self._fail(
-                OffsetReset(f"offset {found.fetch_position} of {found.name} is gone and auto_offset_reset is none")
+                OffsetReset(
+                    f"offset {assigned.fetch_position} of {assigned.name} is gone and auto_offset_reset is none"
+                )
             )
-        found.position, found.gone = None, found.fetch_position
-        found.reset = self._options.auto_offset_reset
-        found.forget()
+        assigned.position, assigned.gone = None, assigned.fetch_position
+        assigned.reset = self._options.auto_offset_reset
+        assigned.forget()
 
     def topic_id(self, partition: TopicPartition) -> UUID | None:
         """Return the topic's current id; None without such a topic or without ids."""
@@ -306,36 +310,36 @@ class Fetcher:
         """Return whether the topic was deleted and recreated, so that its offsets are invalid."""
         return None not in {topic_id, known := self.topic_id(partition)} and topic_id != known
 
-    async def _diverged(self, found: Assigned, number: int, end_offset: int) -> None:
+    async def _diverged(self, assigned: Assigned, number: int, end_offset: int) -> None:
         """Handle a diverging epoch: the log was truncated, or the topic recreated."""
         try:
             await self._cluster.refresh()
         except BuswayError:
-            self._put_off([found])
+            self._put_off([assigned])
             return
         finally:
-            found.placing = False
+            assigned.placing = False
             self._wake.set()
-        if found.number != number:  # outdated after a seek
+        if assigned.number != number:  # outdated after a seek
             return
-        if self.topic_id(found.partition) == found.topic_id:
-            self._go_back(found, end_offset)
+        if self.topic_id(assigned.partition) == assigned.topic_id:
+            self._go_back(assigned, end_offset)
         else:
-            self._begin_again(found)
+            self._begin_again(assigned)
 
-    def _go_back(self, found: Assigned, end_offset: int) -> None:
+    def _go_back(self, assigned: Assigned, end_offset: int) -> None:
         """Continue where the log diverges from what was fetched: its lost end was overwritten (KIP-320)."""
-        position = found.fetch_position if found.position is None else found.position
-        gone = f"{found.name} has lost what was behind offset {end_offset - 1}, and was read up to {position - 1}"
+        position = assigned.fetch_position if assigned.position is None else assigned.position
+        gone = f"{assigned.name} has lost what was behind offset {end_offset - 1}, and was read up to {position - 1}"
         if position > end_offset and self._options.auto_offset_reset == "none":
-            found.forget()
-            found.position = None
+            assigned.forget()
+            assigned.position = None
             self._fail(
                 OffsetReset(f"{gone}; auto_offset_reset is none: seek to {end_offset} to read what took its place")
             )
             return
         logger.warning("%s; reading goes on at offset %d", gone, min(position, end_offset))
-        found.reset_to(min(position, end_offset))
+        assigned.reset_to(min(position, end_offset))
 
     # Reading
 
@@ -350,11 +354,11 @@ class Fetcher:
             raise problem
         wanted = set(partitions)
         result: dict[TopicPartition, list[Record]] = {}
-        for partition, found in self.assigned.items():
-            if found.paused or found.held or (wanted and partition not in wanted):
+        for partition, assigned in self.assigned.items():
+            if assigned.paused or assigned.held or (wanted and partition not in wanted):
                 continue
             try:
-                taken = self._drain(found, limit)
+                taken = self._drain(assigned, limit)
             except BuswayError:
                 if result:
                     break  # their positions have moved; the next call raises the error
@@ -370,36 +374,36 @@ class Fetcher:
             self.assigned[first] = self.assigned.pop(first)
         return result
 
-    def _drain(self, found: Assigned, limit: int) -> list[Record]:
+    def _drain(self, assigned: Assigned, limit: int) -> list[Record]:
         taken: list[Record] = []
-        while len(taken) < limit and found.buffered:
-            if not found.records:
+        while len(taken) < limit and assigned.buffered:
+            if not assigned.records:
                 try:
                     decode_next(
-                        found,
+                        assigned,
                         check_crcs=self._options.check_crcs,
                         read_committed=self._options.isolation_level == "read_committed",
                     )
                 except BuswayError:
                     if taken:
                         break
-                    if found.position is not None:
-                        found.fetch_position = found.position  # fetch again: the damage may be repaired by then
-                        found.forget()
+                    if assigned.position is not None:
+                        assigned.fetch_position = assigned.position  # fetch again: the damage may be repaired by then
+                        assigned.forget()
                         self._wake.set()
                     raise
-                if len(found.chunks) < CHUNKS_AHEAD:
+                if len(assigned.chunks) < CHUNKS_AHEAD:
                     self._wake.set()
                 continue
-            if len(found.records) <= limit - len(taken):
-                taken.extend(found.records)
-                found.records.clear()
+            if len(assigned.records) <= limit - len(taken):
+                taken.extend(assigned.records)
+                assigned.records.clear()
             else:
-                taken.extend(found.records.popleft() for _ in range(limit - len(taken)))
+                taken.extend(assigned.records.popleft() for _ in range(limit - len(taken)))
         if taken:
-            found.position = taken[-1].offset + 1
-            if not found.buffered:
-                found.position = max(found.position, found.fetch_position)
+            assigned.position = taken[-1].offset + 1
+            if not assigned.buffered:
+                assigned.position = max(assigned.position, assigned.fetch_position)
         return taken
 
     async def arrival(self, timeout_s: float | None, partitions: Iterable[TopicPartition] = ()) -> None:
@@ -407,8 +411,8 @@ class Fetcher:
         self._arrived.clear()
         wanted = set(partitions)
         if self._problem is not None or any(
-            found.buffered and not found.paused and not found.held and (not wanted or partition in wanted)
-            for partition, found in self.assigned.items()
+            assigned.buffered and not assigned.paused and not assigned.held and (not wanted or partition in wanted)
+            for partition, assigned in self.assigned.items()
         ):
             return
         try:

@@ -153,7 +153,7 @@ class HandedOut:
 
     def keep(self, topics: Collection[str]) -> None:
         """Forget unassigned partitions of topics other than these."""
-        for partition in [one for one in self._handed if one.topic not in topics]:
+        for partition in [partition for partition in self._handed if partition.topic not in topics]:
             if self._consumer.tenure(partition) is None:
                 del self._handed[partition]
 
@@ -169,9 +169,9 @@ class HandedOut:
         if not self._consumer.is_subscribed():
             return []
         gone = [
-            one
-            for one in partitions
-            if (known := self._handed.get(one)) is not None and known.tenure != self._consumer.tenure(one)
+            partition
+            for partition in partitions
+            if (known := self._handed.get(partition)) is not None and known.tenure != self._consumer.tenure(partition)
         ]
         self._refused.update(gone)
         return gone
@@ -179,7 +179,9 @@ class HandedOut:
     def of_replaced_topics(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return partitions whose last records are of a topic recreated since."""
         return [
-            one for one in partitions if (known := self._handed.get(one)) is not None and self._is_replaced(one, known)
+            partition
+            for partition in partitions
+            if (known := self._handed.get(partition)) is not None and self._is_replaced(partition, known)
         ]
 
     def _is_replaced(self, partition: TopicPartition, known: _Handed) -> bool:
@@ -211,7 +213,7 @@ class HandedOut:
         """
         if not self._consumer.is_subscribed():
             return
-        gone = [one for one in partitions if not self._is_kept(one)]
+        gone = [partition for partition in partitions if not self._is_kept(partition)]
         self._refused.update(gone)
         if member.generation < 0 or not member.member_id:
             raise TransactionAbortable(
@@ -243,13 +245,15 @@ class HandedOut:
                 "fenced, start a new consumer as well"
             )
         self.allow()
-        before = [one for one, known in self._handed.items() if known.is_open and self._is_here(one, known)]
+        before = [
+            partition for partition, known in self._handed.items() if known.is_open and self._is_here(partition, known)
+        ]
         if before:
             raise InvalidTransactionState(
                 f"records of {_names(before)} were handed out before the transaction began and are not committed; ask for records inside "
                 "of the block, `async with producer.transaction(consumer):`, or commit() those first"
             )
-        self._handed = {one: known for one, known in self._handed.items() if not known.is_open}
+        self._handed = {partition: known for partition, known in self._handed.items() if not known.is_open}
         self._refused.clear()
         self.in_transaction = True
 
@@ -259,18 +263,22 @@ class HandedOut:
         Raises:
             TransactionAbortable: as `check`.
         """
-        wanted = {one: known for one, known in self._handed.items() if known.is_open}
+        wanted = {partition: known for partition, known in self._handed.items() if known.is_open}
         member = self.metadata()
         if wanted:
             self.check(wanted, member)
         for partition in wanted:
             del self._handed[partition]
-        self._taken = {one: known for one, known in wanted.items() if not self._is_replaced(one, known)}
+        self._taken = {
+            partition: known for partition, known in wanted.items() if not self._is_replaced(partition, known)
+        }
         now = self._consumer.member()
         is_same = (now.generation, now.member_id) == (member.generation, member.member_id)
         if not self._consumer.is_subscribed() or (is_same and self._consumer.is_settled() and now.generation >= 0):
-            self._places = {one: at for one, at in self._chosen.places().items() if one not in self._taken}
-        offsets = {one: self._behind(one, known) for one, known in self._taken.items()}
+            self._places = {
+                partition: at for partition, at in self._chosen.places().items() if partition not in self._taken
+            }
+        offsets = {partition: self._behind(partition, known) for partition, known in self._taken.items()}
         return offsets | self._places, dataclasses.replace(member, guard=None)
 
     def _behind(self, partition: TopicPartition, known: _Handed) -> OffsetAndMetadata:
@@ -290,12 +298,12 @@ class HandedOut:
         self.in_transaction = False
         if committed:
             self._chosen.placed(places)
-            self._consumer.forget(one for one in taken if one not in self._handed)
+            self._consumer.forget(partition for partition in taken if partition not in self._handed)
             for partition, known in taken.items():
                 known.is_open = False
                 self._handed.setdefault(partition, known)
             return
-        back = {one: known for one, known in self._handed.items() if known.is_open} | taken
+        back = {partition: known for partition, known in self._handed.items() if known.is_open} | taken
         self._handed.clear()
         self._refused.clear()
         for partition, known in back.items():

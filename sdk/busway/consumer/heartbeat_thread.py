@@ -88,13 +88,13 @@ class HeartbeatThread:
         self._coordinator: Coordinator | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, beating: Beating, told: Callable[..., None]) -> None:
-        """Replace the running heartbeats; the callback runs on the calling event loop."""
+    def start(self, beating: Beating, on_response: Callable[..., None]) -> None:
+        """Replace the running heartbeats; `on_response` is called on the calling event loop."""
         here = asyncio.get_running_loop()
 
         def tell(*what: Any) -> None:
             with contextlib.suppress(RuntimeError):  # the reader's event loop is closed
-                here.call_soon_threadsafe(told, *what)
+                here.call_soon_threadsafe(on_response, *what)
 
         if self._loop is None:
             self._is_beside = has_threads()

@@ -30,7 +30,7 @@ class Membership:
 
     def own(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the owned partitions; kept ones keep their tenure."""
-        self._tenures = {one: self._tenures.get(one) or next(self._numbers) for one in partitions}
+        self._tenures = {partition: self._tenures.get(partition) or next(self._numbers) for partition in partitions}
 
     def tenure(self, partition: TopicPartition) -> int | None:
         """Return a number that is constant while the partition stays owned, else None."""

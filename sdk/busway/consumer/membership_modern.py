@@ -146,7 +146,7 @@ def by_topic(share: Share) -> list[TopicPartitions]:
     numbers: dict[UUID, list[int]] = {}
     for topic_id, number in sorted(share):
         numbers.setdefault(topic_id, []).append(number)
-    return [TopicPartitions(topic_id=topic_id, partitions=found) for topic_id, found in numbers.items()]
+    return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in numbers.items()]
 
 
 def farewell(identity: Identity) -> ConsumerGroupHeartbeatRequest:

@@ -63,8 +63,8 @@ class OffsetLookup:
         self, partitions: Iterable[TopicPartition], which: int, *, open_too: bool = False
     ) -> dict[TopicPartition, int]:
         """Return offsets of the end -1 or -2; otherwise as `until_answered`."""
-        found = await self.until_answered(dict.fromkeys(partitions, which), open_too=open_too)
-        return {partition: answer.offset for partition, answer in found.items() if answer is not None}
+        offsets = await self.until_answered(dict.fromkeys(partitions, which), open_too=open_too)
+        return {partition: answer.offset for partition, answer in offsets.items() if answer is not None}
 
     async def _once(self, wanted: Mapping[TopicPartition, int], committed: bool) -> Found:
         await self._cluster.ensure_topics({partition.topic for partition in wanted})
@@ -76,10 +76,10 @@ class OffsetLookup:
             by_leader.setdefault(leader, {})[partition] = timestamp
         result: Found = {}
         for leader, chosen in by_leader.items():
-            found, problems = await self.on(leader, chosen, committed=committed)
+            offsets, problems = await self.on(leader, chosen, committed=committed)
             for problem in problems.values():
                 raise problem
-            result.update(found)
+            result.update(offsets)
         return result
 
     async def on(
@@ -103,11 +103,13 @@ class OffsetLookup:
         result: Found = {}
         problems: dict[TopicPartition, BrokerError] = {}
         for topic_answer in answer.topics:
-            for found in topic_answer.partitions:
-                partition = TopicPartition(topic_answer.name, found.partition_index)
-                code = error_for(found.error_code)
+            for response in topic_answer.partitions:
+                partition = TopicPartition(topic_answer.name, response.partition_index)
+                code = error_for(response.error_code)
                 if code is not ErrorCode.NONE:
                     problems[partition] = BrokerError(code, f"{partition.topic}-{partition.partition}")
                 else:
-                    result[partition] = OffsetAndTimestamp(found.offset, found.timestamp) if found.offset >= 0 else None
+                    result[partition] = (
+                        OffsetAndTimestamp(response.offset, response.timestamp) if response.offset >= 0 else None
+                    )
         return result, problems

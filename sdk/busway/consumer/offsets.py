@@ -81,14 +81,14 @@ class GroupOffsets:
     async def _committed_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         request = fetch_request(self._group, self._membership, self._versions, partitions, stable=self._stable)
         answer = await self._coordinator.ask(request, at_most=self._versions.fetch)
-        found = {}
-        for code, partition, told in fetched(answer, self._versions):
+        offsets = {}
+        for code, partition, response in fetched(answer, self._versions):
             self._check(code)
-            if partition is not None and told.committed_offset >= 0:
-                found[partition] = OffsetAndMetadata(
-                    told.committed_offset, told.metadata or "", told.committed_leader_epoch
+            if partition is not None and response.committed_offset >= 0:
+                offsets[partition] = OffsetAndMetadata(
+                    response.committed_offset, response.metadata or "", response.committed_leader_epoch
                 )
-        return found
+        return offsets
 
     def _check(self, number: int) -> None:
         code = error_for(number)
@@ -181,5 +181,5 @@ class GroupOffsets:
     async def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> ErrorCode:
         request = commit_request(self._group, self._membership, offsets)
         answer: Any = await self._coordinator.ask(request, at_most=self._versions.commit)
-        codes = {error_for(found.error_code) for topic in answer.topics for found in topic.partitions}
+        codes = {error_for(partition.error_code) for topic in answer.topics for partition in topic.partitions}
         return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)

@@ -44,11 +44,11 @@ class Positions(ABC):
         deadline = REAL_TIME.now_s() + self.options.request_timeout_ms / 1000
         while True:
             self._check()
-            found = self._fetcher.assigned.get(partition)
-            if found is None:
+            assigned = self._fetcher.assigned.get(partition)
+            if assigned is None:
                 raise ValueError(f"{partition.topic}-{partition.partition} is not assigned to this consumer")
-            if found.position is not None:
-                return found.position
+            if assigned.position is not None:
+                return assigned.position
             if REAL_TIME.now_s() >= deadline:
                 count = self._cluster.metadata.counts().get(partition.topic, 0)
                 raise RequestTimedOut(
@@ -90,10 +90,10 @@ class Positions(ABC):
 
     def _reset(self, policy: str, partitions: Iterable[TopicPartition]) -> None:
         for partition in tuple(partitions) or tuple(self._fetcher.assigned):
-            found = self._find(partition)
-            found.forget()
-            found.position, found.reset, found.gone = None, policy, None
-            found.reset_at, found.uncommitted_reset = None, False
+            assigned = self._find(partition)
+            assigned.forget()
+            assigned.position, assigned.reset, assigned.gone = None, policy, None
+            assigned.reset_at, assigned.uncommitted_reset = None, False
             self.forget([partition])
             self._given.sought(partition)
         self._fetcher.wake()
@@ -111,13 +111,13 @@ class Positions(ABC):
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
-        return frozenset(key for key, found in self._fetcher.assigned.items() if found.paused)
+        return frozenset(key for key, assigned in self._fetcher.assigned.items() if assigned.paused)
 
     def _find(self, partition: TopicPartition) -> Any:
-        found = self._fetcher.assigned.get(partition)
-        if found is None:
+        assigned = self._fetcher.assigned.get(partition)
+        if assigned is None:
             raise ValueError(f"{partition.topic}-{partition.partition} is not assigned to this consumer")
-        return found
+        return assigned
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offsets."""

@@ -105,6 +105,6 @@ async def read_to_end(
     """
     async with snapshot(
         bootstrap_servers, topic, partitions, client_id=client_id, isolation_level=isolation_level
-    ) as found:
-        async for record in found.records(starts):
+    ) as current:
+        async for record in current.records(starts):
             yield record

@@ -56,7 +56,13 @@ class Uncommitted:
 
     def take_resets(self) -> None:
         """Take positions found by resets; drop offsets of recreated topics."""
-        self.forget([one for one, topic_id in self._topics.items() if self._fetcher.is_replaced(one, topic_id)])
+        self.forget(
+            [
+                partition
+                for partition, topic_id in self._topics.items()
+                if self._fetcher.is_replaced(partition, topic_id)
+            ]
+        )
         for partition, assigned in self._fetcher.assigned.items():
             if assigned.uncommitted_reset and assigned.reset_at is not None:
                 assigned.uncommitted_reset = False
@@ -73,7 +79,9 @@ class Uncommitted:
     def places(self) -> Offsets:
         """Return positions chosen by resets and seeks, without a record since."""
         self.take_resets()
-        return {one: offset for one, offset in self._places.items() if self._handled.get(one) is offset}
+        return {
+            partition: offset for partition, offset in self._places.items() if self._handled.get(partition) is offset
+        }
 
     def placed(self, places: Offsets) -> None:
         """Mark positions as committed; later ones stay."""
@@ -98,7 +106,7 @@ class Uncommitted:
     def all_of(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return `all` of these partitions."""
         known = self.all()
-        return {one: known[one] for one in partitions if one in known}
+        return {partition: known[partition] for partition in partitions if partition in known}
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], before: Offsets) -> None:
         """Forget what is committed or older than the commit; later offsets stay.
