@@ -127,16 +127,16 @@ _MODULES: Final = (
 
 
 def _collect() -> Mapping[ApiKey, Api]:
-    found: dict[ApiKey, dict[str, type[Any]]] = {}
+    messages: dict[ApiKey, dict[str, type[Any]]] = {}
     for module in _MODULES:
         for value in vars(module).values():
             if isinstance(value, type) and hasattr(value, "message_info"):
                 info = info_of(value)
                 assert info.api_key is not None
-                found.setdefault(ApiKey(info.api_key), {})[info.direction] = value
+                messages.setdefault(ApiKey(info.api_key), {})[info.direction] = value
     table = {}
-    for key in sorted(found):
-        request, response = found[key]["request"], found[key]["response"]
+    for key in sorted(messages):
+        request, response = messages[key]["request"], messages[key]["response"]
         info = info_of(request)
         table[key] = Api(
             key=key,

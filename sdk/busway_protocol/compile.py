@@ -95,10 +95,10 @@ def decode_from(cls: type[T], version: int, buffer: Buffer, offset: int, *, boun
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     try:
         maker: type[Any] = cls
-        found: tuple[T, int] = decoder(maker, version, bounded=bounded)(view, offset, len(view))
+        decoded: tuple[T, int] = decoder(maker, version, bounded=bounded)(view, offset, len(view))
     except (struct.error, IndexError, UnicodeDecodeError) as problem:
         raise MalformedMessage(f"{cls.__name__} v{version}: {problem}") from problem
-    return found
+    return decoded
 
 
 def encoder(cls: type[Any], version: int) -> Callable[[Any], list[Chunk]]:
@@ -468,7 +468,7 @@ class _Encoder(_Source):
             run.append((code, expression))
         if not run:
             return
-        layout = struct.Struct(">" + "".join(found for found, _ in run))
+        layout = struct.Struct(">" + "".join(layout_code for layout_code, _ in run))
         name = "_p" + "".join(char if char.isalnum() else "o" for char in layout.format[1:])
         self.names[name] = layout.pack
         self.put(f"w += {name}({', '.join(source for _, source in run)})")

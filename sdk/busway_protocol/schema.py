@@ -161,8 +161,8 @@ def _field(declared: "Declared[Any]", hint: Any) -> Field:
     while True:
         origin = get_origin(hint)
         if origin is Annotated:
-            hint, *found = get_args(hint)
-            markers += found
+            hint, *annotations = get_args(hint)
+            markers += annotations
         elif origin in {Union, UnionType} and NoneType in get_args(hint) and Kind.RECORDS not in markers:
             optional = True
             hint = Union[tuple(arg for arg in get_args(hint) if arg is not NoneType)]  # noqa: UP007 - from a tuple
@@ -173,8 +173,8 @@ def _field(declared: "Declared[Any]", hint: Any) -> Field:
     if is_array:
         (element,) = get_args(hint)
         if get_origin(element) is Annotated:
-            element, *found = get_args(element)
-            markers += found
+            element, *annotations = get_args(element)
+            markers += annotations
     kind = next((marker for marker in markers if isinstance(marker, Kind)), None)
     optional = optional or kind is Kind.RECORDS
     first = _number(markers, Since, 0)
@@ -200,7 +200,7 @@ def _field(declared: "Declared[Any]", hint: Any) -> Field:
 
 
 def _number(markers: list[Any], marker: type[Any], otherwise: int) -> int:
-    return next((found.version for found in markers if isinstance(found, marker)), otherwise)
+    return next((versioned.version for versioned in markers if isinstance(versioned, marker)), otherwise)
 
 
 def _default(declared: "Declared[Any]", kind: Kind | None, element: Any, is_array: bool) -> Any:

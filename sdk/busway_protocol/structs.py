@@ -31,7 +31,9 @@ class Struct:
         return cls.__eq__(self, other)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{one.name}={getattr(self, one.name)!r}" for one in self.declared_fields if one.repr)
+        shown = ", ".join(
+            f"{declared.name}={getattr(self, declared.name)!r}" for declared in self.declared_fields if declared.repr
+        )
         return f"{self.__class__.__qualname__}({shown})"
 
 
@@ -47,26 +49,26 @@ def struct_class(cls: type[T]) -> type[T]:
         fields.append(made)
     body = {name: value for name, value in vars(cls).items() if name not in {*names, "__dict__", "__weakref__"}}
     body.update(__slots__=names, declared_fields=tuple(fields), __qualname__=cls.__qualname__)
-    found: Any = type(cls.__name__, (Struct,), body)
-    slotted: type[T] = found
+    generated: Any = type(cls.__name__, (Struct,), body)
+    slotted: type[T] = generated
     return slotted
 
 
 def _compiled_init(cls: type[Struct]) -> Any:
     scope: dict[str, Any] = {"MISSING": MISSING}
     parameters, lines = [], []
-    for one in cls.declared_fields:
-        value = one.name
-        if one.default_factory is not MISSING:
-            scope[f"new_{one.name}"] = one.default_factory
-            parameters.append(f"{one.name}=MISSING")
-            value = f"new_{one.name}() if {one.name} is MISSING else {one.name}"
-        elif one.default is not MISSING:
-            scope[f"default_{one.name}"] = one.default
-            parameters.append(f"{one.name}=default_{one.name}")
+    for declared in cls.declared_fields:
+        value = declared.name
+        if declared.default_factory is not MISSING:
+            scope[f"new_{declared.name}"] = declared.default_factory
+            parameters.append(f"{declared.name}=MISSING")
+            value = f"new_{declared.name}() if {declared.name} is MISSING else {declared.name}"
+        elif declared.default is not MISSING:
+            scope[f"default_{declared.name}"] = declared.default
+            parameters.append(f"{declared.name}=default_{declared.name}")
         else:
-            parameters.append(one.name)
-        lines.append(f"    self.{one.name} = {value}")
+            parameters.append(declared.name)
+        lines.append(f"    self.{declared.name} = {value}")
     text = "\n".join([f"def __init__(self, *, {', '.join(parameters)}):", *lines])
     exec(text, scope)  # noqa: S102 - source generated from class definitions, never from input
     made = scope["__init__"]
@@ -76,7 +78,7 @@ def _compiled_init(cls: type[Struct]) -> Any:
 
 def _compiled_eq(cls: type[Struct]) -> Any:
     scope: dict[str, Any] = {}
-    equal = " and ".join(f"self.{one.name} == other.{one.name}" for one in cls.declared_fields) or "True"
+    equal = " and ".join(f"self.{declared.name} == other.{declared.name}" for declared in cls.declared_fields) or "True"
     text = f"def __eq__(self, other):\n    return {equal} if other.__class__ is self.__class__ else NotImplemented"
     exec(text, scope)  # noqa: S102 - source generated from class definitions, never from input
     made = scope["__eq__"]

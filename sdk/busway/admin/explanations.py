@@ -103,16 +103,16 @@ def _rebalance(entry: Mapping[str, Any]) -> Rebalance:
         entry["took_ms"],
         [
             RebalanceReason(
-                one["what"],
-                one.get("member", ""),
-                one.get("client", ""),
-                one.get("host", ""),
-                one.get("instance"),
-                one.get("reason"),
+                item["what"],
+                item.get("member", ""),
+                item.get("client", ""),
+                item.get("host", ""),
+                item.get("instance"),
+                item.get("reason"),
             )
-            for one in entry["reasons"]
+            for item in entry["reasons"]
         ],
         entry["reasons_left_out"],
-        [PartitionMove(one["topic"], one["partition"], one["from"], one["to"]) for one in entry["moves"]],
+        [PartitionMove(item["topic"], item["partition"], item["from"], item["to"]) for item in entry["moves"]],
         entry["moves_complete"],
     )

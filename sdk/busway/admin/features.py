@@ -65,8 +65,8 @@ class FeaturesAdmin:
             ApiVersionsRequest(client_software_name="busway", client_software_version="1")
         )
         _check(answer.error_code, "describing the features")
-        supported = {found.name: found for found in answer.supported_features}
-        finalized = {found.name: found.max_version_level for found in answer.finalized_features}
+        supported = {feature.name: feature for feature in answer.supported_features}
+        finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         features = {}
         for name in sorted({*supported, *finalized}):
             levels = supported.get(name)

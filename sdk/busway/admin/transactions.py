@@ -120,18 +120,18 @@ class TransactionsAdmin:
         request = ListTransactionsRequest(
             state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=open_for_ms
         )
-        found = []
+        listings = []
         for node_id in self._cluster.metadata.brokers:
             answer = await self._cluster.ask_node(node_id, request)
             _check(answer.error_code, "listing transactions")
             if answer.unknown_state_filters:
                 unknown = ", ".join(answer.unknown_state_filters)
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "listing transactions", f"no such state: {unknown}")
-            found += [
-                TransactionListing(one.transactional_id, one.transaction_state, one.producer_id)
-                for one in answer.transaction_states
+            listings += [
+                TransactionListing(listing.transactional_id, listing.transaction_state, listing.producer_id)
+                for listing in answer.transaction_states
             ]
-        return sorted(found, key=lambda one: one.transactional_id)
+        return sorted(listings, key=lambda listing: listing.transactional_id)
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
         """Return the state of a transactional id.
@@ -142,19 +142,19 @@ class TransactionsAdmin:
         node_id, answer = await self._ask_coordinator_of(
             transactional_id,
             DescribeTransactionsRequest(transactional_ids=[transactional_id]),
-            lambda found: found.transaction_states[0].error_code,
+            lambda response: response.transaction_states[0].error_code,
         )
-        (found,) = answer.transaction_states
-        _check(found.error_code, f"transactional id {transactional_id}")
+        (state,) = answer.transaction_states
+        _check(state.error_code, f"transactional id {transactional_id}")
         return TransactionDescription(
             transactional_id,
             node_id,
-            found.transaction_state,
-            found.producer_id,
-            found.producer_epoch,
-            found.transaction_timeout_ms,
-            found.transaction_start_time_ms,
-            tuple(TopicPartition(topic.topic, number) for topic in found.topics for number in topic.partitions),
+            state.transaction_state,
+            state.producer_id,
+            state.producer_epoch,
+            state.transaction_timeout_ms,
+            state.transaction_start_time_ms,
+            tuple(TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions),
         )
 
     async def describe_producers(
@@ -174,19 +174,23 @@ class TransactionsAdmin:
                 topic = topics.setdefault(partition.topic, TopicRequest(name=partition.topic, partition_indexes=[]))
                 topic.partition_indexes.append(partition.partition)
             answer = await self._cluster.ask_node(leader, DescribeProducersRequest(topics=list(topics.values())))
-            for found_topic in answer.topics:
-                for found in found_topic.partitions:
-                    _check(found.error_code, f"{found_topic.name}-{found.partition_index}", found.error_message)
-                    result[TopicPartition(found_topic.name, found.partition_index)] = [
+            for topic_answer in answer.topics:
+                for partition_answer in topic_answer.partitions:
+                    _check(
+                        partition_answer.error_code,
+                        f"{topic_answer.name}-{partition_answer.partition_index}",
+                        partition_answer.error_message,
+                    )
+                    result[TopicPartition(topic_answer.name, partition_answer.partition_index)] = [
                         ProducerDescription(
-                            one.producer_id,
-                            one.producer_epoch,
-                            one.last_sequence,
-                            one.last_timestamp,
-                            one.coordinator_epoch,
-                            one.current_txn_start_offset if one.current_txn_start_offset >= 0 else None,
+                            producer.producer_id,
+                            producer.producer_epoch,
+                            producer.last_sequence,
+                            producer.last_timestamp,
+                            producer.coordinator_epoch,
+                            producer.current_txn_start_offset if producer.current_txn_start_offset >= 0 else None,
                         )
-                        for one in found.active_producers
+                        for producer in partition_answer.active_producers
                     ]
         return result
 
@@ -197,43 +201,51 @@ class TransactionsAdmin:
 
         Args:
             idle_ms: minimum time since the producer's last write; below the brokers' transaction.max.timeout.ms it may
-            include transactions that are starting or ending.
+                include transactions that are starting or ending.
         """
         now = current_machine().wall_ms()
         candidates = [
             HangingTransaction(
-                partition, one.producer_id, one.producer_epoch, one.coordinator_epoch, one.open_from, one.last_ms, None
+                partition,
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.coordinator_epoch,
+                producer.open_from,
+                producer.last_ms,
+                None,
             )
             for partition, producers in (await self.describe_producers(partitions)).items()
-            for one in producers
-            if one.open_from is not None and now - one.last_ms >= idle_ms
+            for producer in producers
+            if producer.open_from is not None and now - producer.last_ms >= idle_ms
         ]
         if not candidates:
             return []
-        ids = {one.producer_id for one in candidates}
-        names = {one.producer_id: one.transactional_id for one in await self.list_transactions(producer_ids=ids)}
+        ids = {candidate.producer_id for candidate in candidates}
+        names = {
+            listing.producer_id: listing.transactional_id for listing in await self.list_transactions(producer_ids=ids)
+        }
         known = await self._described(names.values())
         hanging = []
-        for one in candidates:
-            name = names.get(one.producer_id)
+        for candidate in candidates:
+            name = names.get(candidate.producer_id)
             description = known.get(name or "")
             if description is None or not (
                 description.state in _PENDING
-                and description.producer_id == one.producer_id
-                and one.partition in description.partitions
+                and description.producer_id == candidate.producer_id
+                and candidate.partition in description.partitions
             ):
-                hanging.append(replace(one, transactional_id=name))
-        return sorted(hanging, key=lambda one: (one.partition, one.open_from))
+                hanging.append(replace(candidate, transactional_id=name))
+        return sorted(hanging, key=lambda candidate: (candidate.partition, candidate.open_from))
 
     async def _described(self, names: Iterable[str]) -> Mapping[str, TransactionDescription]:
-        found = {}
+        descriptions = {}
         for name in set(names):
             try:
-                found[name] = await self.describe_transaction(name)
+                descriptions[name] = await self.describe_transaction(name)
             except BrokerError as problem:
                 if problem.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                     raise
-        return found
+        return descriptions
 
     async def abort_transaction(self, transactional_id: str) -> None:
         """Abort the open transaction of a transactional id by taking it over.
@@ -245,7 +257,7 @@ class TransactionsAdmin:
         """
         known = await self.describe_transaction(transactional_id)  # InitProducerId would create an unknown one
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=known.timeout_ms)
-        _, answer = await self._ask_coordinator_of(transactional_id, request, lambda found: found.error_code)
+        _, answer = await self._ask_coordinator_of(transactional_id, request, lambda response: response.error_code)
         _check(answer.error_code, f"transactional id {transactional_id}")
 
     async def abort_hanging_transaction(self, transaction: HangingTransaction) -> None:
@@ -253,7 +265,7 @@ class TransactionsAdmin:
 
         Raises:
             BrokerError: refused, for instance because a newer epoch of the producer or its coordinator has written
-            there.
+                there.
         """
         await self._cluster.ensure_topics({transaction.partition.topic})
         (leader,) = self._by_leader([transaction.partition])
@@ -266,10 +278,10 @@ class TransactionsAdmin:
             coordinator_epoch=max(0, transaction.coordinator_epoch),
         )
         answer = await self._cluster.ask_node(leader, WriteTxnMarkersRequest(markers=[marker]))
-        for found in answer.markers:
-            for found_topic in found.topics:
-                for one in found_topic.partitions:
-                    _check(one.error_code, f"{topic}-{number}")
+        for marker_answer in answer.markers:
+            for topic_answer in marker_answer.topics:
+                for partition_answer in topic_answer.partitions:
+                    _check(partition_answer.error_code, f"{topic}-{number}")
 
     async def _ask_coordinator_of(self, transactional_id: str, message: Any, code_of: Any) -> tuple[int, Any]:
         """Return the coordinator and its response; retry while it loads, moves or ends the transaction."""

@@ -138,13 +138,13 @@ class ClusterClient:
     async def _open(
         self, key: tuple[tuple[str, int], str], host: str, port: int, *, advertised: bool = False
     ) -> Connection:
-        found = self._connections.get(key)
-        if found is not None and found.open:
-            return found
+        existing = self._connections.get(key)
+        if existing is not None and existing.open:
+            return existing
         async with self._connecting.setdefault(key, asyncio.Lock()):
-            found = self._connections.get(key)
-            if found is not None and found.open:
-                return found
+            existing = self._connections.get(key)
+            if existing is not None and existing.open:
+                return existing
             connection = Connection(host, port, client_id=self._client_id, timeout_s=self._timeout_s)
             self._check()
             try:
@@ -161,9 +161,9 @@ class ClusterClient:
                 connection.close()
             self._check()
             self._connections[key] = connection
-            if found is not None:
+            if existing is not None:
                 text = "%s: connected again to %s; %s"
-                self._seldom.tell(logging.INFO, key, text, self._client_id, connection.name, found.problem)
+                self._seldom.tell(logging.INFO, key, text, self._client_id, connection.name, existing.problem)
             self._reached.add((host, port))
             return connection
 
@@ -181,9 +181,9 @@ class ClusterClient:
         """
         self._check()
         # Not behind a long poll, nor behind a broker that does not respond.
-        idle = [found for (_, purpose), found in self._connections.items() if found.open and not purpose]
+        idle = [connection for (_, purpose), connection in self._connections.items() if connection.open and not purpose]
         if idle:
-            return min(idle, key=lambda found: found.waiting)
+            return min(idle, key=lambda connection: connection.waiting)
         problems = []
         known = list(self.metadata.brokers.values())
         current_machine().chance.shuffle(known)

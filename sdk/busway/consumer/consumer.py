@@ -252,7 +252,7 @@ class Consumer(Positions):
 
         Raises:
             ValueError: not exactly one of the three is given; or a `server_pattern` without a group, or in a classic
-            group.
+                group.
             BrokerError: a topic is not available.
         """
         names = frozenset(topics)
@@ -345,7 +345,7 @@ class Consumer(Positions):
 
         Raises:
             CommitFailed: partitions were revoked after their records were handed out, even if assigned again since, or
-            this consumer is not a member. Offsets of the other partitions are committed.
+                this consumer is not a member. Offsets of the other partitions are committed.
             InvalidTransactionState: a transaction commits this consumer's offsets.
             ValueError: this consumer has no group.
         """

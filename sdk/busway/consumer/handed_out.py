@@ -209,7 +209,7 @@ class HandedOut:
 
         Raises:
             TransactionAbortable: the member was in no generation, or partitions were revoked since they were handed
-            out.
+                out.
         """
         if not self._consumer.is_subscribed():
             return

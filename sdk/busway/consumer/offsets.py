@@ -36,7 +36,7 @@ class GroupOffsets:
     Args:
         settled: set while the member is in no rebalance.
         stable: wait for offsets of open transactions (KIP-447). A read_committed reader needs it: its predecessor may
-        be fenced before its last transaction is aborted.
+            be fenced before its last transaction is aborted.
         subscribed: the group assigns partitions to this member; commits then need a membership.
     """
 

@@ -115,8 +115,8 @@ class Connection:
             answer = await self._send(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
         if answer.error_code:
             raise ConnectionFailed(f"{self.name} does not tell what it speaks: {ErrorCode(answer.error_code).name}")
-        self._ranges = {found.api_key: (found.min_version, found.max_version) for found in answer.api_keys}
-        self._features = {found.name: found.max_version_level for found in answer.finalized_features}
+        self._ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
+        self._features = {entry.name: entry.max_version_level for entry in answer.finalized_features}
 
     def feature(self, name: str) -> int:
         """Return a feature's finalized level when the connection was made (KIP-584), else 0."""

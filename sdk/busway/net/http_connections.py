@@ -109,9 +109,9 @@ class Connection(H11Protocol):
 
 def close_late(connections: Collection[Any], now: float) -> None:
     """Close connections whose clients exceeded a limit."""
-    late = [one for one in connections if isinstance(one, Connection) and one.is_late(now)]
-    for one in late:
-        one.give_up()
+    late = [connection for connection in connections if isinstance(connection, Connection) and connection.is_late(now)]
+    for connection in late:
+        connection.give_up()
     if late:
         logger.warning("%d connections are closed: their clients neither ended a request nor read an answer", len(late))
 
@@ -120,7 +120,11 @@ def _make_room(connections: Collection[Any], new: Connection, most: int) -> None
     """Close one connection beyond the limit: the longest quiet one, else the new one."""
     if len(connections) <= most:
         return
-    quiet = [one for one in connections if one is not new and isinstance(one, Connection) and one.may_go]
-    going = min(quiet, key=lambda one: one.quiet_since, default=new)
+    quiet = [
+        connection
+        for connection in connections
+        if connection is not new and isinstance(connection, Connection) and connection.may_go
+    ]
+    going = min(quiet, key=lambda connection: connection.quiet_since, default=new)
     logger.warning("more than %d connections: one is closed", most)
     going.give_up(_UNAVAILABLE)

@@ -33,7 +33,7 @@ def keep_alive(sock: Any, timeout_s: float) -> None:
 
     Args:
         timeout_s: of unacknowledged data (TCP_USER_TIMEOUT, RFC 5482), at least `GONE_S`. It is the request timeout,
-        because a slow but live broker counts too.
+            because a slow but live broker counts too.
     """
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

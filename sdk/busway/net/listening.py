@@ -52,10 +52,10 @@ async def bind(host: str, port: int, *, who: str) -> socket.socket:
     if (simulated := getattr(loop, "listening_socket", None)) is not None:  # a simulated network
         return cast("socket.socket", simulated(host, port))
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     except (OSError, ValueError) as problem:
         raise CannotListen(f"{who} cannot listen on {in_url(host)}:{port}: {reason(problem)}") from None
-    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    family, kind, protocol, _, address = min(addresses, key=lambda entry: entry[0] != socket.AF_INET)
     # With the protocol, because the event loop sets TCP_NODELAY only on sockets with IPPROTO_TCP.
     bound = socket.socket(family, kind, protocol)
     try:

@@ -182,7 +182,7 @@ class Accumulator:
 
     def ready(self, now: float) -> tuple[list[Partition], float | None]:
         """Return partitions whose first batch is due, and when the next will be."""
-        found = []
+        ready = []
         soonest: float | None = None
         for partition, queue in self._queues.items():
             if queue.in_flight or not queue.batches:
@@ -193,10 +193,10 @@ class Accumulator:
             if not (full or self.flushing or first.encoded is not None):
                 due = max(due, first.due)
             if due <= now:
-                found.append(partition)
+                ready.append(partition)
             elif soonest is None or due < soonest:
                 soonest = due
-        return found, soonest
+        return ready, soonest
 
     def lacks_identity(self, partition: Partition, producer_id: int) -> bool:
         """Return whether the partition needs a producer id other than this one."""
@@ -280,7 +280,7 @@ class Accumulator:
 
         Those in flight become `given_up`.
         """
-        found = []
+        expired = []
         soonest = now + timeout_s
         for queue in self._queues.values():
             for batch in queue.batches:
@@ -289,8 +289,8 @@ class Accumulator:
                     break  # later ones are younger
                 if not batch.given_up:
                     batch.given_up = self.is_under_way(batch)
-                    found.append(batch)
-        return found, soonest
+                    expired.append(batch)
+        return expired, soonest
 
     def is_under_way(self, batch: Batch) -> bool:
         """Return whether the batch is in flight."""

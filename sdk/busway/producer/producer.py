@@ -90,7 +90,7 @@ class Producer:
 
         Args:
             timeout_s: what is unacknowledged by then fails and is counted by partition in the log; None waits until
-            everything is settled, at most delivery_timeout_ms.
+                everything is settled, at most delivery_timeout_ms.
         """
         if self._task is None:
             return
@@ -247,9 +247,9 @@ class Producer:
         while True:
             while accumulator.buffered >= self.options.buffer_memory:
                 await self._space(topic)
-            if (found := next(source, None)) is None:
+            if (record := next(source, None)) is None:
                 break
-            key, value, headers = found
+            key, value, headers = record
             size = self._size(topic, value, key, headers)
             if headers is not latest:
                 latest, encoded = headers, encode_headers(headers)
@@ -363,16 +363,16 @@ class Producer:
 
         Args:
             consumer: what it hands out in the block is committed with the transaction, as the member that received it
-            (KIP-447). After an abort the consumer seeks back, in partitions kept without a break; others, which were
-            revoked and assigned again, continue at the committed offset. It needs a group, enable_auto_commit=False and
-            isolation_level="read_committed".
+                (KIP-447). After an abort the consumer seeks back, in partitions kept without a break; others, which were
+                revoked and assigned again, continue at the committed offset. It needs a group, enable_auto_commit=False and
+                isolation_level="read_committed".
 
         Raises:
             TransactionAbortable: it was aborted; repeat its work in another one.
             TransactionInDoubt: no response to the commit within delivery_timeout_ms.
             ProducerFenced, TransactionFailed: the producer cannot continue.
             InvalidTransactionState: another transaction is open, the producer has no transactional_id, or the consumer
-            has uncommitted records from before the block, or a commit in progress.
+                has uncommitted records from before the block, or a commit in progress.
             ValueError: the consumer's options do not fit.
         """
         transactions = self._transactional()
@@ -422,20 +422,20 @@ class Producer:
         Args:
             offsets: of the next record to read.
             group: `Consumer.group_metadata()` of the reader, with enable_auto_commit=False; a replaced member commits
-            nothing (KIP-447).
+                nothing (KIP-447).
 
         Raises:
             TransactionAbortable: they are refused: the group has rebalanced, partitions were revoked since their
-            records were handed out, or the consumer is not a member. The transaction cannot be committed.
+                records were handed out, or the consumer is not a member. The transaction cannot be committed.
             ProducerFenced, TransactionFailed: the producer cannot continue.
             InvalidTransactionState: no transaction is open, or a `commit()` of these partitions is in progress.
             ValueError: the consumer commits automatically (enable_auto_commit).
         """
-        found = {
+        next_offsets = {
             TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             for partition, offset in offsets.items()
         }
-        await self._transactional().send_offsets(found, group)
+        await self._transactional().send_offsets(next_offsets, group)
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:

@@ -239,13 +239,13 @@ class Sender:
             for batch in batches:
                 self._succeed(batch, -1, -1)
             return
-        found = {
+        responses = {
             (topic.name, partition.index): partition
             for topic in answer.responses
             for partition in topic.partition_responses
         }
         for batch in batches:
-            partition = found.get(batch.partition)
+            partition = responses.get(batch.partition)
             if partition is None:
                 self._fail(batch, DeliveryFailed(f"{name_of(batch)}: the broker did not answer for this partition"))
             else:
@@ -389,11 +389,11 @@ class Sender:
 
     def left(self) -> dict[Partition, int]:
         """Count unacknowledged records by partition."""
-        found: dict[Partition, int] = {}
+        counts: dict[Partition, int] = {}
         for batch in self._accumulator.all_batches():
             if not batch.given_up:
-                found[batch.partition] = found.get(batch.partition, 0) + batch.builder.count
-        return found
+                counts[batch.partition] = counts.get(batch.partition, 0) + batch.builder.count
+        return counts
 
     async def stop(self) -> None:
         """Cancel requests in flight and fail what is left."""

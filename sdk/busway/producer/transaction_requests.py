@@ -120,7 +120,7 @@ class TransactionRequests:
             producer_id=before.producer_id,
             producer_epoch=before.epoch,
         )
-        code, answer = await self._decided(self._coordinator, request, lambda found: [found.error_code])
+        code, answer = await self._decided(self._coordinator, request, lambda response: [response.error_code])
         if code is not ErrorCode.NONE:
             raise self._refused(code, "taking a producer id", abortable=False)
         level = (await self._coordinator.connection(_PURPOSE)).feature(FEATURE)
@@ -140,10 +140,10 @@ class TransactionRequests:
         code, _ = await self._decided(
             self._coordinator,
             request,
-            lambda found: (
-                one.partition_error_code
-                for topic in found.results_by_topic_v3_and_below
-                for one in topic.results_by_partition
+            lambda response: (
+                partition.partition_error_code
+                for topic in response.results_by_topic_v3_and_below
+                for partition in topic.results_by_partition
             ),
             at_most=_ADD_BY_CLIENTS,
         )
@@ -156,7 +156,7 @@ class TransactionRequests:
         request = AddOffsetsToTxnRequest(
             transactional_id=self._id, producer_id=who.producer_id, producer_epoch=who.epoch, group_id=group_id
         )
-        code, _ = await self._decided(self._coordinator, request, lambda found: [found.error_code])
+        code, _ = await self._decided(self._coordinator, request, lambda response: [response.error_code])
         if code is not ErrorCode.NONE:
             raise self._refused(code, f"adding the offsets of group {group_id} to the transaction")
 
@@ -196,7 +196,7 @@ class TransactionRequests:
         code, _ = await self._decided(
             link,
             request,
-            lambda found: (one.error_code for topic in found.topics for one in topic.partitions),
+            lambda response: (partition.error_code for topic in response.topics for partition in topic.partitions),
             at_most=None if implicit else _COMMIT_BEFORE,
         )
         if code in _GROUP_MOVED_ON:
@@ -214,7 +214,10 @@ class TransactionRequests:
             transactional_id=self._id, producer_id=who.producer_id, producer_epoch=who.epoch, committed=committed
         )
         code, answer = await self._decided(
-            self._coordinator, request, lambda found: [found.error_code], at_most=None if implicit else _END_BEFORE
+            self._coordinator,
+            request,
+            lambda response: [response.error_code],
+            at_most=None if implicit else _END_BEFORE,
         )
         if committed and code is ErrorCode.INVALID_TXN_STATE:
             # Not a repeated commit, which the coordinator would have accepted.

@@ -59,7 +59,7 @@ class Acquired:
         self.until_s = until_s
         self._ranges: deque[tuple[int, int, int]] = deque()
         last = -1
-        for part in sorted(acquired, key=lambda one: one.first_offset):
+        for part in sorted(acquired, key=lambda acquired_range: acquired_range.first_offset):
             first = max(part.first_offset, last + 1)
             if first <= part.last_offset:
                 self._ranges.append((first, part.last_offset, part.delivery_count))

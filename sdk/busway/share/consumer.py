@@ -189,8 +189,8 @@ class ShareConsumer:
     async def getone(self) -> Record:
         """Wait for the next record. Errors as in `getmany`."""
         while True:
-            found = await self.getmany(timeout_ms=60_000, max_records=1)
-            for records in found.values():
+            polled = await self.getmany(timeout_ms=60_000, max_records=1)
+            for records in polled.values():
                 return records[0]
 
     async def __aiter__(self) -> AsyncIterator[Record]:
@@ -222,12 +222,12 @@ class ShareConsumer:
             raise ValueError(f"acknowledge takes {', '.join(_KINDS)}, not {kind!r}")
         if self.options.acknowledgement_mode == "implicit":
             raise ValueError("acknowledgement is implicit: the next getmany, or commit, accepts what was handed out")
-        told = self._fetcher.acknowledge(TopicPartition(record.topic, record.partition), record.offset, _KINDS[kind])
-        self._confirm([told])
-        return _seen(asyncio.shield(told))
+        result = self._fetcher.acknowledge(TopicPartition(record.topic, record.partition), record.offset, _KINDS[kind])
+        self._confirm([result])
+        return _seen(asyncio.shield(result))
 
-    def _confirm(self, told: "Iterable[asyncio.Future[None]]") -> None:
-        for future in told:
+    def _confirm(self, futures: "Iterable[asyncio.Future[None]]") -> None:
+        for future in futures:
             if future not in self._unconfirmed:
                 self._unconfirmed.add(future)
                 future.add_done_callback(self._confirmed)

@@ -105,12 +105,12 @@ class ShareFetcher:
             if leader.retry_at > now:
                 waits.append(leader.retry_at - now)
                 continue
-            mine = wanted.get(node, {})
-            if leader.is_urgent(mine) or (leader.waiting and not (self._demand and mine)):
+            partitions = wanted.get(node, {})
+            if leader.is_urgent(partitions) or (leader.waiting and not (self._demand and partitions)):
                 leader.task = self._start(self._ask(leader, leader.acknowledge()))
-            elif self._demand and not fetching and (mine or leader.session.partitions):
+            elif self._demand and not fetching and (partitions or leader.session.partitions):
                 fetching, leader.is_fetching = single, True
-                leader.task = self._start(self._ask(leader, leader.fetch(mine, self._demand)))
+                leader.task = self._start(self._ask(leader, leader.fetch(partitions, self._demand)))
                 if single:  # start the next call with another leader
                     self._leaders[node] = self._leaders.pop(node)
             elif leader.waiting:
@@ -199,8 +199,8 @@ class ShareFetcher:
         now = REAL_TIME.now_s()
         result: dict[TopicPartition, list[Record]] = {}
         for node, leader in list(self._leaders.items()):
-            while limit > 0 and (found := leader.take(limit, now)) is not None:
-                partition, taken = found
+            while limit > 0 and (ready := leader.take(limit, now)) is not None:
+                partition, taken = ready
                 if taken.records:
                     result.setdefault(partition, []).extend(taken.records)
                     limit -= len(taken.records)

@@ -97,15 +97,15 @@ class Lane:
     @property
     def is_torn(self) -> bool:
         """Whether parts of a refused request are pending."""
-        return any(told.words for told in self._apart)
+        return any(part.words for part in self._apart)
 
     def words(self) -> list[Word]:
         """Return all."""
-        return [word for told in (*self._apart, self._together) for word in told.words.values()]
+        return [word for part in (*self._apart, self._together) for word in part.words.values()]
 
     def find(self, offset: int) -> Word | None:
         """Return the pending acknowledgement of an offset."""
-        return next((told.words[offset] for told in (*self._apart, self._together) if offset in told.words), None)
+        return next((part.words[offset] for part in (*self._apart, self._together) if offset in part.words), None)
 
     def add(self, word: Word) -> None:
         """Add to those sent together."""
@@ -113,30 +113,30 @@ class Lane:
 
     def drop(self, offset: int) -> Word | None:
         """Remove an offset's acknowledgement."""
-        for told in (*self._apart, self._together):
-            if (word := told.words.pop(offset, None)) is not None:
+        for part in (*self._apart, self._together):
+            if (word := part.words.pop(offset, None)) is not None:
                 return word
         return None
 
     def take_out(self, is_meant: Callable[[Word], bool]) -> list[Word]:
         """Remove and return those that match."""
-        found: list[Word] = []
-        for told in (*self._apart, self._together):
-            meant = [first for first, word in told.words.items() if is_meant(word)]
-            found += [told.words.pop(first) for first in meant]
-        return found
+        removed: list[Word] = []
+        for part in (*self._apart, self._together):
+            meant = [first for first, word in part.words.items() if is_meant(word)]
+            removed += [part.words.pop(first) for first in meant]
+        return removed
 
-    def tear(self, told: Told) -> None:
+    def tear(self, refused: Told) -> None:
         """Send refused acknowledgements again in halves."""
-        self._apart.extend(told.halves())
+        self._apart.extend(refused.halves())
 
     def take(self) -> Told:
         """Remove and return those of the next request; may be empty."""
         while self._apart:
-            if (told := self._apart.popleft()).words:
-                return told
-        told, self._together = self._together, Told()
-        return told
+            if (part := self._apart.popleft()).words:
+                return part
+        part, self._together = self._together, Told()
+        return part
 
 
 class HeldPartition:
@@ -215,32 +215,32 @@ class HeldPartition:
         """Remove and return the next acknowledgements to send; fail those with expired locks."""
         lane = self.renewals if renewals else self.final
         while lane:
-            told = lane.take()
-            for offset, word in list(told.words.items()):
+            part = lane.take()
+            for offset, word in list(part.words.items()):
                 if word.until_s <= now_s:
-                    del told.words[offset]
+                    del part.words[offset]
                     word.done(self._ended(offset))
-            if told.words:
-                return told
+            if part.words:
+                return part
         return None
 
-    def renewed(self, told: Told, until_s: float) -> None:
+    def renewed(self, accepted: Told, until_s: float) -> None:
         """Extend the locks of accepted renewals."""
-        for offset in told.words:
+        for offset in accepted.words:
             if offset in self.until_s:
                 self.until_s[offset] = until_s
             elif (word := self.final.find(offset)) is not None:
                 word.until_s = until_s
 
-    def refused(self, told: Told, problem: AcknowledgementFailed) -> None:
+    def refused(self, part: Told, problem: AcknowledgementFailed) -> None:
         """Send refused acknowledgements again in parts; fail a single one."""
-        if told.renews:
-            for offset in [offset for offset in told.words if offset not in self.until_s]:
-                told.words.pop(offset).done(problem)
-        if len(told.words) > 1:
-            (self.renewals if told.renews else self.final).tear(told)
+        if part.renews:
+            for offset in [offset for offset in part.words if offset not in self.until_s]:
+                part.words.pop(offset).done(problem)
+        if len(part.words) > 1:
+            (self.renewals if part.renews else self.final).tear(part)
         else:
-            told.done(problem)
+            part.done(problem)
 
     def lose(self, problem: AcknowledgementFailed) -> None:
         """Fail everything: nothing is held any more."""

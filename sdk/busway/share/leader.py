@@ -106,17 +106,17 @@ class Leader:
     def _take_waiting(self, only: Container[Id] | None = None, *, renewals: bool = False) -> dict[Id, Told]:
         now_s = REAL_TIME.now_s()
         return {
-            key: told
+            key: pending
             for key, held in self._held.items()
-            if (only is None or key in only) and (told := held.take(now_s, renewals=renewals)) is not None
+            if (only is None or key in only) and (pending := held.take(now_s, renewals=renewals)) is not None
         }
 
     # Handing out
 
     def held(self, partition: TopicPartition, offset: int) -> HeldPartition | None:
         """Return the partition that holds a handed-out record; None if not held."""
-        found = self._held.get(self._ids[partition]) if partition in self._ids else None
-        return found if found is not None and offset in found.until_s else None
+        holder = self._held.get(self._ids[partition]) if partition in self._ids else None
+        return holder if holder is not None and offset in holder.until_s else None
 
     def everything_held(self) -> list[tuple[HeldPartition, list[int]]]:
         """Return all offsets handed out and not acknowledged."""
@@ -155,10 +155,10 @@ class Leader:
         Raises:
             BuswayError: it failed; the session may have ended.
         """
-        told = self._take_waiting(wanted) if self.session.is_open else {}
-        request = self.session.fetch(wanted, told, limit)
+        sent = self._take_waiting(wanted) if self.session.is_open else {}
+        request = self.session.fetch(wanted, sent, limit)
         try:
-            answer: ShareFetchResponse = await self._send(request, told)
+            answer: ShareFetchResponse = await self._send(request, sent)
         finally:
             self.is_fetching = False
         self._note_lock(answer.acquisition_lock_timeout_ms)
@@ -167,10 +167,10 @@ class Leader:
         for topic in answer.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
-                if key in told:
-                    self._told(key, told.pop(key), data.acknowledge_error_code, data.acknowledge_error_message)
+                if key in sent:
+                    self._told(key, sent.pop(key), data.acknowledge_error_code, data.acknowledge_error_message)
                 problem = self._take_in(key, wanted.get(key) or self._name_of(key), data, until_s) or problem
-        self._unanswered(told)
+        self._unanswered(sent)
         if problem is not None:
             raise problem
 
@@ -202,8 +202,8 @@ class Leader:
         if renewals and not await self._can_renew():
             return
         self._has_renewed = renewals
-        if told := self._take_waiting(renewals=renewals):
-            await self._tell(told)
+        if pending := self._take_waiting(renewals=renewals):
+            await self._tell(pending)
 
     async def close(self) -> None:
         """Send pending acknowledgements, then end the session, which releases held records.
@@ -212,8 +212,8 @@ class Leader:
             BuswayError: it failed.
         """
         self._drop_renewals(AcknowledgementFailed("the consumer ends, its records are released"))
-        while told := self._take_waiting():
-            await self._tell(told)
+        while pending := self._take_waiting():
+            await self._tell(pending)
         await self._tell({}, final=True)
         self.end()
 
@@ -221,16 +221,16 @@ class Leader:
         """Fail pending acknowledgements."""
         self._lose({}, NotRunning("the consumer has ended"))
 
-    async def _tell(self, told: dict[Id, Told], *, final: bool = False) -> None:
-        request = self.session.acknowledge(told, final=final)
-        answer: ShareAcknowledgeResponse = await self._send(request, told)
+    async def _tell(self, sent: dict[Id, Told], *, final: bool = False) -> None:
+        request = self.session.acknowledge(sent, final=final)
+        answer: ShareAcknowledgeResponse = await self._send(request, sent)
         self._note_lock(answer.acquisition_lock_timeout_ms)
         for topic in answer.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
-                if key in told:
-                    self._told(key, told.pop(key), data.error_code, data.error_message)
-        self._unanswered(told)
+                if key in sent:
+                    self._told(key, sent.pop(key), data.error_code, data.error_message)
+        self._unanswered(sent)
 
     async def _can_renew(self) -> bool:
         """Return whether the broker renews locks; otherwise fail pending renewals."""
@@ -248,30 +248,30 @@ class Leader:
 
     def _drop_renewals(self, problem: AcknowledgementFailed) -> None:
         for held in self._held.values():
-            while told := held.renewals.take().words:
-                for word in told.values():
+            while words := held.renewals.take().words:
+                for word in words.values():
                     word.done(problem)
 
-    async def _send(self, request: Any, told: dict[Id, Told]) -> Any:
+    async def _send(self, request: Any, sent: dict[Id, Told]) -> Any:
         """Return the response; any error ends the session."""
         try:
             connection = await self._cluster.connection(self.node, _PURPOSE)
             answer = await connection.request(request)
         except UnsupportedByBroker as old:
-            self._lose(told, old)
+            self._lose(sent, old)
             raise UnsupportedByBroker(f"{old}; {NEEDED}") from None
         except BuswayError as problem:
-            self._lose(told, problem)
+            self._lose(sent, problem)
             raise
         except BaseException:
-            self._lose(told, AcknowledgementFailed("the consumer was ended"))
+            self._lose(sent, AcknowledgementFailed("the consumer was ended"))
             raise
         code = error_for(answer.error_code)
         if code is ErrorCode.NONE:
             self.session.went_on()
             return answer
         refused = BrokerError(code, f"share session with broker {self.node}", answer.error_message)
-        self._lose(told, refused)
+        self._lose(sent, refused)
         raise refused
 
     def _note_lock(self, lock_ms: int) -> None:
@@ -292,16 +292,16 @@ class Leader:
             held.renewed(about, REAL_TIME.now_s() + self.lock_s)
         about.done(None)
 
-    def _unanswered(self, told: Mapping[Id, Told]) -> None:
-        for about in told.values():
+    def _unanswered(self, sent: Mapping[Id, Told]) -> None:
+        for about in sent.values():
             about.done(AcknowledgementFailed(f"broker {self.node} said nothing about what it was told"))
 
-    def _lose(self, told: Mapping[Id, Told], problem: BuswayError) -> None:
+    def _lose(self, sent: Mapping[Id, Told], problem: BuswayError) -> None:
         """End the session: the leader releases what was acquired in it."""
         self.session.ended()
         failed = AcknowledgementFailed(f"the session with broker {self.node} is over: {problem}")
         failed.__cause__ = problem
-        for about in told.values():
+        for about in sent.values():
             about.done(failed)
         for held in self._held.values():
             held.lose(failed)

@@ -53,18 +53,18 @@ class ShareSession:
         self.epoch = NEW
         self.partitions.clear()
 
-    def fetch(self, wanted: Iterable[Id], told: Mapping[Id, Told], limit: int) -> ShareFetchRequest:
+    def fetch(self, wanted: Iterable[Id], pending: Mapping[Id, Told], limit: int) -> ShareFetchRequest:
         """Build a request for at most `limit` records of exactly these partitions."""
         options = self._options
         wanted_ids = set(wanted)
-        assert told.keys() <= wanted_ids, "what is told about others would add them to the session"
+        assert pending.keys() <= wanted_ids, "what is told about others would add them to the session"
         added = sorted(wanted_ids - self.partitions)
         forgotten = sorted(self.partitions - wanted_ids)
         self.partitions = wanted_ids
         topics: dict[UUID, FetchTopic] = {}
-        for topic_id, number in sorted({*added, *told}):
+        for topic_id, number in sorted({*added, *pending}):
             topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id, partitions=[]))
-            about = told.get((topic_id, number))
+            about = pending.get((topic_id, number))
             batches = about.batches() if about is not None else []
             topic.partitions.append(FetchPartition(partition_index=number, acknowledgement_batches=batches))
         gone: dict[UUID, ForgottenTopic] = {}
@@ -84,17 +84,17 @@ class ShareSession:
             forgotten_topics_data=list(gone.values()),
         )
 
-    def acknowledge(self, told: Mapping[Id, Told], *, final: bool = False) -> ShareAcknowledgeRequest:
+    def acknowledge(self, pending: Mapping[Id, Told], *, final: bool = False) -> ShareAcknowledgeRequest:
         """Build an acknowledgement; a `final` one ends the session and releases what is left."""
         topics: dict[UUID, AcknowledgeTopic] = {}
-        for topic_id, number in sorted(told):
+        for topic_id, number in sorted(pending):
             topic = topics.setdefault(topic_id, AcknowledgeTopic(topic_id=topic_id, partitions=[]))
-            batches = told[topic_id, number].batches()
+            batches = pending[topic_id, number].batches()
             topic.partitions.append(AcknowledgePartition(partition_index=number, acknowledgement_batches=batches))
         return ShareAcknowledgeRequest(
             group_id=self._options.group_id,
             member_id=self._member_id,
             share_session_epoch=_FINAL if final else self.epoch,
-            is_renew_ack=any(one.renews for one in told.values()),
+            is_renew_ack=any(acknowledgements.renews for acknowledgements in pending.values()),
             topics=list(topics.values()),
         )

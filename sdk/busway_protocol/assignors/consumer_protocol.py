@@ -107,7 +107,9 @@ def decode_subscription(data: Buffer, group_instance_id: str | None = None, *, b
     value, _ = decode_from(ConsumerProtocolSubscription, _version(data), data, 2, bounded=bounded)
     return Subscription(
         topics=tuple(value.topics),
-        owned_partitions=tuple((one.topic, number) for one in value.owned_partitions for number in one.partitions),
+        owned_partitions=tuple(
+            (owned.topic, number) for owned in value.owned_partitions for number in owned.partitions
+        ),
         generation_id=value.generation_id,
         group_instance_id=group_instance_id,
         rack_id=value.rack_id,
@@ -149,5 +151,5 @@ def assignment_with_user_data(data: Buffer, *, bounded: bool = False) -> tuple[l
     if len(data) == 0:
         return [], b""
     value, _ = decode_from(ConsumerProtocolAssignment, _version(data), data, 2, bounded=bounded)
-    partitions = [(one.topic, number) for one in value.assigned_partitions for number in one.partitions]
+    partitions = [(assigned.topic, number) for assigned in value.assigned_partitions for number in assigned.partitions]
     return partitions, bytes(value.user_data or b"")

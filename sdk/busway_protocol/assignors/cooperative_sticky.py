@@ -24,6 +24,6 @@ def assign(partitions_by_topic: Mapping[str, int], subscriptions: Mapping[str, S
             elif subscription.generation_id == generation:
                 latest[partition] = (generation, holders | {member})
     return {
-        member: [one for one in partitions if one not in latest or latest[one][1] <= {member}]
+        member: [partition for partition in partitions if partition not in latest or latest[partition][1] <= {member}]
         for member, partitions in target.items()
     }

@@ -15,7 +15,7 @@ def assign(partitions_by_topic: Mapping[str, int], subscriptions: Mapping[str, S
     """Return member id → partitions, without topics that do not exist."""
     assignment: Assignment = {member: [] for member in subscriptions}
     members = sorted(subscriptions, key=lambda member: member_order(member, subscriptions[member]))
-    for topic in sorted({topic for one in subscriptions.values() for topic in one.topics}):
+    for topic in sorted({topic for subscription in subscriptions.values() for topic in subscription.topics}):
         partitions = partitions_by_topic.get(topic, 0)
         readers = [member for member in members if topic in subscriptions[member].topics]
         share, extra = divmod(partitions, len(readers))

@@ -15,7 +15,7 @@ def assign(partitions_by_topic: Mapping[str, int], subscriptions: Mapping[str, S
     assignment: Assignment = {member: [] for member in subscriptions}
     members = sorted(subscriptions, key=lambda member: member_order(member, subscriptions[member]))
     place = 0
-    for topic in sorted({topic for one in subscriptions.values() for topic in one.topics}):
+    for topic in sorted({topic for subscription in subscriptions.values() for topic in subscription.topics}):
         for number in range(partitions_by_topic.get(topic, 0)):
             while topic not in subscriptions[members[place % len(members)]].topics:
                 place += 1

@@ -25,8 +25,8 @@ def assign(partitions_by_topic: Mapping[str, int], subscriptions: Mapping[str, S
     for partition, member in owner.items():
         owned[member].add(partition)
     free = [partition for partition in everything if partition not in owner]
-    for partition in sorted(free, key=lambda one: (len(readers[one[0]]), one)):
-        member = min(readers[partition[0]], key=lambda one: len(owned[one]))
+    for partition in sorted(free, key=lambda partition: (len(readers[partition[0]]), partition)):
+        member = min(readers[partition[0]], key=lambda candidate: len(owned[candidate]))
         owned[member].add(partition)
     _balance(owned, members, wanted, readers)
     return {member: sorted(owned[member]) for member in subscriptions}
@@ -65,7 +65,9 @@ def _balance(
     """
     stuck: set[str] = set()
     while True:
-        poor = min((one for one in members if one not in stuck), key=lambda one: len(owned[one]), default=None)
+        poor = min(
+            (member for member in members if member not in stuck), key=lambda member: len(owned[member]), default=None
+        )
         if poor is None:
             return
         chain = _chain_to(poor, owned, wanted, readers)
@@ -91,14 +93,17 @@ def _chain_to(
     while frontier:
         following: list[str] = []
         for taker in frontier:
-            for giver in sorted({one for topic in wanted[taker] for one in readers[topic]} - seen):
-                partition = max((one for one in owned[giver] if one[0] in wanted[taker]), default=None)
+            for giver in sorted({member for topic in wanted[taker] for member in readers[topic]} - seen):
+                partition = max(
+                    (owned_partition for owned_partition in owned[giver] if owned_partition[0] in wanted[taker]),
+                    default=None,
+                )
                 if partition is None:
                     continue
                 seen.add(giver)
                 came[giver] = (giver, partition, taker)
                 following.append(giver)
-        rich = max(following, key=lambda one: len(owned[one]), default=None)
+        rich = max(following, key=lambda member: len(owned[member]), default=None)
         if rich is not None and len(owned[rich]) >= len(owned[poor]) + 2:
             chain = []
             while rich != poor:

@@ -45,7 +45,7 @@ def inflated_max(size_bytes: int, message_bytes_max: int = 0) -> int:
 
     Args:
         message_bytes_max: max.message.bytes of its topic, if known; at least the default counts, since a batch may be
-        older than the setting.
+            older than the setting.
     """
     return INFLATION_FACTOR_MAX * max(size_bytes, message_bytes_max, MESSAGE_BYTES_DEFAULT)
 
