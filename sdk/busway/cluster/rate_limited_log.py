@@ -11,7 +11,7 @@ from busway.net.clock import REAL_TIME
 
 EVERY_S: Final = 10.0
 """Minimum interval between lines about one subject; the next line counts those left out."""
-_THINGS_MAX: Final = 1_000
+_SUBJECTS_MAX: Final = 1_000
 """Remembered subjects; beyond it all are forgotten, and logged again earlier."""
 
 
@@ -21,17 +21,17 @@ class RateLimitedLog:
     def __init__(self, log: logging.Logger, clock: Callable[[], float] | None = None) -> None:
         self._log = log
         self._clock = clock
-        self._told: dict[Hashable, tuple[float, int]] = {}
+        self._logged: dict[Hashable, tuple[float, int]] = {}
 
     def tell(self, level: int, about: Hashable, text: str, *arguments: object) -> None:
         """Log a line, unless one about the subject was logged within `EVERY_S`."""
         now = (self._clock or REAL_TIME.monotonic_s)()
-        last, left_out = self._told.get(about, (-EVERY_S, 0))
+        last, left_out = self._logged.get(about, (-EVERY_S, 0))
         if now - last < EVERY_S:
-            self._told[about] = last, left_out + 1
+            self._logged[about] = last, left_out + 1
             return
-        if len(self._told) >= _THINGS_MAX:
-            self._told.clear()
-        self._told[about] = now, 0
+        if len(self._logged) >= _SUBJECTS_MAX:
+            self._logged.clear()
+        self._logged[about] = now, 0
         more = f" ({left_out} more like this since the last line)" if left_out else ""
         self._log.log(level, text + more, *arguments)

@@ -37,7 +37,7 @@ _RETRY_S: Final = 0.1
 """Delay before a failed partition is tried again; others continue."""
 
 
-_Look = Callable[[list[Assigned]], Awaitable[dict[Assigned, BuswayError]]]
+_Lookup = Callable[[list[Assigned]], Awaitable[dict[Assigned, BuswayError]]]
 
 
 class Fetcher:
@@ -164,12 +164,12 @@ class Fetcher:
             await self._cluster.refresh()
         self._wake.set()
 
-    def _place(self, chosen: list[Assigned], look: _Look) -> None:
+    def _place(self, chosen: list[Assigned], look: _Lookup) -> None:
         for assigned in chosen:
             assigned.placing = True
         self._start(self._place_now(chosen, look))
 
-    async def _place_now(self, chosen: list[Assigned], look: _Look) -> None:
+    async def _place_now(self, chosen: list[Assigned], look: _Lookup) -> None:
         """Look positions up; retry failures later and report permanent ones."""
         try:
             problems = await look(chosen)
@@ -259,7 +259,7 @@ class Fetcher:
                 self._fail(BrokerError(code, f"fetching {assigned.name}"))
             self._put_off([assigned])
             return
-        self._begin_again(assigned)
+        self._apply_reset_policy(assigned)
 
     def _is_same_topic(self, assigned: Assigned) -> bool:
         """Return whether to fetch the partition; reset its position if the topic was recreated."""
@@ -276,11 +276,11 @@ class Fetcher:
                 assigned.fetch_position - 1,
                 self._options.auto_offset_reset,
             )
-        self._begin_again(assigned)
+        self._apply_reset_policy(assigned)
         self._wake.set()
         return False
 
-    def _begin_again(self, assigned: Assigned) -> None:
+    def _apply_reset_policy(self, assigned: Assigned) -> None:
         """Apply the reset policy: the offset is not in the log."""
         if assigned.buffered:
             # Hand out what is buffered first: the reader may never reach the missing offset.
@@ -325,7 +325,7 @@ class Fetcher:
         if self.topic_id(assigned.partition) == assigned.topic_id:
             self._go_back(assigned, end_offset)
         else:
-            self._begin_again(assigned)
+            self._apply_reset_policy(assigned)
 
     def _go_back(self, assigned: Assigned, end_offset: int) -> None:
         """Continue where the log diverges from what was fetched: its lost end was overwritten (KIP-320)."""

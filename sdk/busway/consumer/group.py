@@ -139,11 +139,11 @@ class GroupMember(ABC):
         backoff = self._coordinator.backoff()
         try:
             while self.problem is None:
-                await self._go_on(backoff)
+                await self._run_once(backoff)
         finally:
             self._heart.stop()
 
-    async def _go_on(self, backoff: Backoff) -> None:
+    async def _run_once(self, backoff: Backoff) -> None:
         if not self._is_wanted():
             await self._news.wait()
             self._news.clear()

@@ -121,7 +121,7 @@ class ClassicMember(GroupMember):
         def beating(coordinator: Coordinator, tell: Tell) -> Coroutine[Any, Any, None]:
             return beat(coordinator, member, reader, pace, tell)
 
-        self._heart.start(beating, self._told)
+        self._heart.start(beating, self._on_response)
 
     async def _join(self) -> None:
         """Run one rebalance: revoke if eager, join, sync, take over."""
@@ -276,7 +276,7 @@ class ClassicMember(GroupMember):
             instance_id=membership.instance_id,
         )
 
-    def _told(self, member: Member, code: ErrorCode | None) -> None:
+    def _on_response(self, member: Member, code: ErrorCode | None) -> None:
         if member != self._member():
             return
         self._is_overdue |= code is None

@@ -38,7 +38,7 @@ from busway_protocol.errors import ErrorCode
 logger = logging.getLogger("busway.consumer")
 
 _ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
-_NOT_SO: Final = frozenset(
+_NOT_SERVED: Final = frozenset(
     {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.UNSUPPORTED_VERSION}
 )
 """Errors of a coordinator that does not serve this as a consumer group: another type, or migration is off."""
@@ -122,9 +122,9 @@ class ModernMember(GroupMember):
         def beating(coordinator: Coordinator, tell: Tell) -> Coroutine[Any, Any, None]:
             return converse(coordinator, voice, reader, pace, tell)
 
-        self._heart.start(beating, self._told)
+        self._heart.start(beating, self._on_response)
 
-    def _told(self, session: int, what: TargetAssignment | Refused | None) -> None:
+    def _on_response(self, session: int, what: TargetAssignment | Refused | None) -> None:
         if session != self._session or self._voice is None:
             return
         if what is None:
@@ -158,7 +158,7 @@ class ModernMember(GroupMember):
         if self._is_over():
             return True
         if gone or new or given != self._stepped:
-            self._say(done=True)
+            self._report_owned(done=True)
         self._stepped = given
         if not nameless:
             self._acknowledged = given
@@ -171,7 +171,7 @@ class ModernMember(GroupMember):
         if self._is_over():
             return
         self._has = had | new
-        self._say(done=False)  # a full heartbeat must not report these as given up
+        self._report_owned(done=False)  # a full heartbeat must not report these as given up
         self.membership.own((*kept, *added))
         logger.info("group %s: assigned %s", self._group, shown(added) + (f" to {len(kept)} kept" if kept else ""))
         try:
@@ -184,7 +184,7 @@ class ModernMember(GroupMember):
     def _is_over(self) -> bool:
         return self._verdict is not None or self._is_overdue
 
-    def _say(self, *, done: bool) -> None:
+    def _report_owned(self, *, done: bool) -> None:
         if self._voice is not None:
             self._heart.call(self._voice.has, self._has, done)
 
@@ -221,7 +221,7 @@ class ModernMember(GroupMember):
         await self._lose(identity=True)
         if verdict.code in _ENDED or (joined and verdict.code is ErrorCode.GROUP_ID_NOT_FOUND):
             logger.warning("group %s: the session of %s is over: %s", self._group, self._identity.member_id, problem)
-        elif verdict.code in _NOT_SO:
+        elif verdict.code in _NOT_SERVED:
             remedy = "its coordinator does not balance it: to be a member of it, say group_protocol='classic'"
             self.problem = BrokerError(verdict.code, f"group {self._group}", f"{verdict.text}; {remedy}")
         else:

@@ -62,7 +62,7 @@ class TargetAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _KnownState:
     """State known to the coordinator; `acknowledged` counts completed assignments."""
 
     wish: DesiredSubscription
@@ -81,14 +81,14 @@ class HeartbeatState:
         self._epoch = JOIN
         self._has: Share = frozenset()
         self._acknowledged = 0
-        self._saying = _Said(wish, 0)
-        self._said: _Said | None = None
+        self._saying = _KnownState(wish, 0)
+        self._said: _KnownState | None = None
         self._share: Share = frozenset()
 
     @property
     def has_news(self) -> bool:
         """Whether a heartbeat is needed before the next is due."""
-        return self._said != _Said(self._wish, self._acknowledged)
+        return self._said != _KnownState(self._wish, self._acknowledged)
 
     def wants(self, wish: DesiredSubscription) -> None:
         """Change the subscription."""
@@ -103,7 +103,7 @@ class HeartbeatState:
         """Build a request of what changed, or of everything if the last may be lost."""
         joins = self._epoch == JOIN
         said = None if joins else self._said
-        self._saying = _Said(self._wish, self._acknowledged)
+        self._saying = _KnownState(self._wish, self._acknowledged)
         wish = self._wish
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.identity.group,

@@ -91,11 +91,11 @@ class PositionResolver:
             if assigned.number != number or answer is None:
                 continue
             other = other_ends.get(assigned.partition)
-            self._tell(assigned, answer.offset, None if other is None else other.offset)
+            self._log_reset(assigned, answer.offset, None if other is None else other.offset)
             assigned.reset_to(answer.offset)
         return problems
 
-    def _tell(self, assigned: Assigned, offset: int, other: int | None) -> None:
+    def _log_reset(self, assigned: Assigned, offset: int, other: int | None) -> None:
         if assigned.gone is None:
             if self._options.group_id is not None:
                 logger.info("%s has no committed offset and is begun at %d (%s)", assigned.name, offset, assigned.reset)

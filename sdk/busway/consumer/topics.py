@@ -93,9 +93,9 @@ class Topics:
             await REAL_TIME.sleep(self._max_age_s)
             if self._subscribed:
                 with contextlib.suppress(BuswayError):  # tried again at the next refresh
-                    await self._look()
+                    await self._refresh()
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         await self._cluster.refresh(every_topic=self._pattern is not None)
         if self._pattern is not None and (matched := self._matched(self._pattern)) != self._names:
             logger.info("%s now matches %s", self._pattern.pattern, ", ".join(sorted(matched)) or "nothing")

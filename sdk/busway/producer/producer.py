@@ -159,7 +159,7 @@ class Producer:
             TransactionAbortable, ProducerFenced, TransactionFailed: the transaction has failed.
         """
         waiter: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        await self._hand_over(topic, value, key, partition, timestamp_ms, headers, waiter)
+        await self._append(topic, value, key, partition, timestamp_ms, headers, waiter)
         return waiter
 
     async def send_among(
@@ -177,13 +177,13 @@ class Producer:
         Far cheaper than a future for each. It is done when the batch is acknowledged, with the metadata of the first of
         them in it; do not cancel it. Errors as in `send`.
         """
-        where, stamp = await self._hand_over(topic, value, key, partition, timestamp_ms, headers, None)
+        where, stamp = await self._append(topic, value, key, partition, timestamp_ms, headers, None)
         common: asyncio.Future[RecordMetadata] = self._accumulator.common(
             where, stamp, asyncio.get_running_loop().create_future
         )
         return common
 
-    async def _hand_over(  # noqa: PLR0917 - called for every record: keyword arguments would cost a tenth of its time
+    async def _append(  # noqa: PLR0917 - called for every record: keyword arguments would cost a tenth of its time
         self,
         topic: str,
         value: bytes | None,

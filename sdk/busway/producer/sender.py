@@ -219,7 +219,7 @@ class Sender:
                 if self._acks == 0:
                     self._fail(batch, problem)
                 else:
-                    self._again(batch, REAL_TIME.now_s(), problem)
+                    self._retry(batch, REAL_TIME.now_s(), problem)
         except BuswayError as problem:
             for batch in batches:
                 self._fail(batch, problem)
@@ -268,12 +268,12 @@ class Sender:
             self._fail_in_transaction(batch, code, was_uncertain=was_uncertain, text=partition.error_message)
         elif code in LOST_TRACK and self._options.enable_idempotence and not (was_uncertain and batch.halved):
             # Not written: the broker detects duplicates of a producer's last five batches, and one is in flight.
-            self._again(batch, now, problem, renewed=True)
+            self._retry(batch, now, problem, renewed=True)
         elif code is ErrorCode.INVALID_PRODUCER_EPOCH and self._options.enable_idempotence and not was_uncertain:
-            self._again(batch, now, problem, renewed=True, identity=True)
+            self._retry(batch, now, problem, renewed=True, identity=True)
         elif code.retriable:
             self._stale |= code in STALE_LEADER
-            self._again(batch, now, problem)
+            self._retry(batch, now, problem)
         else:
             if code is not ErrorCode.UNKNOWN_SERVER_ERROR:
                 batch.uncertain = was_uncertain  # the error excludes a write
@@ -301,7 +301,7 @@ class Sender:
         text = f"a batch of one record, {size} bytes, is larger than the topic's {setting}; raise that, or send less in a record"
         self._fail(batch, BrokerError(code, name_of(batch), text))
 
-    def _again(
+    def _retry(
         self, batch: Batch, now: float, problem: BuswayError, *, renewed: bool = False, identity: bool = False
     ) -> None:
         """Retry the batch soon, if need be under the next epoch or another producer id."""
@@ -332,7 +332,7 @@ class Sender:
                 logging.WARNING, (batch.partition, "late"), "%d records failed: %s", batch.builder.count, problem
             )
             if batch.given_up:
-                self._tell(batch, problem)
+                self._fail_waiters(batch, problem)
                 if self.transactions is not None:
                     self.transactions.batch_failed(None, problem, lost_track=False)  # known with the response
             else:
@@ -353,12 +353,12 @@ class Sender:
         ends = self._accumulator.failed(batch)
         if ends and self.transactions is None:
             logger.info("%s: goes on in another epoch, behind a batch that may have been written", name_of(batch))
-        self._tell(batch, problem)
+        self._fail_waiters(batch, problem)
         if self.transactions is not None:
             self.transactions.batch_failed(code, problem, lost_track=ends)
         self._space.set()
 
-    def _tell(self, batch: Batch, problem: BuswayError) -> None:
+    def _fail_waiters(self, batch: Batch, problem: BuswayError) -> None:
         for _, _, waiter in batch.waiters:
             if not waiter.done():
                 waiter.set_exception(problem)
@@ -383,7 +383,7 @@ class Sender:
         for batch in self._accumulator.all_batches():
             if self._accumulator.is_under_way(batch):
                 batch.given_up = True
-                self._tell(batch, problem)
+                self._fail_waiters(batch, problem)
             else:
                 self._fail(batch, problem)
 

@@ -52,7 +52,7 @@ _END_BEFORE: Final = 4
 _COMMIT_BEFORE: Final = 4
 
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-_FOR_GOOD: Final = frozenset(
+_PERMANENT: Final = frozenset(
     {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -273,7 +273,7 @@ class TransactionRequests:
 
     def refused_for_good(self, code: ErrorCode) -> TransactionFailed | None:
         """Return why a batch's error stops the producer; None if the abort will report it."""
-        if code is ErrorCode.PRODUCER_FENCED or (code in _FOR_GOOD and code is not ErrorCode.INVALID_TXN_STATE):
+        if code is ErrorCode.PRODUCER_FENCED or (code in _PERMANENT and code is not ErrorCode.INVALID_TXN_STATE):
             return self._refused(code, "sending")
         return None
 
@@ -281,9 +281,9 @@ class TransactionRequests:
         head = f"{self._name}: {what}"
         if code in FENCED:
             return ProducerFenced(f"{head}: {self.fenced_text()} ({code.name})", code)
-        if abortable or (abortable is None and code not in _FOR_GOOD):
+        if abortable or (abortable is None and code not in _PERMANENT):
             return TransactionAbortable(f"{head}: {code.text}; abort it and begin again ({code.name})", code)
-        return TransactionFailed(f"{head}: {self._words(code)} ({code.name})", code)
+        return TransactionFailed(f"{head}: {self._text_of(code)} ({code.name})", code)
 
     def fenced_text(self) -> str:
         """Explain a newer epoch of this producer at the brokers."""
@@ -299,7 +299,7 @@ class TransactionRequests:
             return ""
         return f"open for {open_s:.1f} s, longer than transaction_timeout_ms={self._timeout_ms}"
 
-    def _words(self, code: ErrorCode) -> str:
+    def _text_of(self, code: ErrorCode) -> str:
         words = {
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "no right to use it: it needs Write and Describe on TransactionalId",
             ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the cluster has forgotten this producer, which made no transaction within "

@@ -168,7 +168,9 @@ class Leader:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
                 if key in sent:
-                    self._told(key, sent.pop(key), data.acknowledge_error_code, data.acknowledge_error_message)
+                    self._on_acknowledged(
+                        key, sent.pop(key), data.acknowledge_error_code, data.acknowledge_error_message
+                    )
                 problem = self._take_in(key, wanted.get(key) or self._name_of(key), data, until_s) or problem
         self._unanswered(sent)
         if problem is not None:
@@ -203,7 +205,7 @@ class Leader:
             return
         self._has_renewed = renewals
         if pending := self._take_waiting(renewals=renewals):
-            await self._tell(pending)
+            await self._send_acknowledgements(pending)
 
     async def close(self) -> None:
         """Send pending acknowledgements, then end the session, which releases held records.
@@ -213,15 +215,15 @@ class Leader:
         """
         self._drop_renewals(AcknowledgementFailed("the consumer ends, its records are released"))
         while pending := self._take_waiting():
-            await self._tell(pending)
-        await self._tell({}, final=True)
+            await self._send_acknowledgements(pending)
+        await self._send_acknowledgements({}, final=True)
         self.end()
 
     def end(self) -> None:
         """Fail pending acknowledgements."""
         self._lose({}, NotRunning("the consumer has ended"))
 
-    async def _tell(self, sent: dict[Id, Told], *, final: bool = False) -> None:
+    async def _send_acknowledgements(self, sent: dict[Id, Told], *, final: bool = False) -> None:
         request = self.session.acknowledge(sent, final=final)
         answer: ShareAcknowledgeResponse = await self._send(request, sent)
         self._note_lock(answer.acquisition_lock_timeout_ms)
@@ -229,7 +231,7 @@ class Leader:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
                 if key in sent:
-                    self._told(key, sent.pop(key), data.error_code, data.error_message)
+                    self._on_acknowledged(key, sent.pop(key), data.error_code, data.error_message)
         self._unanswered(sent)
 
     async def _can_renew(self) -> bool:
@@ -278,7 +280,7 @@ class Leader:
         if lock_ms > 0:
             self.lock_s = lock_ms / 1000
 
-    def _told(self, key: Id, about: Told, error_code: int, text: str | None) -> None:
+    def _on_acknowledged(self, key: Id, about: Told, error_code: int, text: str | None) -> None:
         code = error_for(error_code)
         if code is not ErrorCode.NONE:
             name = self._name_of(key) or key
