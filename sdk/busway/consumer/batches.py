@@ -21,7 +21,7 @@ from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchRe
 from busway_protocol.records.batch import BatchHeader, iter_batches, verify_crc
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
-"""Maximum bytes of a response. The next is fetched while this one is processed, so about twice as much is held."""
+"""Maximum bytes of a response; about twice as much is held, since the next is fetched meanwhile."""
 _WAIT_MS: Final = 500
 Batch = tuple[BatchHeader, memoryview]
 

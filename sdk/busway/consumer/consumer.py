@@ -191,7 +191,7 @@ class Consumer(Positions):
         return self._given.metadata()
 
     def member(self) -> GroupMetadata:
-        """Return the group's current member, perhaps newer than `group_metadata`.
+        """Return this member's current identity, perhaps newer than `group_metadata`.
 
         Raises:
             ValueError: this consumer has no group.
@@ -210,7 +210,7 @@ class Consumer(Positions):
         """Return the input of `Producer.transaction`.
 
         Raises:
-            ValueError: the consumer has no group, commits automatically, or does not read only committed records.
+            ValueError: the consumer has no group, commits automatically, or isolation_level is not "read_committed".
         """
         self._require_group()
         self._given.allow(())

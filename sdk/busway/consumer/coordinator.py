@@ -18,7 +18,7 @@ from busway_protocol.messages.groups_classic import LeaveGroupRequest, MemberIde
 logger = logging.getLogger("busway.consumer")
 
 LEAVE_S: Final = 3.0
-"""Timeout of leaving, seconds. It is optional: otherwise the group waits for the session timeout."""
+"""Timeout of leaving, seconds. Leaving only saves the group the session timeout."""
 _MANY_LEAVE: Final = 3
 
 

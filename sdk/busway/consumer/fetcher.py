@@ -31,7 +31,9 @@ NAMES_UNTIL: Final = 12
 """Last Fetch version with topic names. Topic ids prevent reading a new topic of the same name."""
 _NO_ID: Final = UUID(int=0)
 _HURRY_MS: Final = 25
-"""Maximum wait of a fetch while another partition of its broker has a full buffer, which soon needs the next fetch."""
+"""Maximum wait of a fetch while another partition of its broker has a full buffer: that one's next fetch is soon
+due.
+"""
 _OTHER_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
 _RETRY_S: Final = 0.1
 """Delay before a failed partition is tried again; others continue."""
@@ -62,7 +64,7 @@ class Fetcher:
         self._arrived = asyncio.Event()
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._silent: set[int] = set()
-        """Brokers whose last fetch failed, so that only the first failure is logged."""
+        """Brokers whose last fetch failed; only changes are logged."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._problem: BuswayError | None = None

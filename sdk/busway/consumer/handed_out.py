@@ -60,7 +60,7 @@ class Places(Protocol):
     """Positions chosen by resets and seeks."""
 
     def places(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return uncommitted ones of partitions without a record since."""
+        """Return the uncommitted ones, of partitions without a record since."""
 
     def placed(self, places: dict[TopicPartition, OffsetAndMetadata]) -> None:
         """Mark positions as committed."""
@@ -125,7 +125,7 @@ class HandedOut:
             self._member = self._consumer.member()
 
     def hand_out(self, partition: TopicPartition, first: int, behind: OffsetAndMetadata) -> None:
-        """Record records from offset `first` on; `behind` is committed after them."""
+        """Track records from offset `first` on; `behind` is committed after them."""
         tenure, topic_id = self._consumer.tenure(partition), self._topics.read_topic_id(partition)
         known = self._handed.get(partition)
         if known is None or not known.is_open or self._is_replaced(partition, known):
@@ -236,7 +236,7 @@ class HandedOut:
         """Collect what is handed out from now on for a transaction.
 
         Raises:
-            InvalidTransactionState: another transaction does, or earlier records are uncommitted.
+            InvalidTransactionState: another transaction is open, or earlier records are uncommitted.
             ValueError: the consumer commits automatically.
         """
         if self.in_transaction:
@@ -282,7 +282,7 @@ class HandedOut:
         return offsets | self._places, dataclasses.replace(member, guard=None)
 
     def _behind(self, partition: TopicPartition, known: _Handed) -> OffsetAndMetadata:
-        """Return the position: also past markers and aborted records, or sought."""
+        """Return the position to commit, past markers and aborted records, or as sought."""
         place = self._consumer.place(partition)
         if place is None or place == known.behind.offset or known.tenure != self._consumer.tenure(partition):
             return known.behind

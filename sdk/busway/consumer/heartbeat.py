@@ -1,11 +1,10 @@
 """Heartbeats of classic groups, and what both group protocols share of them.
 
 What lives here: `beat`, timings, poll tracking. What does not: heartbeats of consumer groups (`heartbeat_modern`), the
-thread that keeps them going while the event loop is blocked (`heartbeat_thread`), reactions to responses
-(`group_classic`).
+thread for a blocked event loop (`heartbeat_thread`), reactions to responses (`group_classic`).
 
-A coordinator that is unreachable, moved or loading is looked up and asked again for the same member and generation,
-without limit. Only its error ends a session.
+A coordinator that is unreachable, moved or loading is found again and retried for the same member and generation,
+without limit. Only an error that it returns ends a session.
 """
 
 import logging

@@ -73,7 +73,7 @@ Beating = Callable[[Coordinator, Tell], Coroutine[Any, Any, None]]
 class HeartbeatThread:
     """Sender of heartbeats beside the reader's event loop.
 
-    A handler that computes for longer than a session timeout stays a member; without a poll for max_poll_interval_ms,
+    A handler that computes for longer than a session timeout stays a member; after max_poll_interval_ms without a poll,
     the member leaves until the next poll.
     """
 

@@ -102,10 +102,10 @@ class GroupOffsets:
         return self._order.under_way(partitions)
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit with retries; leave partitions of later calls to them and await those.
+        """Commit, with retries.
 
-        A rebalance is awaited; only partitions kept without a break are then committed. Other offsets, sent in the new
-        generation, would undo the commits of the new owners.
+        Partitions of a later call are left to it, and its end is awaited. So is a rebalance: then only partitions kept
+        without a break are committed. Other offsets, sent in the new generation, would undo the new owners' commits.
 
         Raises:
             CommitFailed: partitions moved, or the member was out of its group.

@@ -29,7 +29,7 @@ class Snapshot:
     consumer: Consumer
 
     async def records(self, starts: Mapping[int, int] | None = None) -> AsyncGenerator[Record, None]:
-        """Yield records in order of each partition, from `starts` or the first."""
+        """Yield records, each partition in order, from `starts` or the log start, whichever is later."""
         first = {number: max(begin, (starts or {}).get(number, begin)) for number, begin in self.begins.items()}
         left = {
             TopicPartition(self.topic, number): end for number, end in self.ends.items() if first.get(number, 0) < end
@@ -94,9 +94,10 @@ async def read_to_end(
     client_id: str = "busway",
     isolation_level: IsolationLevel = "read_uncommitted",
 ) -> AsyncGenerator[Record, None]:
-    """Yield records in order of each partition, from `starts` or the first.
+    """Yield a topic's records up to its current end, each partition in order.
 
     Args:
+        starts: first offsets; otherwise the log start.
         isolation_level: read_committed waits for transactions open before the end.
 
     Raises:

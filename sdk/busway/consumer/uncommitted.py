@@ -69,7 +69,7 @@ class Uncommitted:
                 self._reset(partition, OffsetAndMetadata(assigned.reset_at))
 
     def _reset(self, partition: TopicPartition, offset: OffsetAndMetadata) -> None:
-        """Record a reset; records still in work may lie before it."""
+        """Record a reset; records being processed may lie before it."""
         handled = self._handled.get(partition)
         if partition in self._handed_out:
             self._handed_out[partition] = offset
@@ -90,7 +90,7 @@ class Uncommitted:
                 del self._handled[partition]
 
     def handled(self) -> Offsets:
-        """Return what may be committed while the last records are in work."""
+        """Return what may be committed while the last records are processed."""
         self.take_resets()
         return dict(self._handled)
 

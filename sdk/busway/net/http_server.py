@@ -1,7 +1,7 @@
 """An ASGI application in the caller's event loop: the only place that runs uvicorn.
 
-What lives here: start and stop. What does not: the socket (`listening`), paths, signals. Registry, Connect worker and a
-service's HTTP side (`busway.web`) bring their applications.
+What lives here: start and stop. What does not: the socket (`listening`), paths, signals. It imports uvicorn, but no
+application: registry, Connect worker and a service's HTTP side (`busway.web`) bring theirs.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ logger = logging.getLogger("busway.http")
 GRACE_S: Final = 5.0
 """Time for running requests to end when the server stops; streams end at once."""
 IDLE_S: Final = 30
-"""Idle timeout of connections; Confluent's, since clients with a pool reuse them."""
+"""Idle timeout of connections, seconds; Confluent's, since clients with a pool reuse them."""
 CLOSING: Final = "busway.closing"
 """Scope key of an `asyncio.Event`, set when the server stops, for endless responses."""
 _TICK_S: Final = 1.0

@@ -27,7 +27,7 @@ _JOIN: Final = 0
 _LEAVE: Final = -1
 _FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 _LEAVE_S: Final = 3.0
-"""Timeout of leaving, seconds. It is optional: otherwise the group waits for the session timeout."""
+"""Timeout of leaving, seconds. Leaving only saves the group the session timeout."""
 _READER_LOOK_S: Final = 0.1
 NEEDED: Final = (
     "share groups need brokers that serve them and a cluster with share.version=1: Busway, with a data directory of this version, or "
