@@ -1,7 +1,7 @@
-"""The APIs: keys, versions, message classes, header versions, negotiation.
+"""API keys, versions, message classes, header versions, version negotiation.
 
-What lives here: one table made from the message classes themselves. What does not: which APIs a broker serves (its handlers
-say that). Ranges are those of Apache Kafka 4.3.1.
+What lives here: one table, built from the message classes, with the version ranges of Apache Kafka 4.3.1. What does
+not: which APIs a broker serves (its handlers).
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from busway_protocol.schema import info_of
 
 
 class ApiKey(IntEnum):
-    """The numbers of the APIs."""
+    """Numbers of the APIs."""
 
     PRODUCE = 0
     FETCH = 1
@@ -96,7 +96,7 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """One API: its messages, the versions that exist and the first flexible one."""
+    """One API: its messages, versions, and first flexible version."""
 
     key: ApiKey
     name: str
@@ -127,16 +127,16 @@ _MODULES: Final = (
 
 
 def _collect() -> Mapping[ApiKey, Api]:
-    found: dict[ApiKey, dict[str, type[Any]]] = {}
+    messages: dict[ApiKey, dict[str, type[Any]]] = {}
     for module in _MODULES:
         for value in vars(module).values():
             if isinstance(value, type) and hasattr(value, "message_info"):
                 info = info_of(value)
                 assert info.api_key is not None
-                found.setdefault(ApiKey(info.api_key), {})[info.direction] = value
+                messages.setdefault(ApiKey(info.api_key), {})[info.direction] = value
     table = {}
-    for key in sorted(found):
-        request, response = found[key]["request"], found[key]["response"]
+    for key in sorted(messages):
+        request, response = messages[key]["request"], messages[key]["response"]
         info = info_of(request)
         table[key] = Api(
             key=key,
@@ -154,10 +154,10 @@ APIS: Final[Mapping[ApiKey, Api]] = _collect()
 
 
 def api(key: int) -> Api:
-    """The API with this key.
+    """Return the API of a key.
 
     Raises:
-        KeyError: no such API is defined here.
+        KeyError: it is not defined here.
     """
     return APIS[ApiKey(key)] if key in APIS else _unknown(key)
 
@@ -167,20 +167,22 @@ def _unknown(key: int) -> Api:
 
 
 def request_header_version(key: int, version: int) -> int:
-    """The version of the header in front of this request."""
+    """Return the header version of a request."""
     return 2 if version >= api(key).flexible_from else 1
 
 
 def response_header_version(key: int, version: int) -> int:
-    """The version of the header in front of this response: always 0 for ApiVersions, so that a client which does not
-    know the version yet can read it (KIP-511)."""
+    """Return the header version of a response.
+
+    Always 0 for ApiVersions: a client reads it before versions are negotiated (KIP-511).
+    """
     if key == ApiKey.API_VERSIONS:
         return 0
     return 1 if version >= api(key).flexible_from else 0
 
 
 def negotiate(key: int, offered: tuple[int, int]) -> int | None:
-    """The highest version that both this package and a broker offering `offered` (lowest, highest) speak, or None."""
+    """Return the highest version within this package's range and `offered` (lowest, highest), or None."""
     known = api(key)
     version = min(known.max_version, offered[1])
     return version if version >= max(known.min_version, offered[0]) else None

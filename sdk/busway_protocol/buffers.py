@@ -1,6 +1,6 @@
-"""Small pieces that compiled codecs call: variable-length integers and identifiers.
+"""Varints and identifiers for the compiled codecs.
 
-What lives here: the slow paths of varints (the fast path, one byte, is inlined by the compiler) and cached conversions.
+What lives here: the slow paths of varints (one byte, the fast path, is inlined by the compiler) and cached conversions.
 Encoding as in the Kafka protocol guide: unsigned LEB128 of at most five bytes; zigzag for signed.
 """
 
@@ -15,10 +15,10 @@ _UVARINT_TWO_BYTES_MAX = 0x3FFF
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """An unsigned varint of up to 32 bits at `position`, and the position behind it.
+    """Return the unsigned varint at `position`, up to 32 bits, and the position behind it.
 
     Raises:
-        MalformedMessage: it is longer than five bytes or more than 32 bits.
+        MalformedMessage: it has more than five bytes or 32 bits.
         IndexError: the buffer ends inside it.
     """
     value = 0
@@ -37,7 +37,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """`value` (0 to 2^32 - 1) as an unsigned varint."""
+    """Encode `value` (0 to 2^32 - 1) as an unsigned varint."""
     if value <= _UVARINT_TWO_BYTES_MAX:
         return bytes((value,) if value <= 0x7F else (value & 0x7F | 0x80, value >> 7))
     out = bytearray()
@@ -50,5 +50,5 @@ def uvarint(value: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def uuid_of(raw: bytes) -> UUID:
-    """The identifier of these 16 bytes. Cached: a connection names the same few topics over and over."""
+    """Return the UUID of 16 bytes; cached, since a connection repeats a few topics."""
     return UUID(bytes=raw)

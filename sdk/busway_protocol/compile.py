@@ -1,11 +1,11 @@
-"""Codecs: one straight-line encode and one decode function per message and version, compiled on first use.
+"""Codecs: one straight-line encoder and decoder per message and version, compiled on first use.
 
-What lives here: the generator and the four functions that everyone calls. What does not: what the fields are (`schema`).
+What lives here: the generator and four public functions. What does not: the meaning of fields (`schema`).
 
-The generated source is registered with `linecache`, so a debugger steps through it and a traceback shows it. Nested
-structures are inlined as loops; neighbouring fields of fixed width, and the length of the string or array behind them,
-are read and written by one `struct` call. Every length is checked against the bytes that are left before anything is
-allocated for it. Record batches are never copied: they are decoded as memoryviews and written as chunks by reference.
+The generated source is registered with `linecache`, for debuggers and tracebacks. Nested structures are inlined as
+loops; adjacent fixed-width fields, and the length of the string or array behind them, use one `struct` call. Every
+length is checked against the remaining bytes before an allocation. Record batches are never copied: they are decoded as
+memoryviews and written by reference.
 """
 
 import linecache
@@ -23,15 +23,15 @@ Chunk = bytes | bytearray | memoryview
 _Decode = Callable[[memoryview, int, int], tuple[Any, int]]
 
 INLINE_BYTES: Final = 1024
-"""Records smaller than this are copied into the surrounding chunk: one more buffer for the socket costs more. A list of pieces never is:
-they may stand for bytes that are elsewhere."""
+"""Smaller records are copied, cheaper than a socket buffer; never lists, which may stand for bytes elsewhere."""
 
 REQUEST_ELEMENTS_MAX: Final = 12_000
-"""Most elements in all lists of one request together. A server works on a request in one piece, and one of a few megabytes that
-names millions of topics would keep it from everybody else for minutes; a topic of PARTITIONS_PER_TOPIC_MAX partitions still fits."""
+"""Maximum elements in all lists of a request. A server processes a request in one piece: a few megabytes with millions
+of topics would block other requests for minutes. A topic of PARTITIONS_PER_TOPIC_MAX partitions still fits.
+"""
 
 STRING_BYTES_MAX: Final = 32_767
-"""Longest string on the wire, in UTF-8; compact strings keep the bound of the two-byte length that they replaced."""
+"""Maximum string length in UTF-8 bytes; compact strings keep the bound of the former two-byte length."""
 
 _CODES: Final = {
     Kind.BOOL: "?",
@@ -51,20 +51,20 @@ _DECODERS: dict[tuple[type[Any], int, bool], _Decode] = {}
 
 
 def encode(message: object, version: int) -> bytes:
-    """`message` in `version`, as one piece.
+    """Encode `message` in `version` as one piece.
 
     Raises:
-        UnencodableMessage: a value does not fit its field or the version; the text names the field.
+        UnencodableMessage: a value does not fit its field or the version; the text has the field.
     """
     chunks = encode_chunks(message, version)
     return bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks)
 
 
 def encode_chunks(message: object, version: int) -> list[Chunk]:
-    """`message` in `version`, as pieces to be written one after the other; large record buffers go by reference.
+    """Encode `message` in `version` as consecutive pieces, with large record buffers by reference.
 
     Raises:
-        UnencodableMessage: a value does not fit its field or the version; the text names the field.
+        UnencodableMessage: as `encode`.
     """
     cls: type[Any] = type(message)
     try:
@@ -75,7 +75,7 @@ def encode_chunks(message: object, version: int) -> list[Chunk]:
 
 
 def decode(cls: type[T], version: int, buffer: Buffer, offset: int = 0) -> T:
-    """The message of class `cls` that fills `buffer` from `offset` to its end.
+    """Decode the message that fills `buffer` from `offset` to its end.
 
     Raises:
         MalformedMessage: the bytes are not such a message.
@@ -87,7 +87,7 @@ def decode(cls: type[T], version: int, buffer: Buffer, offset: int = 0) -> T:
 
 
 def decode_from(cls: type[T], version: int, buffer: Buffer, offset: int, *, bounded: bool = False) -> tuple[T, int]:
-    """The message of class `cls` at `offset`, and the position behind it; `bounded` as requests are, to `REQUEST_ELEMENTS_MAX`.
+    """Return the message at `offset`, and its end; `bounded` to `REQUEST_ELEMENTS_MAX`, as all requests.
 
     Raises:
         MalformedMessage: the bytes are not such a message.
@@ -95,14 +95,14 @@ def decode_from(cls: type[T], version: int, buffer: Buffer, offset: int, *, boun
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     try:
         maker: type[Any] = cls
-        found: tuple[T, int] = decoder(maker, version, bounded=bounded)(view, offset, len(view))
+        decoded: tuple[T, int] = decoder(maker, version, bounded=bounded)(view, offset, len(view))
     except (struct.error, IndexError, UnicodeDecodeError) as problem:
         raise MalformedMessage(f"{cls.__name__} v{version}: {problem}") from problem
-    return found
+    return decoded
 
 
 def encoder(cls: type[Any], version: int) -> Callable[[Any], list[Chunk]]:
-    """The compiled encoder of `cls` in `version`."""
+    """Return the compiled encoder of `cls` in `version`."""
     made = _ENCODERS.get((cls, version))
     if made is None:
         _check_version(cls, version)
@@ -111,7 +111,7 @@ def encoder(cls: type[Any], version: int) -> Callable[[Any], list[Chunk]]:
 
 
 def decoder(cls: type[Any], version: int, *, bounded: bool = False) -> _Decode:
-    """The compiled decoder of `cls` in `version`; for `bounded` see `decode_from`."""
+    """Return the compiled decoder of `cls` in `version`; for `bounded` see `decode_from`."""
     made = _DECODERS.get((cls, version, bounded))
     if made is None:
         _check_version(cls, version)
@@ -127,7 +127,7 @@ def _check_version(cls: type[Any], version: int) -> None:
 
 
 class _Source:
-    """Lines of a function in the making, and the objects that they refer to."""
+    """Lines of a generated function, and the objects that it refers to."""
 
     def __init__(self, cls: type[Any], version: int) -> None:
         self.cls = cls
@@ -158,7 +158,7 @@ class _Source:
         filename = f"<busway {signature.split('(', maxsplit=1)[0]} {self.cls.__name__} v{self.version}>"
         code = compile(text, filename, "exec")
         scope = dict(self.names)
-        exec(code, scope)  # noqa: S102 - source made above from our own class definitions, never from input
+        exec(code, scope)  # noqa: S102 - source generated from class definitions, never from input
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         made: Callable[..., Any] = scope[signature.split("(", maxsplit=1)[0]]
         assert callable(made)
@@ -166,7 +166,7 @@ class _Source:
 
 
 class _Decoder(_Source):
-    """Writes `decode(b, p, end) -> (message, position)`; in it `b` is a memoryview and `end` the limit for lengths."""
+    """Generator of `decode(b, p, end) -> (message, position)`: memoryview, position, limit for lengths."""
 
     def __init__(self, cls: type[Any], version: int, *, bounded: bool) -> None:
         super().__init__(cls, version)
@@ -182,7 +182,7 @@ class _Decoder(_Source):
         return self.function("decode(b, p, end)")
 
     def structure(self, cls: type[Any]) -> str:
-        """Code that reads one structure; answers the variable that holds it."""
+        """Generate the reading of a structure; return its variable."""
         target = self.fresh("m")
         maker = self.refer(cls.__name__, cls)
         new = self.refer("new", object.__new__)
@@ -246,7 +246,7 @@ class _Decoder(_Source):
         self.depth -= 3 if tagged else 2
 
     def value(self, field: Field, target: str) -> None:
-        """Code that reads one field into `target`; fixed-width ones are put off until the run is flushed."""
+        """Generate the reading of a field; fixed-width ones wait for `flush`."""
         flexible = self.flexible and field.flexible
         if field.is_array:
             self.array(field, target, flexible)
@@ -258,7 +258,7 @@ class _Decoder(_Source):
             self.sized(field, target, flexible)
 
     def flush(self, length_code: str | None = None) -> str:
-        """Read the pending run, with a length of `length_code` at its end; answers the length's variable."""
+        """Generate the reading of pending fields and a length; return the length's variable."""
         length = ""
         run = list(self.run)
         self.run.clear()
@@ -362,7 +362,7 @@ class _Decoder(_Source):
         self.depth -= 1
 
     def least_bytes(self, field: Field) -> int:
-        """The fewest bytes that one element can take: what makes a lying count visible."""
+        """Return the minimum size of one element, which exposes false counts."""
         if field.kind in _CODES:
             return _WIDTH[_CODES[field.kind]]
         if field.kind is not None:
@@ -380,7 +380,7 @@ class _Decoder(_Source):
 
 
 class _Encoder(_Source):
-    """Writes `encode(m) -> list of chunks`; in it `w` is the bytearray that is being filled."""
+    """Generator of `encode(m) -> list of chunks`, which fills the bytearray `w`."""
 
     def __init__(self, cls: type[Any], version: int) -> None:
         super().__init__(cls, version)
@@ -468,13 +468,12 @@ class _Encoder(_Source):
             run.append((code, expression))
         if not run:
             return
-        layout = struct.Struct(">" + "".join(found for found, _ in run))
+        layout = struct.Struct(">" + "".join(layout_code for layout_code, _ in run))
         name = "_p" + "".join(char if char.isalnum() else "o" for char in layout.format[1:])
         self.names[name] = layout.pack
         self.put(f"w += {name}({', '.join(source for _, source in run)})")
 
     def length(self, flexible: bool, code: str, expression: str) -> None:
-        """Code that writes a length."""
         if not flexible:
             self.flush(code, expression)
             return
@@ -485,7 +484,7 @@ class _Encoder(_Source):
         self.put(f"else: w += _uvarint({length})")
 
     def null(self, field: Field, value: str, flexible: bool, code: str) -> None:
-        """Opens the branch for a value that is there, after the one for null."""
+        """Generate the branch for null; open the other."""
         self.put(f"if {value} is None:")
         if not field.nullable(self.version):
             self.put(f"    _refuse({self.cls.__name__!r}, {field.name!r}, {self.version}, 'null')")
@@ -517,12 +516,12 @@ class _Encoder(_Source):
         self.put(f"w += {value}")
 
     def bounded(self, field: Field, value: str) -> None:
-        """Code that refuses a string which no version could carry: compact lengths alone would let it pass."""
+        """Refuse a string beyond the bound, which compact lengths would accept."""
         where = f"{self.cls.__name__!r}, {field.name!r}, {self.version}"
         self.put(f"if len({value}) > {STRING_BYTES_MAX}: _refuse({where}, 'the length')")
 
     def records(self, expression: str, flexible: bool) -> None:
-        """Record buffers end the current chunk and follow it by reference."""
+        """Generate record buffers: they end the current chunk and follow by reference."""
         value, size, pieces = self.fresh("v"), self.fresh("size"), self.fresh("pieces")
         self.flush()
         self.put(f"{value} = {expression}")
@@ -574,7 +573,7 @@ class _Encoder(_Source):
 
 
 def _element(field: Field) -> Field:
-    """The element of an array as a field of its own: never null, never tagged."""
+    """Return the array's element as a field: never null or tagged."""
     return Field(
         name=field.name,
         kind=field.kind,
@@ -594,7 +593,7 @@ def _element(field: Field) -> Field:
 
 
 def _records(value: Buffer | list[Buffer]) -> tuple[int, list[Buffer]]:
-    """Size in bytes and pieces of a records field."""
+    """Return the size in bytes and the pieces of a records field."""
     pieces = value if isinstance(value, list) else [value]
     return sum(map(len, pieces)), pieces
 

@@ -1,7 +1,7 @@
-"""Every error code of the Kafka protocol, and the errors that codecs raise.
+"""Error codes of the Kafka protocol, and errors of codecs.
 
-What lives here: `ErrorCode` (Kafka 4.3.1's numbers and names, whether a retry can help, what it means) and the exceptions
-of this package. What does not: turning them into what users of the SDK see (`busway.errors`).
+What lives here: `ErrorCode` (Kafka 4.3.1's numbers, names, retriability, texts) and this package's exceptions. What
+does not: errors of the SDK (`busway.errors`).
 """
 
 from enum import IntEnum
@@ -9,23 +9,23 @@ from typing import Final
 
 
 class ProtocolError(ValueError):
-    """Bytes or a message that do not follow the protocol."""
+    """Bytes or a message that violate the protocol."""
 
 
 class MalformedMessage(ProtocolError):
-    """Bytes that are not the message they claim to be. Nothing was allocated beyond what the bytes at hand justify."""
+    """Bytes that are not the expected message; nothing was allocated beyond their size."""
 
 
 class UnencodableMessage(ProtocolError):
-    """A message of ours that cannot be written in the version asked for; the text names the field."""
+    """A message that cannot be encoded in the version; the text has the field."""
 
 
 class FrameRefused(ProtocolError):
     """A frame size that is negative or above the limit.
 
     Attributes:
-        size: the size that was announced, in bytes.
-        head: the first bytes of the stream from that size on, at most 16, to tell what the peer really speaks.
+        size: the announced size, in bytes.
+        head: the stream's first bytes from that size on, at most 16, to identify the peer's protocol.
         max_size: the limit, in bytes.
     """
 
@@ -37,7 +37,7 @@ class FrameRefused(ProtocolError):
 
 
 class ErrorCode(IntEnum):
-    """The protocol's error codes. `retriable` says whether the same request may succeed later, `text` what it means."""
+    """The protocol's error codes, with `retriable` and `text`."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -182,7 +182,7 @@ class ErrorCode(IntEnum):
 
     @property
     def text(self) -> str:
-        """What the code means, in a few words."""
+        """Meaning in a few words."""
         return _TEXTS[self]
 
 
@@ -363,7 +363,7 @@ _TEXTS: Final = {
 
 
 class KafkaError(Exception):
-    """An error code with the words that go with it; handlers raise it, dispatch turns it into an answer."""
+    """An error code with its text; raised by handlers and converted to a response by dispatch."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{code.name}: {message or code.text}")
@@ -372,7 +372,7 @@ class KafkaError(Exception):
 
 
 def error_for(code: int) -> ErrorCode:
-    """The code of this number; one that is not known becomes UNKNOWN_SERVER_ERROR, as in Kafka's own clients."""
+    """Return the code of a number; unknown ones become UNKNOWN_SERVER_ERROR, as in Kafka's clients."""
     try:
         return ErrorCode(code)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Length-prefixed framing: bytes in, whole frames out.
+"""Length-prefixed framing.
 
-What lives here: the four-byte size in front of every request and response. What does not: reading sockets, and what a
-frame means. A size is judged before anything is allocated for it, and the buffer grows only with bytes that arrived.
+What lives here: the four-byte size before every request and response. What does not: sockets, and the contents of
+frames. A size is checked before any allocation, and the buffer grows only with received bytes.
 """
 
 from busway_protocol.errors import FrameRefused
@@ -10,10 +10,10 @@ SIZE_BYTES = 4
 
 
 class FrameReader:
-    """Cuts a byte stream into frames.
+    """Splitter of a byte stream into frames.
 
     Args:
-        max_size: largest frame accepted, in bytes, its size prefix not counted.
+        max_size: largest accepted frame, in bytes without its prefix.
     """
 
     __slots__ = ("_buffer", "_needed", "max_size")
@@ -25,14 +25,14 @@ class FrameReader:
 
     @property
     def pending(self) -> int:
-        """Bytes held of a frame that is not whole yet."""
+        """Bytes of an incomplete frame."""
         return len(self._buffer)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[memoryview]:
-        """The frames that `data` completes, in order, each without its size; they stay valid for good.
+        """Return the frames that `data` completes, in order and without size; they stay valid.
 
         Raises:
-            FrameRefused: a size is negative or above `max_size`; the stream cannot be read on.
+            FrameRefused: a size is negative or above `max_size`; the stream is unusable.
         """
         if self._buffer:
             self._buffer += data
@@ -62,5 +62,5 @@ class FrameReader:
 
 
 def frame_header(size: int) -> bytes:
-    """The size prefix of a frame of `size` bytes."""
+    """Return the prefix of a frame of `size` bytes."""
     return size.to_bytes(SIZE_BYTES, "big")

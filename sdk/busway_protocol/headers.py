@@ -1,7 +1,7 @@
-"""The headers in front of every request and response.
+"""Headers of requests and responses.
 
-What lives here: their two classes. Which header version an API version uses is in `apis`. Version 2 of the request header
-and version 1 of the response header are flexible; the client id keeps its old encoding in all of them (KIP-482).
+What lives here: their classes. What does not: the header version of an API version (`apis`). Request header 2 and
+response header 1 are flexible; the client id keeps its old encoding in all of them (KIP-482).
 """
 
 from typing import Annotated
@@ -12,7 +12,7 @@ from busway_protocol.types import Int16, Int32, NullableStr, not_flexible, since
 
 @message(direction="header", versions=(1, 2), flexible=2)
 class RequestHeader:
-    """Which API, in which version, and the number that the response will carry."""
+    """API, version, and the correlation id of the response."""
 
     request_api_key: Int16
     request_api_version: Int16
@@ -22,6 +22,6 @@ class RequestHeader:
 
 @message(direction="header", versions=(0, 1), flexible=1)
 class ResponseHeader:
-    """The number of the request that is answered."""
+    """Correlation id of the request."""
 
     correlation_id: Int32

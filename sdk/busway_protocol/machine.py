@@ -1,9 +1,9 @@
-"""What the code asks of the machine it runs on, other than through its event loop and its files.
+"""The machine as an interface, except event loop and files.
 
-What lives here: `Machine`, the clocks, identifiers and chance that come in from outside. What does not: the real one
-(`busway.net.machine`) and the simulated one. Timers, connections and work in threads are the event loop's: `loop.call_later`,
-`create_connection`, `run_in_executor`; files have an interface of their own in the broker's kernel. Who reads a clock any other way
-cannot be run under a seed.
+What lives here: `Machine`: clocks, identifiers and random numbers. What does not: the real one (`busway.net.machine`)
+and the simulated one. Timers, connections and threads belong to the event loop: `loop.call_later`, `create_connection`,
+`run_in_executor`; files have an interface in the broker's kernel. Code that reads another clock cannot be simulated
+under a seed.
 """
 
 from collections.abc import Callable, MutableSequence
@@ -13,32 +13,32 @@ from uuid import UUID
 
 
 class Chance(Protocol):
-    """The part of `random.Random` that is used: it spreads load and guards nothing."""
+    """The used part of `random.Random`: it spreads load, no secrets depend on it."""
 
     def random(self) -> float:
-        """At least 0, below 1."""
+        """Return a number from 0 up to, excluding, 1."""
         ...
 
     def uniform(self, a: float, b: float, /) -> float:
-        """Between a and b."""
+        """Return a number between a and b."""
         ...
 
     def randrange(self, stop: int, /) -> int:
-        """At least 0, below `stop`."""
+        """Return an integer from 0 up to, excluding, `stop`."""
         ...
 
     def shuffle(self, x: MutableSequence[Any], /) -> None:
-        """Change the order in place."""
+        """Shuffle in place."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One machine's clocks, identifiers and chance.
+    """Clocks, identifiers and random numbers of one machine.
 
     Args:
-        wall_ms: milliseconds since 1970 (UTC); may jump both ways: for what is told and stored, never for how long something takes.
-        monotonic_s: seconds since some moment, never going back: for deadlines, sessions and measures.
+        wall_ms: milliseconds since 1970 (UTC); may jump both ways: for output and storage, never for durations.
+        monotonic_s: seconds that never decrease: for deadlines, sessions and measurements.
         uuid4: a new random identifier (RFC 9562, version 4).
         chance: random numbers.
     """

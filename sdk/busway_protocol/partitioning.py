@@ -1,4 +1,4 @@
-"""Which partition a key belongs to, exactly as Kafka's Java producer decides it."""
+"""Partition of a key, as in Kafka's Java producer."""
 
 import functools
 
@@ -8,7 +8,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit Murmur2 hash with Kafka's seed, unsigned."""
+    """Return the unsigned 32-bit Murmur2 hash with Kafka's seed."""
     length = len(data)
     hashed = (_SEED ^ length) & _MASK
     whole = length & ~3
@@ -25,11 +25,11 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition, of `partitions`, that records with this key go to."""
+    """Return the partition of a key, out of `partitions`."""
     hashed = _remembered(key) if type(key) is bytes and len(key) <= _REMEMBERED_BYTES_MAX else murmur2(key)
     return (hashed & 0x7FFFFFFF) % partitions
 
 
 _REMEMBERED_BYTES_MAX = 64
 _remembered = functools.lru_cache(maxsize=4096)(murmur2)
-"""Of the short keys that came last: keys come again, and a look-up is a tenth of the work."""
+"""Cache for short keys, which repeat: a lookup is a tenth of the work."""

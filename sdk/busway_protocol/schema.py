@@ -1,11 +1,10 @@
-"""From a class with annotated fields to the description that the compiler works on.
+"""Descriptions of message classes for the compiler, from annotated fields.
 
-What lives here: the decorators `message` and `struct`, and `Field`, the meaning of one annotation. What does not: code
-generation (`compile`) and the list of APIs (`apis`).
+What lives here: the decorators `message` and `struct`, and `Field`, one annotation's meaning. What does not: code
+generation (`compile`), the list of APIs (`apis`).
 
-One class serves all versions of a message, as Kafka does it: the logic above has one path, and a version matters to the
-codec alone. Classes have slots and keyword arguments; unknown tagged fields are kept in `unknown_tags` and written
-back (KIP-482).
+As in Kafka, one class serves all versions of a message: only the codec depends on the version. Classes have slots and
+keyword arguments; unknown tagged fields are kept in `unknown_tags` and written back (KIP-482).
 """
 
 import sys
@@ -56,7 +55,7 @@ _IMPLICIT: Final[dict[Kind, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageInfo:
-    """What the decorator says of a whole message."""
+    """Arguments of the `message` decorator."""
 
     api_key: int | None
     direction: Direction
@@ -65,13 +64,13 @@ class MessageInfo:
     flexible_since: int
 
     def flexible(self, version: int) -> bool:
-        """Whether this version has compact lengths and tagged fields."""
+        """Return whether this version has compact lengths and tagged fields."""
         return version >= self.flexible_since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field: its type and the versions in which it exists, may be null and is tagged."""
+    """One field: its type, and the versions in which it exists, is nullable or tagged."""
 
     name: str
     kind: Kind | None
@@ -87,24 +86,23 @@ class Field:
     flexible: bool
     entity: str | None
     default: Any
-    """The default value; for arrays and structs a fresh one comes from calling `make_default`."""
 
     def exists(self, version: int) -> bool:
-        """Whether the field is part of this version."""
+        """Return whether this version has the field."""
         return self.since <= version <= self.until
 
     def nullable(self, version: int) -> bool:
-        """Whether null can be written in this version."""
+        """Return whether null is allowed in this version."""
         return self.nullable_since <= version <= self.nullable_until
 
     def tagged(self, version: int) -> bool:
-        """Whether the field travels as a tagged field in this version."""
+        """Return whether the field is tagged in this version."""
         return self.tag is not None and version >= self.tagged_since
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def struct(cls: type[T]) -> type[T]:
-    """A structure inside messages: a slotted class, typed as a keyword-only dataclass, that keeps unknown tagged fields."""
+    """Make a structure inside messages: slotted, keyword-only, with unknown tagged fields."""
     cls.__annotations__ = {**cls.__annotations__, "unknown_tags": dict[int, bytes] | None}
     cls.unknown_tags = field(default=None, repr=False)  # type: ignore[attr-defined]
     return struct_class(cls)
@@ -118,13 +116,13 @@ def message(
     api_key: int | None = None,
     direction: Direction = "data",
 ) -> Callable[[type[T]], type[T]]:
-    """A whole message.
+    """Make a message class.
 
     Args:
-        versions: lowest and highest version that exist.
-        flexible: first flexible version (KIP-482), None where there is none.
-        api_key: the API that it belongs to.
-        direction: request or response; header and data for what is neither.
+        versions: lowest and highest version.
+        flexible: first flexible version (KIP-482), None without one.
+        api_key: of its API.
+        direction: request or response; header or data for others.
     """
 
     def decorate(cls: type[T]) -> type[T]:
@@ -143,14 +141,14 @@ def message(
 
 
 def info_of(cls: type[Any]) -> MessageInfo:
-    """What `message` was told about `cls`."""
+    """Return the arguments of `message` for `cls`."""
     info = cls.message_info
     assert isinstance(info, MessageInfo)
     return info
 
 
 def fields_of(cls: type[Any]) -> list[Field]:
-    """The fields of a message or structure, in wire order."""
+    """Return the fields of a message or structure, in wire order."""
     hints = get_type_hints(cls, vars(sys.modules[cls.__module__]), include_extras=True)
     return [
         _field(declared, hints[declared.name]) for declared in cls.declared_fields if declared.name != "unknown_tags"
@@ -163,11 +161,11 @@ def _field(declared: "Declared[Any]", hint: Any) -> Field:
     while True:
         origin = get_origin(hint)
         if origin is Annotated:
-            hint, *found = get_args(hint)
-            markers += found
+            hint, *annotations = get_args(hint)
+            markers += annotations
         elif origin in {Union, UnionType} and NoneType in get_args(hint) and Kind.RECORDS not in markers:
             optional = True
-            hint = Union[tuple(arg for arg in get_args(hint) if arg is not NoneType)]  # noqa: UP007 - made of a tuple
+            hint = Union[tuple(arg for arg in get_args(hint) if arg is not NoneType)]  # noqa: UP007 - from a tuple
         else:
             break
     is_array = get_origin(hint) is list and Kind.RECORDS not in markers
@@ -175,8 +173,8 @@ def _field(declared: "Declared[Any]", hint: Any) -> Field:
     if is_array:
         (element,) = get_args(hint)
         if get_origin(element) is Annotated:
-            element, *found = get_args(element)
-            markers += found
+            element, *annotations = get_args(element)
+            markers += annotations
     kind = next((marker for marker in markers if isinstance(marker, Kind)), None)
     optional = optional or kind is Kind.RECORDS
     first = _number(markers, Since, 0)
@@ -202,7 +200,7 @@ def _field(declared: "Declared[Any]", hint: Any) -> Field:
 
 
 def _number(markers: list[Any], marker: type[Any], otherwise: int) -> int:
-    return next((found.version for found in markers if isinstance(found, marker)), otherwise)
+    return next((versioned.version for versioned in markers if isinstance(versioned, marker)), otherwise)
 
 
 def _default(declared: "Declared[Any]", kind: Kind | None, element: Any, is_array: bool) -> Any:

@@ -1,7 +1,7 @@
-"""The classes of messages: slots, an `__init__` and an `__eq__` that are compiled on first use.
+"""Classes of messages: slots, with `__init__` and `__eq__` compiled on first use.
 
-What lives here: what `dataclass(slots=True, kw_only=True)` would do, for a seventh of its time at import: that compiles three
-functions for each class, and of 150 classes a program makes objects of a few. What does not: what the fields mean (`schema`).
+What lives here: an equivalent of `dataclass(slots=True, kw_only=True)` in a seventh of its import time: that compiles
+three functions per class, and a program uses few of the 150 classes. What does not: the meaning of fields (`schema`).
 """
 
 import dataclasses
@@ -10,14 +10,14 @@ from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 Declared = dataclasses.Field
-"""Name, default and default factory, as `dataclasses.field` takes them."""
+"""Name, default and default factory, as of `dataclasses.field`."""
 
 
 class Struct:
-    """Base of all structures: equal when all fields are, and shown with all but the unknown tagged fields."""
+    """Base of all structures: equal by fields; `repr` omits unknown tagged fields."""
 
     __slots__ = ()
-    declared_fields = cast("tuple[Declared[Any], ...]", ())  # not annotated: annotations are fields of the wire
+    declared_fields = cast("tuple[Declared[Any], ...]", ())  # not annotated: annotations are wire fields
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, **values: Any) -> None:
@@ -31,13 +31,14 @@ class Struct:
         return cls.__eq__(self, other)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{one.name}={getattr(self, one.name)!r}" for one in self.declared_fields if one.repr)
+        shown = ", ".join(
+            f"{declared.name}={getattr(self, declared.name)!r}" for declared in self.declared_fields if declared.repr
+        )
         return f"{self.__class__.__qualname__}({shown})"
 
 
 def struct_class(cls: type[T]) -> type[T]:
-    """The class with its annotated names as slots and as keyword arguments of `__init__`; values are their defaults, or
-    `dataclasses.field` says them."""
+    """Make annotated names slots and keyword arguments; values, or `dataclasses.field`, are defaults."""
     names = tuple(cls.__annotations__)
     fields = []
     for name in names:
@@ -48,28 +49,28 @@ def struct_class(cls: type[T]) -> type[T]:
         fields.append(made)
     body = {name: value for name, value in vars(cls).items() if name not in {*names, "__dict__", "__weakref__"}}
     body.update(__slots__=names, declared_fields=tuple(fields), __qualname__=cls.__qualname__)
-    found: Any = type(cls.__name__, (Struct,), body)
-    slotted: type[T] = found
+    generated: Any = type(cls.__name__, (Struct,), body)
+    slotted: type[T] = generated
     return slotted
 
 
 def _compiled_init(cls: type[Struct]) -> Any:
     scope: dict[str, Any] = {"MISSING": MISSING}
     parameters, lines = [], []
-    for one in cls.declared_fields:
-        value = one.name
-        if one.default_factory is not MISSING:
-            scope[f"new_{one.name}"] = one.default_factory
-            parameters.append(f"{one.name}=MISSING")
-            value = f"new_{one.name}() if {one.name} is MISSING else {one.name}"
-        elif one.default is not MISSING:
-            scope[f"default_{one.name}"] = one.default
-            parameters.append(f"{one.name}=default_{one.name}")
+    for declared in cls.declared_fields:
+        value = declared.name
+        if declared.default_factory is not MISSING:
+            scope[f"new_{declared.name}"] = declared.default_factory
+            parameters.append(f"{declared.name}=MISSING")
+            value = f"new_{declared.name}() if {declared.name} is MISSING else {declared.name}"
+        elif declared.default is not MISSING:
+            scope[f"default_{declared.name}"] = declared.default
+            parameters.append(f"{declared.name}=default_{declared.name}")
         else:
-            parameters.append(one.name)
-        lines.append(f"    self.{one.name} = {value}")
+            parameters.append(declared.name)
+        lines.append(f"    self.{declared.name} = {value}")
     text = "\n".join([f"def __init__(self, *, {', '.join(parameters)}):", *lines])
-    exec(text, scope)  # noqa: S102 - source made above from our own class definitions, never from input
+    exec(text, scope)  # noqa: S102 - source generated from class definitions, never from input
     made = scope["__init__"]
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     return made
@@ -77,9 +78,9 @@ def _compiled_init(cls: type[Struct]) -> Any:
 
 def _compiled_eq(cls: type[Struct]) -> Any:
     scope: dict[str, Any] = {}
-    equal = " and ".join(f"self.{one.name} == other.{one.name}" for one in cls.declared_fields) or "True"
+    equal = " and ".join(f"self.{declared.name} == other.{declared.name}" for declared in cls.declared_fields) or "True"
     text = f"def __eq__(self, other):\n    return {equal} if other.__class__ is self.__class__ else NotImplemented"
-    exec(text, scope)  # noqa: S102 - source made above from our own class definitions, never from input
+    exec(text, scope)  # noqa: S102 - source generated from class definitions, never from input
     made = scope["__eq__"]
     made.__qualname__ = f"{cls.__qualname__}.__eq__"
     return made

@@ -1,10 +1,10 @@
-"""The wire's types as Python annotations, and the markers that say in which versions a field exists.
+"""Wire types as Python annotations, and markers for the versions of fields.
 
-What lives here: aliases such as `Int32` and `NullableStr`, entity-typed ones such as `TopicName`, and the markers `since`,
-`until`, `nullable_since`, `tag`, `ignorable`. What does not: reading them (`schema`) or turning them into code (`compile`).
+What lives here: aliases such as `Int32` and `NullableStr`, entity types such as `TopicName`, and the markers `since`,
+`until`, `nullable_since`, `tag`, `ignorable`. What does not: reading them (`schema`), generating code (`compile`).
 
-A field reads as it is used: `group_instance_id: Annotated[NullableStr, since(3)] = None`. To a type checker it is a
-`str | None`; to the compiler it is a nullable string from version 3 on.
+An example: `group_instance_id: Annotated[NullableStr, since(3)] = None` is a `str | None` to a type checker, and a
+nullable string from version 3 on to the compiler.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from uuid import UUID
 
 
 class Kind(Enum):
-    """A primitive of the wire; the value is its name in Kafka's message definitions."""
+    """A primitive type; its value is the name in Kafka's message definitions."""
 
     BOOL = "bool"
     INT8 = "int8"
@@ -32,45 +32,43 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """What kind of thing a field names; only for readers and for the comparison with Kafka's definitions."""
+    """The entity that a field refers to; for readers, and for comparison with Kafka's definitions."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class _AtVersion:
-    """A marker with a version."""
-
     version: int
 
 
 class Since(_AtVersion):
-    """The field exists from this version on."""
+    """First version with the field."""
 
     __slots__ = ()
 
 
 class Until(_AtVersion):
-    """The field exists up to and including this version."""
+    """Last version with the field."""
 
     __slots__ = ()
 
 
 class NullableSince(_AtVersion):
-    """The field may be null from this version on; before, null cannot be written."""
+    """First version in which null is allowed."""
 
     __slots__ = ()
 
 
 class NullableUntil(_AtVersion):
-    """The field may be null up to and including this version."""
+    """Last version in which null is allowed."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """The field is tagged: present only when it differs from its default (KIP-482). `since` is the first such version."""
+    """Tagged field: present only if it differs from its default (KIP-482), from version `since` on."""
 
     number: int
     since: int | None = None
@@ -84,10 +82,10 @@ class Flag:
 
 
 ignorable: Final = Flag("ignorable")
-"""At a version without the field, a value that is not the default is dropped instead of refused."""
+"""In versions without the field, a non-default value is dropped instead of refused."""
 
 not_flexible: Final = Flag("not_flexible")
-"""The field keeps its old encoding in flexible versions too (the client id of the request header)."""
+"""The field keeps its old encoding in flexible versions (the client id of the request header)."""
 
 since = Since
 until = Until
@@ -113,7 +111,7 @@ NullableStr: TypeAlias = Annotated[str | None, Kind.STRING]
 Bytes: TypeAlias = Annotated[bytes, Kind.BYTES]
 NullableBytes: TypeAlias = Annotated[bytes | None, Kind.BYTES]
 Records: TypeAlias = Annotated[Buffer | list[Buffer] | None, Kind.RECORDS]
-"""Record batches: decoded as one memoryview into the request; written from a buffer or a list of them, never joined."""
+"""Record batches: decoded as one memoryview; written from a buffer or a list of them, never joined."""
 
 TopicName: TypeAlias = Annotated[str, Kind.STRING, Entity("topicName")]
 GroupId: TypeAlias = Annotated[str, Kind.STRING, Entity("groupId")]

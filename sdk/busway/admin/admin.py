@@ -1,8 +1,8 @@
 """Administration: topics, groups, settings, offsets.
 
-What lives here: `Admin` and the values it returns. What does not: why groups were balanced anew (`explanations`), features (`features`), share groups
-(`share_groups`), transactions (`transactions`), the CLI. Every call raises `BrokerError` with the broker's
-own words when it refuses.
+What lives here: `Admin` and its values. What does not: reasons of rebalances (`explanations`), features (`features`),
+share groups (`share_groups`), transactions (`transactions`), the CLI. Refusals raise `BrokerError` with the broker's
+text.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ _NAMED_DELETE: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 asks for the broker's default."""
+    """A topic to create; -1 is the broker's default."""
 
     name: str
     partitions: int = -1
@@ -63,12 +63,12 @@ class NewTopic:
 
 
 _OF_TOPIC, _DEFAULT = 1, 5
-"""Sources of a setting (KIP-226). A topic inherits what it has not set itself, from the broker, the cluster or Kafka."""
+"""Sources of a setting (KIP-226). A topic inherits unset ones from the broker, the cluster or Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A setting in force; `default` tells that it is inherited: the topic, or for a broker anybody, has not set it."""
+    """A setting in force; `default` if inherited, or for a broker set nowhere."""
 
     name: str
     value: str | None
@@ -87,12 +87,12 @@ class ClusterDescription:
 
 
 class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, TransactionsAdmin):
-    """Administers a cluster.
+    """Administration client of a cluster.
 
     Args:
         bootstrap_servers: `host:port`, several with commas or as a list.
-        client_id: told to the brokers.
-        request_timeout_ms: for each answer.
+        client_id: sent to the brokers.
+        request_timeout_ms: for each response.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
         """Connect.
 
         Raises:
-            ConnectionFailed: no broker can be reached.
+            ConnectionFailed: no broker is reachable.
         """
         await self._cluster.start()
 
@@ -131,7 +131,7 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
     # Topics
 
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-        """Create topics; the first that is refused is raised, the others are created all the same."""
+        """Create topics; raise the first error, but create the others."""
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -164,7 +164,7 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
             _check(topic.error_code, f"topic {topic.name}", topic.error_message)
 
     async def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Give topics more partitions: topic → new total."""
+        """Add partitions: topic → new total."""
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()],
             timeout_ms=self._timeout_ms,
@@ -175,7 +175,7 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
             _check(topic.error_code, f"topic {topic.name}", topic.error_message)
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicInfo]:
-        """Topics with their partitions; all of them without names."""
+        """Return topics with their partitions (default: all topics)."""
         await self._cluster.refresh(every_topic=True)
         topics = self._cluster.metadata.topics
         if names is None:
@@ -187,12 +187,12 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
         return {name: topics[name] for name in topic_names}
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
-        """The names of all topics, the brokers' own only on request."""
+        """Return all topic names, internal ones only on request."""
         topics = await self.describe_topics()
         return sorted(name for name, topic in topics.items() if internal or not topic.internal)
 
     async def list_offsets(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Offsets by timestamp (-1 the end, -2 the beginning); partitions without one are left out."""
+        """Return offsets by timestamp (-1 end, -2 beginning); partitions without one are left out."""
         await self._cluster.ensure_topics({partition.topic for partition in partitions})
         result: dict[TopicPartition, int] = {}
         for leader, chosen in self._by_leader(partitions).items():
@@ -212,7 +212,7 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
         return result
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete records below these offsets (-1: all); answers the new first offsets."""
+        """Delete records below these offsets (-1: all); return the new first offsets."""
         await self._cluster.ensure_topics({partition.topic for partition in before})
         result: dict[TopicPartition, int] = {}
         for leader, chosen in self._by_leader(before).items():
@@ -233,7 +233,7 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
     # Settings
 
     async def describe_configs(self, name: str, *, kind: int = TOPIC) -> dict[str, ConfigValue]:
-        """All settings of a topic, or of a broker (its id as text, kind=BROKER)."""
+        """Return all settings of a topic, or a broker (id as text, kind=BROKER)."""
         request = DescribeConfigsRequest(
             resources=[DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)],
             include_documentation=True,
@@ -255,9 +255,9 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
         }
 
     async def alter_configs(self, name: str, changes: Mapping[str, str | None], *, kind: int = TOPIC) -> None:
-        """Set settings of a topic, or of a running broker (its id as text, kind=BROKER); None puts one back to its default.
+        """Change settings of a topic or a running broker (id as text, kind=BROKER).
 
-        A broker without a name stands for the default of all brokers.
+        None resets a setting to its default. An empty broker name is the default of all brokers.
         """
         resource = AlterResource(
             resource_type=kind,
@@ -279,7 +279,7 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
     # Cluster
 
     async def describe_cluster(self) -> ClusterDescription:
-        """The brokers and the controller."""
+        """Return the brokers and the controller."""
         answer = await self._cluster.ask_any(DescribeClusterRequest(include_cluster_authorized_operations=False))
         _check(answer.error_code, "describing the cluster", answer.error_message)
         brokers = {broker.broker_id: (broker.host, broker.port) for broker in answer.brokers}

@@ -1,7 +1,7 @@
-"""Why a group was balanced anew, as its coordinator tells it.
+"""Reasons of a group's rebalances, from its coordinator.
 
-What lives here: `ExplanationsAdmin`, a part of `Admin`, and the values it returns. What does not: the CLI. Busway's brokers alone keep this:
-they tell it as `busway.rebalances` among what DescribeConfigs says of a group, and Apache Kafka's, which know no such name, leave it out.
+What lives here: `ExplanationsAdmin`, a base of `Admin`, and its values. What does not: the CLI. Only Busway's brokers
+record them, as the setting `busway.rebalances` of a group in DescribeConfigs; Apache Kafka's omit the unknown name.
 """
 
 import json
@@ -15,13 +15,13 @@ from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 
 GROUP: Final = 32
-"""The kind of resource that a group is (KIP-1043)."""
+"""Resource type of a group (KIP-1043)."""
 REBALANCES: Final = "busway.rebalances"
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceReason:
-    """Something that happened to a member, or to the group where that is empty; `reason` is what the member or the broker says of it."""
+    """Event of a member, or of the group if that is empty; `reason` is the member's or broker's text."""
 
     what: str
     member_id: str
@@ -33,7 +33,7 @@ class RebalanceReason:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMove:
-    """A partition that went from one member to another; None is nobody."""
+    """A partition that changed its member; None is no member."""
 
     topic: str
     partition: int
@@ -46,14 +46,13 @@ class Rebalance:
     """One rebalance of a group.
 
     Attributes:
-        at_ms: when it began, in ms since 1970.
+        at_ms: start, in ms since 1970.
         kind: of the group then: classic, consumer and so on.
-        epoch: the generation, or the epoch of the assignment, that it led to; -1 while it is under way.
-        members: how many there are after it.
-        took_ms: until the assignment was made, in a group that the coordinator balances until all members had it; None where it is under
-            way, or the next one came before.
-        reasons_left_out: how many more there are.
-        moves_complete: whether `moves` has all of them.
+        epoch: the resulting generation or assignment epoch; -1 while in progress.
+        members: their number after it.
+        took_ms: until the assignment, in a consumer group until all members had it; None in progress or if superseded.
+        reasons_left_out: the number of others.
+        moves_complete: `moves` has all.
     """
 
     at_ms: int
@@ -68,16 +67,16 @@ class Rebalance:
 
 
 class ExplanationsAdmin:
-    """What `Admin` does about reasons."""
+    """Part of `Admin` for reasons of rebalances."""
 
     _cluster: ClusterClient
 
     async def explain_group(self, group_id: str) -> list[Rebalance]:
-        """The last rebalances of a group since its coordinator started, the oldest first.
+        """Return a group's last rebalances since its coordinator started, oldest first.
 
         Raises:
-            BrokerError: nothing is known of the group.
-            UnsupportedByBroker: the coordinator keeps no such log, as Apache Kafka's.
+            BrokerError: the group is unknown.
+            UnsupportedByBroker: the coordinator records none, as Apache Kafka's.
         """
         node_id = await self._cluster.find_coordinator(group_id)
         connection = await self._cluster.connection(node_id)
@@ -104,16 +103,16 @@ def _rebalance(entry: Mapping[str, Any]) -> Rebalance:
         entry["took_ms"],
         [
             RebalanceReason(
-                one["what"],
-                one.get("member", ""),
-                one.get("client", ""),
-                one.get("host", ""),
-                one.get("instance"),
-                one.get("reason"),
+                item["what"],
+                item.get("member", ""),
+                item.get("client", ""),
+                item.get("host", ""),
+                item.get("instance"),
+                item.get("reason"),
             )
-            for one in entry["reasons"]
+            for item in entry["reasons"]
         ],
         entry["reasons_left_out"],
-        [PartitionMove(one["topic"], one["partition"], one["from"], one["to"]) for one in entry["moves"]],
+        [PartitionMove(item["topic"], item["partition"], item["from"], item["to"]) for item in entry["moves"]],
         entry["moves_complete"],
     )

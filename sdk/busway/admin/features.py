@@ -1,6 +1,6 @@
-"""Administration of the cluster's features: which levels are served, finalized, and setting others (KIP-584).
+"""Administration of the cluster's features: supported and finalized levels (KIP-584).
 
-What lives here: `FeaturesAdmin`, a part of `Admin`, and the values it returns. What does not: the CLI.
+What lives here: `FeaturesAdmin`, a base of `Admin`, and its values. What does not: the CLI.
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ class FeatureLevels:
     """A feature of the cluster.
 
     Attributes:
-        lowest, highest: the levels that the broker can run at; None where it only tells that the feature is finalized.
-        finalized: the level in force; 0 where the feature is turned off.
+        lowest, highest: supported by the broker; None if it only reports the finalized one.
+        finalized: the level in force; 0 if off.
     """
 
     name: str
@@ -36,10 +36,10 @@ class FeatureLevels:
 
 @dataclass(frozen=True, slots=True)
 class FeaturesDescription:
-    """All features, by name.
+    """All features by name.
 
     Attributes:
-        epoch: grows whenever a level changes; None where the broker knows none.
+        epoch: increases with every change; None if the broker has none.
     """
 
     epoch: int | None
@@ -47,13 +47,17 @@ class FeaturesDescription:
 
 
 class FeaturesAdmin:
-    """What `Admin` does about features."""
+    """Part of `Admin` for features."""
 
     _cluster: ClusterClient
     _timeout_ms: int
 
     async def describe_features(self) -> FeaturesDescription:
-        """The features that a broker serves, and the levels that the cluster has agreed on."""
+        """Return a broker's supported features and the cluster's finalized levels.
+
+        Raises:
+            UnsupportedByBroker: before ApiVersions 3.
+        """
         connection = await self._cluster.any_connection()
         if connection.version(ApiKey.API_VERSIONS) < _FEATURES_SINCE:
             raise UnsupportedByBroker("features need brokers that serve ApiVersions 3, of Apache Kafka 2.7 or later")
@@ -61,8 +65,8 @@ class FeaturesAdmin:
             ApiVersionsRequest(client_software_name="busway", client_software_version="1")
         )
         _check(answer.error_code, "describing the features")
-        supported = {found.name: found for found in answer.supported_features}
-        finalized = {found.name: found.max_version_level for found in answer.finalized_features}
+        supported = {feature.name: feature for feature in answer.supported_features}
+        finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         features = {}
         for name in sorted({*supported, *finalized}):
             levels = supported.get(name)
@@ -78,17 +82,17 @@ class FeaturesAdmin:
     async def update_features(
         self, levels: Mapping[str, int], *, downgrade: bool = False, unsafe: bool = False, validate_only: bool = False
     ) -> None:
-        """Set the finalized levels of features, all of them or none.
+        """Set finalized levels, all of them or none.
 
         Args:
-            levels: feature → level; 0 turns it off, which is a downgrade.
-            downgrade: levels may be lowered, and only that.
-            unsafe: lower them even where metadata is lost by it.
-            validate_only: have the brokers check it, and change nothing.
+            levels: feature → level; 0 turns it off, a downgrade.
+            downgrade: lower levels, and raise none.
+            unsafe: lower them even if metadata is lost.
+            validate_only: only check on the brokers.
 
         Raises:
-            BrokerError: INVALID_UPDATE_VERSION; its text names the first feature that cannot have its level.
-            UnsupportedByBroker: the brokers cannot lower levels, or not check alone.
+            BrokerError: INVALID_UPDATE_VERSION, with the first feature that cannot have its level.
+            UnsupportedByBroker: the brokers cannot lower levels, or not only check.
         """
         if not levels:
             raise ValueError("name at least one feature and its level")

@@ -1,6 +1,6 @@
-"""Administration of groups: who is in one, what has been committed.
+"""Administration of groups: members and committed offsets.
 
-What lives here: `GroupsAdmin`, a part of `Admin`, and the values it returns, for groups of both protocols. What does not: the CLI.
+What lives here: `GroupsAdmin`, a base of `Admin`, and its values, for both group protocols. What does not: the CLI.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,12 +35,12 @@ from busway_protocol.messages.groups_modern import (
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 _OF_ANOTHER_KIND: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
-"""The second comes from a coordinator that knows the request and balances no groups."""
+"""The second is of a coordinator without consumer groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in a list; its `kind` is classic where members balance it, consumer where the coordinator does (KIP-848), or another."""
+    """A group in a list; `kind` is classic, consumer (KIP-848) or another."""
 
     group_id: str
     state: str
@@ -54,9 +54,9 @@ class GroupMember:
 
     Attributes:
         instance_id: of a static member.
-        kind: the group protocol that it speaks.
-        epoch: of the member, -1 in a classic group.
-        target: what it is to have once others have given it up; what it has in a classic group.
+        kind: its group protocol.
+        epoch: of the member; -1 in a classic group.
+        target: its target assignment; `partitions` in a classic group.
     """
 
     member_id: str
@@ -74,9 +74,9 @@ class GroupDescription:
     """A group with its members.
 
     Attributes:
-        protocol: the strategy that its leader shares by, or the coordinator's assignor.
+        protocol: the leader's strategy, or the coordinator's assignor.
         kind: as in `GroupListing`.
-        epoch, assignment_epoch: of the group, and of what is to be had; -1 in a classic group.
+        epoch, assignment_epoch: of the group and its target assignment; -1 in a classic group.
     """
 
     group_id: str
@@ -89,12 +89,12 @@ class GroupDescription:
 
 
 class GroupsAdmin:
-    """The calls of `Admin` about groups."""
+    """Part of `Admin` for groups."""
 
     _cluster: ClusterClient
 
     async def list_groups(self) -> list[GroupListing]:
-        """The groups of all brokers."""
+        """Return the groups of all brokers."""
         await self._cluster.refresh()
         groups = []
         for node_id in self._cluster.metadata.brokers:
@@ -109,10 +109,10 @@ class GroupsAdmin:
         return sorted(groups, key=lambda group: group.group_id)
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """A group with its members.
+        """Return a group with its members.
 
         Raises:
-            BrokerError: there is none of this name, or it is refused.
+            BrokerError: it does not exist, or is refused.
         """
         return await self._describe_modern(group_id) or await self._describe_classic(group_id)
 
@@ -170,7 +170,7 @@ class GroupsAdmin:
         return GroupDescription(group_id, group.group_state, group.protocol_data, tuple(members))
 
     async def list_group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Every offset that a group has committed."""
+        """Return all committed offsets of a group."""
         answer = await self._ask_coordinator(group_id, OffsetFetchRequest(group_id=group_id, topics=None), at_most=7)
         _check(answer.error_code, f"group {group_id}")
         return {
@@ -185,7 +185,7 @@ class GroupsAdmin:
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> None:
-        """Set committed offsets of a group that has no members."""
+        """Set committed offsets of a group without members."""
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for partition, offset in offsets.items():
             committed = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
@@ -210,7 +210,7 @@ class GroupsAdmin:
                 _check(entry.error_code, f"{topic_answer.name}-{entry.partition_index} of group {group_id}")
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget committed offsets."""
+        """Delete committed offsets."""
         topics: dict[str, OffsetDeleteRequestTopic] = {}
         for partition in partitions:
             topic = topics.setdefault(partition.topic, OffsetDeleteRequestTopic(name=partition.topic, partitions=[]))
@@ -231,8 +231,9 @@ class GroupsAdmin:
                 _check(result.error_code, f"group {result.group_id}")
 
     async def remove_members(self, group_id: str, member_ids: Iterable[str]) -> None:
-        """Take members out of a group (KIP-345), such as those of processes that were killed: their partitions go to others at once
-        and not when their sessions end. Who is out already is passed over.
+        """Remove members (KIP-345), such as those of killed processes.
+
+        Their partitions are reassigned at once, not at the session timeout. Unknown members are skipped.
 
         Raises:
             BrokerError: the group is refused.

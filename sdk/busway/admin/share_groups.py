@@ -1,6 +1,7 @@
-"""Administration of share groups: who is in one, from where it goes on, and its settings (KIP-932).
+"""Administration of share groups: members, start offsets, settings (KIP-932).
 
-What lives here: `ShareGroupsAdmin`, a part of `Admin`, and the values it returns. What does not: consumer groups (`admin`), the CLI.
+What lives here: `ShareGroupsAdmin`, a base of `Admin`, and its values. What does not: consumer groups (`groups`), the
+CLI.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,15 +27,15 @@ from busway_protocol.messages.share_groups import (
 )
 
 GROUP: Final = 32
-"""The kind of resource that a group's settings belong to (KIP-1043)."""
+"""Resource type of a group's settings (KIP-1043)."""
 SHARE: Final = "share"
-"""The type of a share group, as `GroupListing.kind` has it."""
+"""`GroupListing.kind` of a share group."""
 _SET, _DELETE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupMember:
-    """A member with what it takes records from; partitions are shared, so several members may have the same one."""
+    """A member with its topics and partitions, which several members may share."""
 
     member_id: str
     client_id: str
@@ -57,11 +58,11 @@ class ShareGroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupOffset:
-    """From where a share group goes on in a partition.
+    """Progress of a share group in a partition.
 
     Attributes:
-        start_offset: all before it is done with, or was rejected.
-        lag: records from there on that are not done with; None where the broker does not tell.
+        start_offset: everything before it was accepted or rejected.
+        lag: unfinished records from there on; None if the broker does not report it.
     """
 
     start_offset: int
@@ -69,7 +70,7 @@ class ShareGroupOffset:
 
 
 class ShareGroupsAdmin:
-    """What `Admin` does about share groups."""
+    """Part of `Admin` for share groups."""
 
     _cluster: ClusterClient
 
@@ -79,7 +80,7 @@ class ShareGroupsAdmin:
         return await connection.request(message, at_most=at_most)
 
     async def describe_share_group(self, group_id: str) -> ShareGroupDescription:
-        """A share group with its members."""
+        """Return a share group with its members."""
         request = ShareGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
         answer = await self._ask_coordinator(group_id, request)
         (group,) = answer.groups
@@ -107,7 +108,7 @@ class ShareGroupsAdmin:
         )
 
     async def list_share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
-        """From where a share group goes on, in each partition that it has begun."""
+        """Return the progress in each initialized partition."""
         asked = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
         answer = await self._ask_coordinator(group_id, DescribeShareGroupOffsetsRequest(groups=[asked]))
         (group,) = answer.groups
@@ -122,7 +123,7 @@ class ShareGroupsAdmin:
         return result
 
     async def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set from where a share group without members goes on."""
+        """Set the start offsets of a share group without members."""
         topics: dict[str, AlterShareGroupOffsetsRequestTopic] = {}
         for partition, offset in offsets.items():
             topic = topics.setdefault(
@@ -140,7 +141,7 @@ class ShareGroupsAdmin:
                 _check(entry.error_code, where, entry.error_message)
 
     async def delete_share_group_offsets(self, group_id: str, topics: Iterable[str]) -> None:
-        """Have a share group without members forget topics."""
+        """Delete the state of topics in a share group without members."""
         request = DeleteShareGroupOffsetsRequest(
             group_id=group_id, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
         )
@@ -150,7 +151,7 @@ class ShareGroupsAdmin:
             _check(topic.error_code, f"{topic.topic_name} of share group {group_id}", topic.error_message)
 
     async def alter_group_configs(self, group_id: str, changes: Mapping[str, str | None]) -> None:
-        """Set settings of a group, such as share.auto.offset.reset; None puts one back to its default."""
+        """Change settings of a group, such as share.auto.offset.reset; None resets to the default."""
         resource = AlterResource(
             resource_type=GROUP,
             resource_name=group_id,

@@ -1,6 +1,6 @@
-"""Administration of transactions: who has one, which are left hanging, ending them.
+"""Administration of transactions: listing, finding hanging ones, aborting.
 
-What lives here: `TransactionsAdmin`, a part of `Admin`, and the values it returns (KIP-664). What does not: the CLI.
+What lives here: `TransactionsAdmin`, a base of `Admin`, and its values (KIP-664). What does not: the CLI.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ from busway_protocol.messages.transactions import (
 )
 
 HANGING_AFTER_MS: Final = 15 * 60 * 1000
-"""Kafka's transaction.max.timeout.ms: the coordinator lets no transaction be open for longer."""
+"""Kafka's transaction.max.timeout.ms, after which coordinators abort any transaction."""
 _PENDING: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
 
@@ -41,13 +41,13 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What a coordinator knows of a transactional id.
+    """State of a transactional id.
 
     Attributes:
-        coordinator: the broker that coordinates it.
-        timeout_ms: it is aborted when it is open for longer.
-        started_ms: when the open transaction was begun, in ms since 1970; -1 where none is open.
-        partitions: that are part of it.
+        coordinator: broker id.
+        timeout_ms: an open transaction is aborted after it.
+        started_ms: of the open transaction, in ms since 1970; -1 without one.
+        partitions: of the transaction.
     """
 
     transactional_id: str
@@ -62,13 +62,13 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """A producer that a partition knows.
+    """A producer in a partition's state.
 
     Attributes:
-        last_sequence: number of its last record, -1 where there is none.
-        last_ms: when it wrote last, in ms since 1970; -1 where it has not.
-        coordinator_epoch: of its last marker; -1 before one.
-        open_from: first offset of its open transaction, None where none is open.
+        last_sequence: of its last record; -1 without one.
+        last_ms: of its last write, in ms since 1970; -1 without one.
+        coordinator_epoch: of its last marker; -1 without one.
+        open_from: first offset of its open transaction; None without one.
     """
 
     producer_id: int
@@ -81,12 +81,12 @@ class ProducerDescription:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """A transaction that is open in a partition, and that no coordinator will end; readers of committed records wait for it.
+    """An open transaction in a partition that no coordinator will end; it blocks read_committed readers.
 
     Attributes:
-        transactional_id: whose producer it was, as far as a coordinator knows.
+        transactional_id: of its producer, if a coordinator has it.
         open_from: its first offset.
-        last_ms: when its producer wrote last, in ms since 1970.
+        last_ms: last write of its producer, in ms since 1970.
     """
 
     partition: TopicPartition
@@ -99,71 +99,71 @@ class HangingTransaction:
 
 
 class TransactionsAdmin:
-    """What `Admin` offers for transactions."""
+    """Part of `Admin` for transactions."""
 
     _cluster: ClusterClient
 
     async def list_transactions(
         self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), open_for_ms: int = -1
     ) -> list[TransactionListing]:
-        """The transactional ids of all coordinators.
+        """Return the transactional ids of all coordinators.
 
         Args:
-            states: only in these, by Kafka's names: Ongoing, CompleteCommit and so on.
-            producer_ids: only of these.
-            open_for_ms: only transactions that have been open for longer (KIP-994).
+            states: filter by Kafka's names: Ongoing, CompleteCommit and so on.
+            producer_ids: filter.
+            open_for_ms: only transactions open for longer (KIP-994).
 
         Raises:
-            BrokerError: a state is not known.
+            BrokerError: a state is unknown.
         """
         await self._cluster.refresh()
         request = ListTransactionsRequest(
             state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=open_for_ms
         )
-        found = []
+        listings = []
         for node_id in self._cluster.metadata.brokers:
             answer = await self._cluster.ask_node(node_id, request)
             _check(answer.error_code, "listing transactions")
             if answer.unknown_state_filters:
                 unknown = ", ".join(answer.unknown_state_filters)
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "listing transactions", f"no such state: {unknown}")
-            found += [
-                TransactionListing(one.transactional_id, one.transaction_state, one.producer_id)
-                for one in answer.transaction_states
+            listings += [
+                TransactionListing(listing.transactional_id, listing.transaction_state, listing.producer_id)
+                for listing in answer.transaction_states
             ]
-        return sorted(found, key=lambda one: one.transactional_id)
+        return sorted(listings, key=lambda listing: listing.transactional_id)
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        """What its coordinator knows of a transactional id.
+        """Return the state of a transactional id.
 
         Raises:
-            BrokerError: TRANSACTIONAL_ID_NOT_FOUND, or no right to see it.
+            BrokerError: TRANSACTIONAL_ID_NOT_FOUND, or no permission.
         """
         node_id, answer = await self._ask_coordinator_of(
             transactional_id,
             DescribeTransactionsRequest(transactional_ids=[transactional_id]),
-            lambda found: found.transaction_states[0].error_code,
+            lambda response: response.transaction_states[0].error_code,
         )
-        (found,) = answer.transaction_states
-        _check(found.error_code, f"transactional id {transactional_id}")
+        (state,) = answer.transaction_states
+        _check(state.error_code, f"transactional id {transactional_id}")
         return TransactionDescription(
             transactional_id,
             node_id,
-            found.transaction_state,
-            found.producer_id,
-            found.producer_epoch,
-            found.transaction_timeout_ms,
-            found.transaction_start_time_ms,
-            tuple(TopicPartition(topic.topic, number) for topic in found.topics for number in topic.partitions),
+            state.transaction_state,
+            state.producer_id,
+            state.producer_epoch,
+            state.transaction_timeout_ms,
+            state.transaction_start_time_ms,
+            tuple(TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions),
         )
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[ProducerDescription]]:
-        """The producers that each partition knows, those with an open transaction among them.
+        """Return each partition's producers, including those with an open transaction.
 
         Raises:
-            BrokerError: a partition is not there, or may not be read.
+            BrokerError: a partition does not exist, or may not be read.
         """
         wanted = [TopicPartition(*partition) for partition in partitions]
         await self._cluster.ensure_topics({partition.topic for partition in wanted})
@@ -174,83 +174,98 @@ class TransactionsAdmin:
                 topic = topics.setdefault(partition.topic, TopicRequest(name=partition.topic, partition_indexes=[]))
                 topic.partition_indexes.append(partition.partition)
             answer = await self._cluster.ask_node(leader, DescribeProducersRequest(topics=list(topics.values())))
-            for found_topic in answer.topics:
-                for found in found_topic.partitions:
-                    _check(found.error_code, f"{found_topic.name}-{found.partition_index}", found.error_message)
-                    result[TopicPartition(found_topic.name, found.partition_index)] = [
+            for topic_answer in answer.topics:
+                for partition_answer in topic_answer.partitions:
+                    _check(
+                        partition_answer.error_code,
+                        f"{topic_answer.name}-{partition_answer.partition_index}",
+                        partition_answer.error_message,
+                    )
+                    result[TopicPartition(topic_answer.name, partition_answer.partition_index)] = [
                         ProducerDescription(
-                            one.producer_id,
-                            one.producer_epoch,
-                            one.last_sequence,
-                            one.last_timestamp,
-                            one.coordinator_epoch,
-                            one.current_txn_start_offset if one.current_txn_start_offset >= 0 else None,
+                            producer.producer_id,
+                            producer.producer_epoch,
+                            producer.last_sequence,
+                            producer.last_timestamp,
+                            producer.coordinator_epoch,
+                            producer.current_txn_start_offset if producer.current_txn_start_offset >= 0 else None,
                         )
-                        for one in found.active_producers
+                        for producer in partition_answer.active_producers
                     ]
         return result
 
     async def find_hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, idle_ms: int = HANGING_AFTER_MS
     ) -> list[HangingTransaction]:
-        """Transactions that are open in these partitions and unknown to their coordinators.
+        """Return open transactions in these partitions that coordinators do not have.
 
         Args:
-            idle_ms: only of producers that have written nothing for so long; less than the brokers' transaction.max.timeout.ms may show
-                one that is just being begun or ended.
+            idle_ms: minimum time since the producer's last write; below the brokers' transaction.max.timeout.ms it may
+                include transactions that are starting or ending.
         """
         now = current_machine().wall_ms()
         candidates = [
             HangingTransaction(
-                partition, one.producer_id, one.producer_epoch, one.coordinator_epoch, one.open_from, one.last_ms, None
+                partition,
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.coordinator_epoch,
+                producer.open_from,
+                producer.last_ms,
+                None,
             )
             for partition, producers in (await self.describe_producers(partitions)).items()
-            for one in producers
-            if one.open_from is not None and now - one.last_ms >= idle_ms
+            for producer in producers
+            if producer.open_from is not None and now - producer.last_ms >= idle_ms
         ]
         if not candidates:
             return []
-        ids = {one.producer_id for one in candidates}
-        names = {one.producer_id: one.transactional_id for one in await self.list_transactions(producer_ids=ids)}
+        ids = {candidate.producer_id for candidate in candidates}
+        names = {
+            listing.producer_id: listing.transactional_id for listing in await self.list_transactions(producer_ids=ids)
+        }
         known = await self._described(names.values())
         hanging = []
-        for one in candidates:
-            name = names.get(one.producer_id)
+        for candidate in candidates:
+            name = names.get(candidate.producer_id)
             description = known.get(name or "")
             if description is None or not (
                 description.state in _PENDING
-                and description.producer_id == one.producer_id
-                and one.partition in description.partitions
+                and description.producer_id == candidate.producer_id
+                and candidate.partition in description.partitions
             ):
-                hanging.append(replace(one, transactional_id=name))
-        return sorted(hanging, key=lambda one: (one.partition, one.open_from))
+                hanging.append(replace(candidate, transactional_id=name))
+        return sorted(hanging, key=lambda candidate: (candidate.partition, candidate.open_from))
 
     async def _described(self, names: Iterable[str]) -> Mapping[str, TransactionDescription]:
-        found = {}
+        descriptions = {}
         for name in set(names):
             try:
-                found[name] = await self.describe_transaction(name)
+                descriptions[name] = await self.describe_transaction(name)
             except BrokerError as problem:
                 if problem.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                     raise
-        return found
+        return descriptions
 
     async def abort_transaction(self, transactional_id: str) -> None:
-        """Abort what a transactional id has open, by taking it over: its producer is fenced, and has to be started anew.
+        """Abort the open transaction of a transactional id by taking it over.
+
+        Its producer is fenced and must be replaced.
 
         Raises:
-            BrokerError: TRANSACTIONAL_ID_NOT_FOUND, or no right to it.
+            BrokerError: TRANSACTIONAL_ID_NOT_FOUND, or no permission.
         """
-        known = await self.describe_transaction(transactional_id)  # taking it over would make one that is not there
+        known = await self.describe_transaction(transactional_id)  # InitProducerId would create an unknown one
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=known.timeout_ms)
-        _, answer = await self._ask_coordinator_of(transactional_id, request, lambda found: found.error_code)
+        _, answer = await self._ask_coordinator_of(transactional_id, request, lambda response: response.error_code)
         _check(answer.error_code, f"transactional id {transactional_id}")
 
     async def abort_hanging_transaction(self, transaction: HangingTransaction) -> None:
-        """Write the marker that no coordinator will write into a partition; the records of the transaction there count as aborted.
+        """Write the missing abort marker into the partition.
 
         Raises:
-            BrokerError: the broker refuses it: a newer epoch of the producer, or of its coordinator, has written there, say.
+            BrokerError: refused, for instance because a newer epoch of the producer or its coordinator has written
+                there.
         """
         await self._cluster.ensure_topics({transaction.partition.topic})
         (leader,) = self._by_leader([transaction.partition])
@@ -263,13 +278,13 @@ class TransactionsAdmin:
             coordinator_epoch=max(0, transaction.coordinator_epoch),
         )
         answer = await self._cluster.ask_node(leader, WriteTxnMarkersRequest(markers=[marker]))
-        for found in answer.markers:
-            for found_topic in found.topics:
-                for one in found_topic.partitions:
-                    _check(one.error_code, f"{topic}-{number}")
+        for marker_answer in answer.markers:
+            for topic_answer in marker_answer.topics:
+                for partition_answer in topic_answer.partitions:
+                    _check(partition_answer.error_code, f"{topic}-{number}")
 
     async def _ask_coordinator_of(self, transactional_id: str, message: Any, code_of: Any) -> tuple[int, Any]:
-        """The coordinator and its answer; asked again while it is loading, has moved or is ending the transaction."""
+        """Return the coordinator and its response; retry while it loads, moves or ends the transaction."""
         backoff = self._cluster.backoff()
         deadline = REAL_TIME.now_s() + self._cluster.timeout_s
         while True:

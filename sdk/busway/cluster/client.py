@@ -1,7 +1,7 @@
-"""The cluster as a producer, consumer or admin reaches it.
+"""Access to a cluster for producers, consumers and admins.
 
-What lives here: connections by broker, metadata kept fresh, requests to a leader, a coordinator or anyone, with retries where
-the broker says that they help. What does not: what is asked.
+What lives here: connections by broker, fresh metadata, requests to a leader, a coordinator or any broker, with retries.
+What does not: the requests.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTo
 logger = logging.getLogger("busway.cluster")
 
 METADATA_MAX_AGE_S: Final = 300.0
-"""As old as metadata may get before it is asked for anew; Kafka's metadata.max.age.ms."""
+"""Maximum age of metadata; Kafka's metadata.max.age.ms."""
 _BATCHED_COORDINATORS: Final = 4
 Addresses = str | Sequence[str]
 
 
 class CoordinatorKind(Enum):
-    """What a coordinator coordinates, by FindCoordinator's key types."""
+    """FindCoordinator's key types."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -41,10 +41,10 @@ class CoordinatorKind(Enum):
 
 
 def parse_addresses(bootstrap_servers: Addresses) -> list[tuple[str, int]]:
-    """`host:port` pairs from a string with commas or a list.
+    """Parse `host:port` pairs from a string with commas or a list.
 
     Raises:
-        ValueError: one of them is no address.
+        ValueError: an address is invalid.
     """
     texts = bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
     addresses = []
@@ -63,10 +63,10 @@ class ClusterClient:
     """Connections to a cluster.
 
     Args:
-        bootstrap_servers: addresses to begin with; after a restart of the whole cluster they are tried again.
-        client_id: told to the brokers.
-        request_timeout_s: for each answer.
-        create_topics: brokers may create the topics that are asked for and do not exist.
+        bootstrap_servers: initial addresses, tried again after a restart of the whole cluster.
+        client_id: sent to the brokers.
+        request_timeout_s: for each response.
+        create_topics: brokers may auto-create requested topics.
     """
 
     def __init__(
@@ -90,33 +90,33 @@ class ClusterClient:
         self._aborted = False
         self.metadata = ClusterMetadata()
         self.topics: set[str] = set()
-        """Topics that every refresh asks for."""
+        """Topics of every refresh."""
 
     @property
     def timeout_s(self) -> float:
-        """How long an answer is waited for."""
+        """Timeout of a response."""
         return self._timeout_s
 
     def backoff(self) -> Backoff:
-        """A fresh row of waits."""
+        """Start a new backoff sequence."""
         return Backoff(current_machine().chance.random)
 
     async def start(self) -> None:
-        """Reach the cluster once.
+        """Connect to a broker.
 
         Raises:
-            ConnectionFailed: none of the bootstrap servers can be reached.
+            ConnectionFailed: no bootstrap server is reachable.
         """
         await self.refresh()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
     def abort(self) -> None:
-        """Close every connection for good: whoever asks for one afterwards gets NotRunning, and tries no more."""
+        """Close all connections permanently: later requests raise NotRunning, without retries."""
         self._aborted = True
         for connection in self._connections.values():
             connection.close()
@@ -125,10 +125,10 @@ class ClusterClient:
     # Connections
 
     async def connection(self, node_id: int, purpose: str = "") -> Connection:
-        """The connection to a broker; long polls keep one of their own by `purpose`.
+        """Return the connection to a broker; `purpose` separates long polls.
 
         Raises:
-            ConnectionFailed: the broker is not known or cannot be reached.
+            ConnectionFailed: the broker is unknown or unreachable.
         """
         address = self.metadata.brokers.get(node_id)
         if address is None:
@@ -138,13 +138,13 @@ class ClusterClient:
     async def _open(
         self, key: tuple[tuple[str, int], str], host: str, port: int, *, advertised: bool = False
     ) -> Connection:
-        found = self._connections.get(key)
-        if found is not None and found.open:
-            return found
+        existing = self._connections.get(key)
+        if existing is not None and existing.open:
+            return existing
         async with self._connecting.setdefault(key, asyncio.Lock()):
-            found = self._connections.get(key)
-            if found is not None and found.open:
-                return found
+            existing = self._connections.get(key)
+            if existing is not None and existing.open:
+                return existing
             connection = Connection(host, port, client_id=self._client_id, timeout_s=self._timeout_s)
             self._check()
             try:
@@ -161,9 +161,9 @@ class ClusterClient:
                 connection.close()
             self._check()
             self._connections[key] = connection
-            if found is not None:
+            if existing is not None:
                 text = "%s: connected again to %s; %s"
-                self._seldom.tell(logging.INFO, key, text, self._client_id, connection.name, found.problem)
+                self._seldom.tell(logging.INFO, key, text, self._client_id, connection.name, existing.problem)
             self._reached.add((host, port))
             return connection
 
@@ -172,16 +172,18 @@ class ClusterClient:
             raise NotRunning(f"the client {self._client_id} was aborted")
 
     async def any_connection(self) -> Connection:
-        """A connection to some broker: the open one on which the fewest wait, a known one, or a bootstrap server.
+        """Return the open connection with the fewest pending requests, or open a new one.
+
+        Known brokers are tried first, then bootstrap servers.
 
         Raises:
-            ConnectionFailed: none can be reached.
+            ConnectionFailed: none is reachable.
         """
         self._check()
-        # A long poll keeps whatever is asked behind it waiting, and so does a broker that is silent.
-        idle = [found for (_, purpose), found in self._connections.items() if found.open and not purpose]
+        # Not behind a long poll, nor behind a broker that does not respond.
+        idle = [connection for (_, purpose), connection in self._connections.items() if connection.open and not purpose]
         if idle:
-            return min(idle, key=lambda found: found.waiting)
+            return min(idle, key=lambda connection: connection.waiting)
         problems = []
         known = list(self.metadata.brokers.values())
         current_machine().chance.shuffle(known)
@@ -194,7 +196,7 @@ class ClusterClient:
         raise ConnectionFailed(f"no broker can be reached: {why}; is one running? `busway up` starts one")
 
     async def ask_any(self, message: Any) -> Any:
-        """Send a request to some broker."""
+        """Send a request to any broker."""
         connection = await self.any_connection()
         return await connection.request(message)
 
@@ -204,7 +206,7 @@ class ClusterClient:
         return await connection.request(message)
 
     async def ask_controller(self, message: Any) -> Any:
-        """Send a request to the controller, or to the broker that forwards to it."""
+        """Send a request to the controller, or a broker that forwards to it."""
         if self.metadata.controller not in self.metadata.brokers:
             await self.refresh()
         return await self.ask_node(self.metadata.controller, message)
@@ -212,7 +214,7 @@ class ClusterClient:
     # Metadata
 
     async def refresh(self, *, every_topic: bool = False) -> None:
-        """Ask for metadata: of the topics in use, or of all.
+        """Request metadata of the topics in use, or of all.
 
         Raises:
             ConnectionFailed, RequestTimedOut.
@@ -229,15 +231,15 @@ class ClusterClient:
 
     @property
     def is_old(self) -> bool:
-        """Whether metadata should be asked for anew, so that new partitions and moved leaders are seen without an error."""
+        """Whether metadata is due for a refresh, which finds new partitions and leaders without an error."""
         return REAL_TIME.now_s() - self._refreshed_at > METADATA_MAX_AGE_S
 
     async def ensure_topics(self, topics: Iterable[str], timeout_s: float | None = None) -> None:
-        """Return when the leaders of all partitions of `topics` are known.
+        """Wait until `topics` are in the metadata.
 
         Raises:
-            BrokerError: a topic cannot be had, UNKNOWN_TOPIC_OR_PARTITION say.
-            ConnectionFailed: no broker can be reached.
+            BrokerError: a topic is not available, for instance UNKNOWN_TOPIC_OR_PARTITION.
+            ConnectionFailed: no broker is reachable.
         """
         wanted = set(topics)
         self.topics |= wanted
@@ -261,7 +263,7 @@ class ClusterClient:
                 return
             permanent = isinstance(problem, BrokerError) and not problem.retriable
             if permanent or REAL_TIME.now_s() >= deadline:
-                self.topics.difference_update(missing)  # asked for once more, it would be made after all
+                self.topics.difference_update(missing)  # requested again, it would be auto-created
                 raise problem
             await REAL_TIME.sleep(backoff.next())
 
@@ -271,7 +273,7 @@ class ClusterClient:
         return "this client creates none (allow_auto_create_topics)"
 
     async def topic_names(self, topic_ids: Iterable[UUID]) -> dict[UUID, str]:
-        """The names of those topics that there are; every refresh asks for them from now on.
+        """Return the names of existing topics, and add them to every refresh.
 
         Raises:
             ConnectionFailed, RequestTimedOut.
@@ -284,11 +286,11 @@ class ClusterClient:
         return names
 
     async def find_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
-        """The id of the broker that coordinates a group or a transactional id; waits while there is none.
+        """Return the id of the coordinator; wait while it is unavailable.
 
         Raises:
             BrokerError: the group or the transactional id is refused.
-            ConnectionFailed: no broker can be reached within the request timeout.
+            ConnectionFailed: no broker is reachable within the request timeout.
         """
         backoff = self.backoff()
         deadline = REAL_TIME.now_s() + self._timeout_s

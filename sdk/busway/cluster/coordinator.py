@@ -1,7 +1,7 @@
-"""Where the coordinator of a group or of a transactional id is, and asking it.
+"""Requests to the coordinator of a group or a transactional id.
 
-What lives here: looking the coordinator up, and again after it has moved or was away. What does not: what is asked (`busway.consumer`,
-`busway.producer`). A broker that cannot be reached is no news about what it coordinates: whoever asks looks it up and asks again.
+What lives here: finding the coordinator, again after it moved or failed. What does not: the requests
+(`busway.consumer`, `busway.producer`). An unreachable broker says nothing about what it coordinates: callers retry.
 """
 
 import contextlib
@@ -16,16 +16,16 @@ from busway_protocol.errors import ErrorCode
 
 MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 PASSING: Final = MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-"""What says nothing about the group or the transaction, only about the broker that was asked."""
+"""Errors of the broker, not of the group or the transaction."""
 
 
 class CoordinatorLink:
-    """The broker that coordinates one group or one transactional id.
+    """Link to the coordinator of one group or transactional id.
 
     Args:
-        cluster: its connections; they belong to one event loop, and so does this.
-        key: the group, or the transactional id.
-        log, level: where it is told, and how loudly, that the coordinator is another one than before.
+        cluster: bound to one event loop, as this link.
+        key: the group or the transactional id.
+        log, level: for changes of the coordinator.
     """
 
     def __init__(
@@ -40,19 +40,19 @@ class CoordinatorLink:
         self._last: int | None = None
 
     def backoff(self) -> Backoff:
-        """A fresh row of waits."""
+        """Start a new backoff sequence."""
         return self._cluster.backoff()
 
     def forget(self) -> None:
-        """It is somewhere else: look it up before the next question."""
+        """Find the coordinator again before the next request."""
         self._node = None
 
     async def connection(self, purpose: str) -> Connection:
-        """A connection to it; what waits long has one of its own, by `purpose`.
+        """Return a connection to the coordinator; `purpose` separates long waits.
 
         Raises:
             BrokerError: the group or the transactional id is refused.
-            ConnectionFailed, RequestTimedOut: it cannot be reached; the next call looks it up.
+            ConnectionFailed, RequestTimedOut: it is unreachable; the next call finds it again.
         """
         if self._node is None:
             self._node = await self._cluster.find_coordinator(self._key, self._kind)
@@ -78,7 +78,7 @@ class CoordinatorLink:
     async def ask(
         self, message: Any, *, purpose: str, timeout_s: float | None = None, at_most: int | None = None
     ) -> Any:
-        """Its answer.
+        """Return the coordinator's response.
 
         Raises:
             BrokerError, ConnectionFailed, RequestTimedOut: as `connection`.

@@ -1,6 +1,7 @@
-"""What the client knows of the cluster.
+"""Metadata of the cluster.
 
-What lives here: brokers, topics, leaders, as plain tables over a Metadata answer. What does not: asking for it (`client`).
+What lives here: brokers, topics and leaders as tables from Metadata responses. What does not: requesting them
+(`client`).
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from busway_protocol.messages.metadata import MetadataResponse
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition and its leader (-1 while there is none)."""
+    """A partition; leader -1 without one."""
 
     number: int
     leader: int
@@ -34,7 +35,7 @@ class TopicInfo:
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """Brokers by id, topics by name, and why a topic is not known."""
+    """Brokers by id, topics by name, and errors of topics."""
 
     brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
     topics: dict[str, TopicInfo] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class ClusterMetadata:
     cluster_id: str | None = None
 
     def update(self, answer: MetadataResponse, *, all_topics: bool) -> None:
-        """Take an answer in; one for all topics replaces the table."""
+        """Process a response; one for all topics replaces the table."""
         self.brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         self.controller, self.cluster_id = answer.controller_id, answer.cluster_id
         if all_topics:
@@ -73,7 +74,7 @@ class ClusterMetadata:
             )
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The id of the partition's leader, None while it is not known."""
+        """Return the id of the partition's leader; None while unknown."""
         info = self.topics.get(topic)
         if info is None or not 0 <= partition < len(info.partitions):
             return None
@@ -81,5 +82,5 @@ class ClusterMetadata:
         return leader if leader in self.brokers else None
 
     def counts(self) -> Mapping[str, int]:
-        """Topic → number of partitions."""
+        """Return topic → number of partitions."""
         return {name: len(topic.partitions) for name, topic in self.topics.items()}

@@ -1,6 +1,6 @@
-"""Log lines that come as often as the network fails, told now and then.
+"""Log lines about repeated failures, at a limited rate.
 
-What lives here: how often one may come. What does not: what is told.
+What lives here: the rate. What does not: the texts.
 """
 
 import logging
@@ -10,28 +10,28 @@ from typing import Final
 from busway.net.clock import REAL_TIME
 
 EVERY_S: Final = 10.0
-"""Lines about the same thing are this far apart at least; the next one tells how many were left out."""
-_THINGS_MAX: Final = 1_000
-"""Things that are remembered; whoever has more of them is told more often."""
+"""Minimum interval between lines about one subject; the next line counts those left out."""
+_SUBJECTS_MAX: Final = 1_000
+"""Remembered subjects; beyond it all are forgotten, and logged again earlier."""
 
 
 class RateLimitedLog:
-    """A logger that repeats itself at most every `EVERY_S`."""
+    """A logger with at most one line per subject every `EVERY_S`."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] | None = None) -> None:
         self._log = log
         self._clock = clock
-        self._told: dict[Hashable, tuple[float, int]] = {}
+        self._logged: dict[Hashable, tuple[float, int]] = {}
 
     def tell(self, level: int, about: Hashable, text: str, *arguments: object) -> None:
-        """Log a line unless one about the same thing was logged just now."""
+        """Log a line, unless one about the subject was logged within `EVERY_S`."""
         now = (self._clock or REAL_TIME.monotonic_s)()
-        last, left_out = self._told.get(about, (-EVERY_S, 0))
+        last, left_out = self._logged.get(about, (-EVERY_S, 0))
         if now - last < EVERY_S:
-            self._told[about] = last, left_out + 1
+            self._logged[about] = last, left_out + 1
             return
-        if len(self._told) >= _THINGS_MAX:
-            self._told.clear()
-        self._told[about] = now, 0
+        if len(self._logged) >= _SUBJECTS_MAX:
+            self._logged.clear()
+        self._logged[about] = now, 0
         more = f" ({left_out} more like this since the last line)" if left_out else ""
         self._log.log(level, text + more, *arguments)

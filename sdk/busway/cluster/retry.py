@@ -1,6 +1,6 @@
-"""Waiting between tries.
+"""Delays between retries.
 
-What lives here: the length of the next wait: doubling, bounded, with a random share so that many clients do not come at once.
+What lives here: the length of the next delay: doubling, bounded, with a random share that spreads many clients.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Backoff:
-    """Waits in seconds: `initial`, then twice as long each time up to `limit`, less up to 20 % drawn from `rng`."""
+    """Delays in seconds: `initial`, doubled each time up to `limit`, minus up to 20 % by `rng`."""
 
     rng: Callable[[], float]
     initial: float = 0.05
@@ -17,11 +17,11 @@ class Backoff:
     tries: int = 0
 
     def next(self) -> float:
-        """The next wait."""
+        """Return the next delay."""
         wait = min(self.limit, self.initial * 2**self.tries)
         self.tries = min(self.tries + 1, 30)
         return float(wait * (1 - 0.2 * self.rng()))
 
     def reset(self) -> None:
-        """Begin anew after a success."""
+        """Restart after a success."""
         self.tries = 0

@@ -1,7 +1,7 @@
-"""Reading whole record batches of one partition, for those who decode them in their own way.
+"""Whole record batches of one partition, not decoded.
 
-What lives here: fetching from one offset to another, checksums, leaving out what a reader may not see. What does not: the records
-inside, groups and subscriptions (`consumer`). The Spark source turns these batches into columns without an object per record.
+What lives here: fetching a range of offsets, checksums, the isolation level. What does not: decoding records, groups
+and subscriptions (`consumer`). The Spark source turns these batches into columns without an object per record.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchRe
 from busway_protocol.records.batch import BatchHeader, iter_batches, verify_crc
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
-"""One answer; the next is asked for while it is worked on, so about twice as much is held."""
+"""Maximum bytes of a response; about twice as much is held, since the next is fetched meanwhile."""
 _WAIT_MS: Final = 500
 Batch = tuple[BatchHeader, memoryview]
 
@@ -37,15 +37,15 @@ async def read_batches(
     timeout_s: float = 120.0,
     client_id: str = "busway-batches",
 ) -> AsyncGenerator[list[Batch], None]:
-    """The batches that hold the records from `start` up to, not including, `end`; a list for each answer of the broker.
+    """Yield the batches with records from `start` to `end` (exclusive).
 
-    The first and the last batch may hold records outside of the range; control batches and, with `read_committed`, those of
-    aborted transactions are left out.
+    One list per response. The first and the last batch may hold records outside the range; control batches and, with
+    `read_committed`, batches of aborted transactions are left out.
 
     Raises:
-        OffsetReset: the next offset is not in the log any more.
+        OffsetReset: the next offset is no longer in the log.
         DamagedData: a batch is damaged.
-        RequestTimedOut: nothing came for `timeout_s`: the end is not there yet, or a transaction is open before it.
+        RequestTimedOut: no batch for `timeout_s`: the log ends before `end`, or a transaction is open.
         BrokerError, ConnectionFailed: the partition cannot be read.
     """
     cluster = ClusterClient(bootstrap_servers, client_id=client_id)
@@ -63,7 +63,7 @@ async def read_batches(
                 more = state.fetch_position < end
                 if more:
                     following = asyncio.ensure_future(reader.fetch())
-                    await asyncio.sleep(0)  # the request goes out before the caller works on this answer
+                    await asyncio.sleep(0)  # send the request before the caller processes this response
                 yield [(header, batch) for header, batch in batches if header.base_offset < end]
                 if not more:
                     return
@@ -76,8 +76,6 @@ async def read_batches(
 
 
 class _Reader:
-    """One partition's fetches."""
-
     def __init__(
         self, cluster: ClusterClient, state: Assigned, *, read_committed: bool, fetch_bytes: int, timeout_s: float
     ) -> None:
@@ -89,7 +87,7 @@ class _Reader:
         self._name = f"{state.partition.topic}-{state.partition.partition}"
 
     async def fetch(self) -> PartitionData:
-        """The next answer that holds batches; goes on after failures that pass, until the time is over."""
+        """Return the next response with batches; retry retriable errors until the timeout."""
         deadline = REAL_TIME.now_s() + self._timeout_s
         backoff = self._cluster.backoff()
         problem: BuswayError | None = None
@@ -142,20 +140,20 @@ class _Reader:
         return data
 
     def cut(self, data: PartitionData) -> list[Batch]:
-        """The batches of an answer that a reader may see; moves the position behind them."""
+        """Return a response's visible batches and advance the fetch position."""
         state = self._state
         take_aborted(state, data.aborted_transactions or ())
         begin = state.fetch_position
-        found = []
+        batches = []
         try:
             assert isinstance(data.records, memoryview)
             for header, batch in iter_batches(data.records):
                 verify_crc(batch, header)
                 if visible(state, header, batch, read_committed=self._read_committed):
-                    found.append((header, batch))
+                    batches.append((header, batch))
                 state.fetch_position = header.next_offset
         except ProtocolError as problem:
             raise DamagedData(f"{self._name} at offset {state.fetch_position}: {problem}") from None
         if state.fetch_position == begin:
             raise DamagedData(f"{self._name} at offset {begin}: the broker sent no whole batch")
-        return found
+        return batches

@@ -1,7 +1,7 @@
-"""The order of commits: an offset that is tried again never undoes a later one.
+"""Order of a member's commits: a retry never overwrites a later offset.
 
-What lives here: whose turn it is, and which commit has taken over a partition from which. What does not: the requests and when they are
-tried again (`offsets`).
+What lives here: the lock around requests, and which commit took a partition over from which. What does not: requests
+and retries (`offsets`).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ GIVEN_UP = "the later commit that took over these offsets was given up"
 
 
 class Commit:
-    """One that is under way."""
+    """A commit in progress."""
 
     def __init__(self) -> None:
         self._later: dict[TopicPartition, Commit] = {}
@@ -24,24 +24,24 @@ class Commit:
         self._end: asyncio.Future[BuswayError | None] = asyncio.get_running_loop().create_future()
 
     def lose(self, partition: TopicPartition, later: "Commit") -> None:
-        """A later commit is about this partition."""
+        """Mark a partition as taken over by a later commit."""
         self._later[partition] = later
 
     def leave(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Of what is to be sent now, what is left to later commits; `left_to_others` waits for those."""
+        """Return the partitions that later commits took over; `left_to_others` waits for those commits."""
         lost = {partition for partition in partitions if partition in self._later}
         self._left_to.update(self._later[partition] for partition in lost)
         return lost
 
     async def left_to_others(self, deadline: float) -> None:
-        """Return when the commits that something was left to are made.
+        """Wait for the commits that took partitions over.
 
         Args:
             deadline: by the running loop's clock.
 
         Raises:
             RequestTimedOut: they have not ended by then.
-            BuswayError: why one of them was not made.
+            BuswayError: the first error of one of them.
         """
         if not self._left_to:
             return
@@ -53,15 +53,15 @@ class Commit:
             raise problems[0]
 
     def end(self, problem: BuswayError | None) -> None:
-        """Tell those whose partitions it took over."""
+        """Notify the commits that wait in `left_to_others`."""
         self._end.set_result(problem)
 
 
 class CommitOrder:
-    """The commits of one member.
+    """Commits of one member.
 
     Attributes:
-        turn: held while a request is under way, so that they arrive in the order of the calls.
+        turn: held during a request, so that requests arrive in the order of the calls.
     """
 
     def __init__(self) -> None:
@@ -69,14 +69,18 @@ class CommitOrder:
         self._newest: dict[TopicPartition, Commit] = {}
 
     def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
-        """Return those of these partitions, or of all, that a commit under way is about."""
-        return list(self._newest) if partitions is None else [one for one in partitions if one in self._newest]
+        """Return those of these partitions (default all) with a commit in progress."""
+        return (
+            list(self._newest)
+            if partitions is None
+            else [partition for partition in partitions if partition in self._newest]
+        )
 
     @contextmanager
     def begin(self, partitions: Iterable[TopicPartition]) -> Iterator[Commit]:
-        """A commit of these partitions, later than all that have begun."""
-        commit, mine = Commit(), list(partitions)
-        for partition in mine:
+        """Register a commit that takes these partitions over from earlier ones."""
+        commit, own_partitions = Commit(), list(partitions)
+        for partition in own_partitions:
             if (before := self._newest.get(partition)) is not None:
                 before.lose(partition, commit)
             self._newest[partition] = commit
@@ -88,7 +92,7 @@ class CommitOrder:
             problem = failed
             raise
         finally:
-            for partition in mine:
+            for partition in own_partitions:
                 if self._newest.get(partition) is commit:
                     del self._newest[partition]
             commit.end(problem)

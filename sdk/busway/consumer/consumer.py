@@ -1,7 +1,7 @@
-"""The consumer that users see.
+"""The public consumer.
 
-What lives here: `Consumer`: subscribing, reading, positions, commits. What does not: fetching (`fetcher`) and the group
-(`group`), which run in tasks of their own while the consumer is started.
+What lives here: `Consumer`: subscriptions, reading, commits. What does not: positions (`positions`), and fetching
+(`fetcher`) and the group (`group`), which run in background tasks.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ from busway.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartitio
 logger = logging.getLogger("busway.consumer")
 
 _LAST_COMMIT_S: Final = 5.0
-"""A consumer that stops waits no longer for its coordinator: what is not committed is read again, and whoever stops it is waiting."""
+"""Timeout of the commit before `stop` or `assign`, seconds. Uncommitted records are read again."""
 
 
 class Consumer(Positions):
-    """Reads records, alone or as a member of a group.
+    """Consumer of records, alone or as a member of a group.
 
     Args:
         topics: to subscribe to at start.
         bootstrap_servers: `host:port`, several with commas or as a list.
-        client_id: told to the brokers.
-        listener: told of partitions that come and go.
-        options: see `ConsumerOptions`, which are also accepted as keyword arguments.
+        client_id: sent to the brokers.
+        listener: called when partitions are assigned, revoked or lost.
+        options: the fields of `ConsumerOptions`.
     """
 
     def __init__(
@@ -75,15 +75,15 @@ class Consumer(Positions):
         self._given = HandedOut(self, self._fetcher, self._uncommitted, automatic=automatic)
         self._background_problem: BuswayError | None = None
 
-    # Life
+    # Lifecycle
 
     async def start(self) -> None:
-        """Connect and begin to read.
+        """Connect and start reading.
 
         Raises:
-            ConnectionFailed: no broker can be reached.
-            BrokerError: a topic cannot be had.
-            UnsupportedByBroker: the brokers do not serve the group_protocol that was asked for.
+            ConnectionFailed: no broker is reachable.
+            BrokerError: a topic is not available.
+            UnsupportedByBroker: the brokers do not support the group_protocol or group_remote_assignor.
         """
         await self._cluster.start()
         if self.options.group_id is not None:
@@ -113,7 +113,7 @@ class Consumer(Positions):
             raise
 
     async def stop(self) -> None:
-        """Commit what was handed out (with auto commit), let the listener finish, leave the group, disconnect."""
+        """Commit handed-out offsets (with auto commit), call the listener, leave the group, disconnect."""
         await self._stop(lambda: self._commit_what_was(self._uncommitted.all()))
 
     async def _stop(self, commit: Callable[[], Awaitable[None]]) -> None:
@@ -156,15 +156,15 @@ class Consumer(Positions):
             )
 
     def cut(self) -> None:
-        """Drop the connections, now and for good, as when the process is killed; `abort` ends the tasks as well."""
+        """Drop the connections permanently, as if the process were killed; `abort` also ends the tasks."""
         self._cluster.abort()
         if self._group is not None:
             self._group.abort()
 
     async def abort(self) -> None:
-        """End at once, as when the process is killed: nothing is committed, the listener hears of nothing, the group is not left.
+        """Stop as if the process were killed: no commit, no listener call, no LeaveGroup.
 
-        All that happens before anything else runs; this then returns when the tasks have ended.
+        All this happens before the first await; the call returns when the tasks have ended.
         """
         tasks, self._tasks = self._tasks, []
         self.cut()
@@ -176,34 +176,41 @@ class Consumer(Positions):
             await self._group.close()
 
     def member_id(self) -> str:
-        """What the group calls this member; empty without a group or before it was joined."""
+        """Return the member id; empty without a group or before the first join."""
         return self._group.membership.member_id if self._group is not None else ""
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the member as of the last poll, for `Producer.send_offsets_to_transaction`; ValueError without a group.
+        """Return the member as of the last poll, for `Producer.send_offsets_to_transaction`.
 
-        It is the one that the records of that poll were handed to: rebalances that have ended since count from the next poll on.
+        The records of that poll were handed to this member; later rebalances count from the next poll.
+
+        Raises:
+            ValueError: this consumer has no group.
         """
         self._require_group()
         return self._given.metadata()
 
     def member(self) -> GroupMetadata:
-        """Return this consumer as its group knows it now, which may be newer than what it has handed out; ValueError without a group."""
+        """Return this member's current identity, perhaps newer than `group_metadata`.
+
+        Raises:
+            ValueError: this consumer has no group.
+        """
         return self._require_group().metadata()
 
     def is_subscribed(self) -> bool:
-        """Return whether a group shares the partitions out; False also for one that has partitions by `assign`."""
+        """Return whether a group, rather than `assign`, assigns the partitions."""
         return self._group is not None and self._group.subscribed
 
     def is_settled(self) -> bool:
-        """Return whether the group is in no rebalance, as far as this member knows."""
+        """Return whether the member is in no rebalance; False without a group."""
         return self._group is not None and self._group.settled
 
     def transaction_input(self) -> HandedOut:
-        """Return what `Producer.transaction` takes along.
+        """Return the input of `Producer.transaction`.
 
         Raises:
-            ValueError: the consumer has no group, commits by itself, or would not wait for the transactions of other members.
+            ValueError: the consumer has no group, commits automatically, or isolation_level is not "read_committed".
         """
         self._require_group()
         self._given.allow(())
@@ -215,7 +222,7 @@ class Consumer(Positions):
         return self._given
 
     def committing(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
-        """Return those of these partitions, or of all, that a commit under way is about."""
+        """Return those of these partitions (default all) with a commit in progress."""
         return self._require_group().offsets.under_way(partitions)
 
     async def __aenter__(self) -> "Consumer":
@@ -225,26 +232,28 @@ class Consumer(Positions):
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Whoever leaves with an error has not handled what was handed out last.
+        # After an error the last records handed out do not count as handled.
         await self._stop(
             lambda: self._commit_what_was(self._uncommitted.all() if kind is None else self._uncommitted.handled())
         )
 
-    # What to read
+    # Subscription and assignment
 
     async def subscribe(
         self, topics: Iterable[str] = (), *, pattern: str | None = None, server_pattern: str | None = None
     ) -> None:
-        """Share these topics with the group, or all topics whose name a pattern matches, those that are made later included.
-        A `pattern` is a Python regular expression, matched here. A `server_pattern` is one in RE2's syntax, matched by the coordinator as
-        soon as a topic is made; it needs group_protocol="consumer". Both match whole names.
+        """Subscribe to topics, or to all topics that match a pattern.
 
-        Topics and partitions that are made later are found within metadata_max_age_ms. A group begins with them as with any other; a
-        consumer without a group at their first record, because all of them were written after it began.
+        A `pattern` is a Python regular expression, matched here. A `server_pattern` is an RE2 expression, matched by
+        the coordinator as soon as a topic is created; it needs group_protocol="consumer". Both match whole names.
+
+        New topics and partitions are found within metadata_max_age_ms. A group starts them like any other; a consumer
+        without a group starts at their first record, because all records were written after it started.
 
         Raises:
-            ValueError: more or less than one of them is given; a `server_pattern` without a group whose coordinator matches patterns.
-            BrokerError: a topic cannot be had.
+            ValueError: not exactly one of the three is given; or a `server_pattern` without a group, or in a classic
+                group.
+            BrokerError: a topic is not available.
         """
         names = frozenset(topics)
         if bool(names) + (pattern is not None) + bool(server_pattern) != 1:
@@ -252,10 +261,12 @@ class Consumer(Positions):
         await self._topics.subscribe(names, re.compile(pattern) if pattern is not None else None, server_pattern)
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without sharing them; with auto commit, what was handed out of others is committed.
+        """Read exactly these partitions, not assigned by a group.
+
+        With auto commit, what was handed out of removed partitions is committed.
 
         Raises:
-            BrokerError: a topic cannot be had.
+            BrokerError: a topic is not available.
         """
         self._topics.forget()
         wanted = [TopicPartition(*partition) for partition in partitions]
@@ -267,7 +278,7 @@ class Consumer(Positions):
         self._fetcher.assign(wanted)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
+        """Return the partitions that are read now."""
         return frozenset(self._fetcher.assigned)
 
     # Reading
@@ -275,10 +286,12 @@ class Consumer(Positions):
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[Record]]:
-        """Records by partition, at most `max_records`; waits up to `timeout_ms` for the first.
+        """Return up to `max_records` records by partition (default max_poll_records).
+
+        Waits up to `timeout_ms` for the first.
 
         Raises:
-            OffsetReset, DamagedData, BrokerError: what went wrong with a partition.
+            OffsetReset, DamagedData, BrokerError: a partition, the group or an automatic commit failed.
             NotRunning: the consumer was not started.
         """
         deadline = REAL_TIME.now_s() + timeout_ms / 1000
@@ -292,27 +305,23 @@ class Consumer(Positions):
             if records or left <= 0:
                 self._uncommitted.take_resets()
                 self._given.polled()
-                for partition, found in records.items():
-                    behind = OffsetAndMetadata(found[-1].offset + 1, "", found[-1].leader_epoch)
+                for partition, received in records.items():
+                    behind = OffsetAndMetadata(received[-1].offset + 1, "", received[-1].leader_epoch)
                     self._uncommitted.hand_out(partition, behind)
-                    self._given.hand_out(partition, found[0].offset, behind)
+                    self._given.hand_out(partition, received[0].offset, behind)
                 return records
             await self._fetcher.arrival(min(left, 1.0), partitions)
 
     async def getone(self, *partitions: TopicPartition) -> Record:
-        """The next record; waits for it.
-
-        Raises:
-            OffsetReset, DamagedData, BrokerError: what went wrong with a partition.
-        """
+        """Wait for the next record. Errors as in `getmany`."""
         while True:
-            found = await self.getmany(*partitions, timeout_ms=60_000, max_records=1)
-            for records in found.values():
+            polled = await self.getmany(*partitions, timeout_ms=60_000, max_records=1)
+            for records in polled.values():
                 return records[0]
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         while True:
-            # One at a time: what waits here was not seen by the reader, who may break off and must find it again.
+            # One at a time: records buffered here would count as handed out when the reader leaves the loop.
             yield await self.getone()
 
     def _check(self) -> None:
@@ -320,7 +329,7 @@ class Consumer(Positions):
             raise NotRunning("the consumer is not running; use `async with Consumer(...)` or await start()")
         self._touch()
         if self._group is not None and self._group.problem is not None:
-            raise self._group.problem.with_traceback(None)  # which grows whenever it is raised
+            raise self._group.problem.with_traceback(None)  # the traceback grows with every raise
         if self._background_problem is not None:
             problem, self._background_problem = self._background_problem, None
             raise problem
@@ -332,12 +341,12 @@ class Consumer(Positions):
     # Offsets of the group
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
-        """Commit these offsets, or everything handed out so far of partitions that are still assigned.
+        """Commit these offsets, or everything handed out of partitions still assigned.
 
         Raises:
-            CommitFailed: the group has moved on: partitions were given up since their records were handed out, also those that have come
-                back, or this consumer is no member now. Offsets of the other partitions are committed.
-            InvalidTransactionState: a transaction commits what this consumer hands out.
+            CommitFailed: partitions were revoked after their records were handed out, even if assigned again since, or
+                this consumer is not a member. Offsets of the other partitions are committed.
+            InvalidTransactionState: a transaction commits this consumer's offsets.
             ValueError: this consumer has no group.
         """
         group = self._require_group()
@@ -368,14 +377,14 @@ class Consumer(Positions):
         self._uncommitted.committed(offsets, before)
 
     async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """What the group has committed for a partition."""
+        """Return the group's committed offset of a partition."""
         return (await self.committed_of([partition])).get(partition)
 
     async def committed_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed for some partitions; those without an offset are missing.
+        """Return the group's committed offsets. Partitions without one are missing.
 
         Raises:
-            BrokerError, ConnectionFailed, RequestTimedOut: it cannot be asked.
+            BrokerError, ConnectionFailed, RequestTimedOut: the request failed.
         """
         return await self._require_group().offsets.committed(partitions)
 
@@ -389,15 +398,15 @@ class Consumer(Positions):
     async def _committed_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         if self._group is None:
             return {}
-        found = await self._group.offsets.committed(partitions)
-        return {partition: committed.offset for partition, committed in found.items()}
+        offsets = await self._group.offsets.committed(partitions)
+        return {partition: committed.offset for partition, committed in offsets.items()}
 
     async def _auto_commit(self) -> None:
         while True:
             await REAL_TIME.sleep(self.options.auto_commit_interval_ms / 1000)
             try:
                 await self._commit_what_was(self._uncommitted.handled())
-            except CommitFailed as problem:  # what was given up is forgotten with its partition
+            except CommitFailed as problem:  # _drop removes the offsets of revoked partitions
                 logger.warning("%s", problem)
             except BuswayError as problem:
                 self._background_problem = problem
@@ -421,8 +430,8 @@ class Consumer(Positions):
         self._fetcher.assign([partition for partition in self._fetcher.assigned if partition not in gone])
 
     async def _assigned(self, assigned: Partitions, new: Partitions) -> None:
-        self._drop(self._fetcher.assigned.keys() - set(assigned))  # what the program had assigned itself
-        # The listener may seek, or get ready for the records: none is handed out before it has returned.
+        self._drop(self._fetcher.assigned.keys() - set(assigned))  # assigned manually before
+        # The listener may seek: nothing is handed out before it has returned.
         self._fetcher.assign(assigned, held=new)
         await self._listener.on_partitions_assigned(new)
         self._fetcher.release(new)

@@ -1,7 +1,7 @@
-"""Asking a group's coordinator, and leaving the group.
+"""Requests to a group's coordinator, and leaving the group.
 
-What lives here: a member as its group knows it. What does not: where the coordinator is (`busway.cluster.coordinator`), what is asked
-(`group`, `heartbeat`, `offsets`).
+What lives here: `Coordinator` and the identity of a member. What does not: finding the coordinator
+(`busway.cluster.coordinator`), the requests (`group`, `heartbeat`, `offsets`).
 """
 
 import logging
@@ -18,13 +18,13 @@ from busway_protocol.messages.groups_classic import LeaveGroupRequest, MemberIde
 logger = logging.getLogger("busway.consumer")
 
 LEAVE_S: Final = 3.0
-"""Leaving is a courtesy: without it the others wait for the session to end."""
+"""Timeout of leaving, seconds. Leaving only saves the group the session timeout."""
 _MANY_LEAVE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member as its group knows it in one generation."""
+    """Identity of a member in one generation."""
 
     group: str
     member_id: str
@@ -33,7 +33,7 @@ class Member:
 
 
 class Coordinator(CoordinatorLink):
-    """The broker that coordinates a group."""
+    """Connection to the coordinator of a group."""
 
     def __init__(self, cluster: ClusterClient, group: str, level: int = logging.INFO) -> None:
         super().__init__(cluster, group, CoordinatorKind.GROUP, logger, level)
@@ -42,7 +42,7 @@ class Coordinator(CoordinatorLink):
     async def ask(
         self, message: Any, *, purpose: str = "group", timeout_s: float | None = None, at_most: int | None = None
     ) -> Any:
-        """Its answer; joins, which wait long, have a connection of their own.
+        """Return the response. `purpose` gives long-waiting joins a separate connection.
 
         Raises:
             BrokerError, ConnectionFailed, RequestTimedOut: as `connection`.
@@ -50,7 +50,10 @@ class Coordinator(CoordinatorLink):
         return await super().ask(message, purpose=purpose, timeout_s=timeout_s, at_most=at_most)
 
     async def leave(self, member: Member) -> None:
-        """Leave the group, so that the others need not wait for the session to end; static members stay."""
+        """Leave the group, so that it need not wait for the session timeout.
+
+        Static members stay. Errors are logged.
+        """
         if not member.member_id or member.instance_id is not None:
             return
         try:

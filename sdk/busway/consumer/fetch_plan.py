@@ -1,6 +1,7 @@
-"""What to ask for next.
+"""Choice of the next requests.
 
-What lives here: sorting assigned partitions by what they need, and from whom; no IO. What does not: asking (`fetcher`).
+What lives here: sorting assigned partitions by the request that they need and by leader; no IO. What does not: sending
+(`fetcher`).
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -11,20 +12,20 @@ from busway.consumer.position_resolver import RESETS
 from busway.consumer.subscription import Assigned
 
 CHUNKS_AHEAD: Final = 8
-"""Batches that may wait undecoded in a partition; below it the partition is fetched again."""
+"""Undecoded batches that a partition may buffer; with fewer it is fetched again."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FetchPlan:
-    """Who needs what.
+    """Partitions by the request that they need.
 
     Attributes:
-        uncommitted: their committed offset is to be looked up.
-        unplaced: by leader: an end of their log is.
-        wanting: by leader: they are to be fetched.
-        full: leaders of partitions that have enough for now.
-        leaderless: nobody is known to have them.
-        wait_s: until a partition that was put off is to be looked at again; None: none is.
+        uncommitted: need their committed offset.
+        unplaced: need the start or end of their log; by leader.
+        wanting: need a fetch; by leader.
+        full: leaders of partitions with a full buffer.
+        leaderless: have no known leader.
+        wait_s: until the first postponed partition is due; None without one.
     """
 
     uncommitted: list[Assigned] = field(default_factory=list)
@@ -38,25 +39,25 @@ class FetchPlan:
 def plan(
     assigned: Iterable[Assigned], now_s: float, leader_of: Callable[[Assigned], int | None], asked: Container[int]
 ) -> FetchPlan:
-    """The next requests; `asked` are the leaders that have a fetch under way."""
+    """Return the next requests; leaders in `asked` have a fetch in flight."""
     result = FetchPlan()
-    for found in assigned:
-        if found.placing or (found.position is not None and found.paused):
+    for partition in assigned:
+        if partition.placing or (partition.position is not None and partition.paused):
             continue
-        if (left_s := found.retry_at - now_s) > 0:
+        if (left_s := partition.retry_at - now_s) > 0:
             result.wait_s = left_s if result.wait_s is None else min(result.wait_s, left_s)
             continue
-        if found.position is None and found.reset == "committed":
-            result.uncommitted.append(found)
+        if partition.position is None and partition.reset == "committed":
+            result.uncommitted.append(partition)
             continue
-        leader = leader_of(found)
+        leader = leader_of(partition)
         if leader is None:
-            result.leaderless.append(found)
-        elif found.position is None:
-            if found.reset in RESETS:  # else whoever reads has to seek
-                result.unplaced.setdefault(leader, []).append(found)
-        elif len(found.chunks) >= CHUNKS_AHEAD:
+            result.leaderless.append(partition)
+        elif partition.position is None:
+            if partition.reset in RESETS:  # otherwise ("none") the reader has to seek
+                result.unplaced.setdefault(leader, []).append(partition)
+        elif len(partition.chunks) >= CHUNKS_AHEAD:
             result.full.add(leader)
         elif leader not in asked:
-            result.wanting.setdefault(leader, []).append(found)
+            result.wanting.setdefault(leader, []).append(partition)
     return result

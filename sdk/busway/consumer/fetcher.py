@@ -1,7 +1,7 @@
-"""The loop that fetches what is assigned, ahead of the reader.
+"""The loop that fetches assigned partitions ahead of the reader.
 
-What lives here: one fetch under way for each broker, buffers, what is tried again and when. What does not: who assigns (`group`), where
-a partition is begun (`position_resolver`), what the bytes mean (`isolation`).
+What lives here: one fetch in flight per broker, buffers, retries. What does not: assignment (`group`), initial
+positions (`position_resolver`), decoding (`isolation`).
 """
 
 import asyncio
@@ -28,23 +28,25 @@ from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchRe
 logger = logging.getLogger("busway.consumer")
 
 NAMES_UNTIL: Final = 12
-"""From Fetch 13 on topics go by id, so that nothing is read of a topic of the same name that was created meanwhile."""
+"""Last Fetch version with topic names. Topic ids prevent reading a new topic of the same name."""
 _NO_ID: Final = UUID(int=0)
 _HURRY_MS: Final = 25
-"""A fetch waits no longer for quiet partitions while a busy one of the same broker has enough for now: its turn comes soon."""
+"""Maximum wait of a fetch while another partition of its broker has a full buffer: that one's next fetch is soon
+due.
+"""
 _OTHER_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
 _RETRY_S: Final = 0.1
-"""A partition that cannot be read for now is left alone for so long; the others go on."""
+"""Delay before a failed partition is tried again; others continue."""
 
 
-_Look = Callable[[list[Assigned]], Awaitable[dict[Assigned, BuswayError]]]
+_Lookup = Callable[[list[Assigned]], Awaitable[dict[Assigned, BuswayError]]]
 
 
 class Fetcher:
-    """Keeps the buffers of assigned partitions filled.
+    """Background fetcher of the assigned partitions.
 
     Args:
-        committed: looks committed offsets up; partitions without one are left out.
+        committed: returns committed offsets; partitions without one are left out.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Fetcher:
         self._arrived = asyncio.Event()
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._silent: set[int] = set()
-        """Brokers that did not answer the last fetch; for the log, which need not be told at every try."""
+        """Brokers whose last fetch failed; only changes are logged."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._problem: BuswayError | None = None
@@ -70,9 +72,10 @@ class Fetcher:
     def assign(
         self, partitions: Iterable[TopicPartition], *, held: Iterable[TopicPartition] = (), reset: str = "committed"
     ) -> None:
-        """Make `partitions` the assignment; those kept keep their place, those `held` hand nothing out before `release`.
+        """Replace the assignment; kept partitions keep their position.
 
         Args:
+            held: hand nothing out before `release`.
             reset: where new ones begin; see `Assigned.reset`.
         """
         old = self.assigned
@@ -83,14 +86,14 @@ class Fetcher:
         self._arrived.set()
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out what was held back."""
+        """Hand out records of held partitions."""
         for partition in partitions:
             if partition in self.assigned:
                 self.assigned[partition].held = False
         self._arrived.set()
 
     def wake(self) -> None:
-        """Something changed: a seek, a resume."""
+        """Wake the loop and the reader after a seek or resume."""
         self._wake.set()
         self._arrived.set()
 
@@ -114,27 +117,31 @@ class Fetcher:
                 await asyncio.wait(self._tasks)
 
     def _step(self) -> float | None:
-        """Start what can be asked now; never waits, so that a partition or a broker that does not answer keeps no other waiting.
+        """Start every request that is due, without waiting.
+
+        A partition or broker that does not respond thus blocks no other.
 
         Returns:
-            Seconds until the next step has something to do, None until it is woken.
+            Seconds until the next step; None until woken.
         """
         metadata = self._cluster.metadata
         now = REAL_TIME.now_s()
-        found = plan(self.assigned.values(), now, lambda one: metadata.leader(*one.partition), self._fetches)
-        if found.uncommitted:
-            self._place(found.uncommitted, self._placing.by_commits)
-        for leader, chosen in found.unplaced.items():
+        requests = plan(
+            self.assigned.values(), now, lambda assigned: metadata.leader(*assigned.partition), self._fetches
+        )
+        if requests.uncommitted:
+            self._place(requests.uncommitted, self._placing.by_commits)
+        for leader, chosen in requests.unplaced.items():
             self._place(chosen, partial(self._placing.by_policy, leader))
-        for leader, wanting in found.wanting.items():
-            chosen = [one for one in wanting if self._is_same_topic(one)]
+        for leader, wanting in requests.wanting.items():
+            chosen = [assigned for assigned in wanting if self._is_same_topic(assigned)]
             if not chosen:
                 continue
-            self._fetches[leader] = self._start(self._fetch(leader, chosen, hurry=leader in found.full))
-        if found.leaderless:
-            self._put_off(found.leaderless)
+            self._fetches[leader] = self._start(self._fetch(leader, chosen, hurry=leader in requests.full))
+        if requests.leaderless:
+            self._put_off(requests.leaderless)
             return _RETRY_S
-        return found.wait_s
+        return requests.wait_s
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
@@ -146,11 +153,11 @@ class Fetcher:
         self._problem = problem
         self._arrived.set()
 
-    def _put_off(self, those: Iterable[Assigned]) -> None:
-        """Leave partitions alone for a moment, and see meanwhile where their leaders are."""
+    def _put_off(self, partitions: Iterable[Assigned]) -> None:
+        """Postpone partitions by _RETRY_S and refresh the metadata meanwhile."""
         later = REAL_TIME.now_s() + _RETRY_S
-        for found in those:
-            found.retry_at = later
+        for assigned in partitions:
+            assigned.retry_at = later
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = self._start(self._refresh())
 
@@ -159,20 +166,20 @@ class Fetcher:
             await self._cluster.refresh()
         self._wake.set()
 
-    def _place(self, chosen: list[Assigned], look: _Look) -> None:
-        for found in chosen:
-            found.placing = True
+    def _place(self, chosen: list[Assigned], look: _Lookup) -> None:
+        for assigned in chosen:
+            assigned.placing = True
         self._start(self._place_now(chosen, look))
 
-    async def _place_now(self, chosen: list[Assigned], look: _Look) -> None:
-        """Let positions be looked up; what fails is tried again later, what fails for good is told as well."""
+    async def _place_now(self, chosen: list[Assigned], look: _Lookup) -> None:
+        """Look positions up; retry failures later and report permanent ones."""
         try:
             problems = await look(chosen)
         except BuswayError as failed:
             problems = dict.fromkeys(chosen, failed)
         finally:
-            for found in chosen:
-                found.placing = False
+            for assigned in chosen:
+                assigned.placing = False
         for problem in problems.values():
             passes = isinstance(problem, ConnectionFailed | RequestTimedOut)
             if not passes and not (isinstance(problem, BrokerError) and problem.retriable):
@@ -182,16 +189,16 @@ class Fetcher:
         self._wake.set()
 
     async def _fetch(self, leader: int, chosen: list[Assigned], *, hurry: bool) -> None:
-        asked = {found.partition: (found.number, found.fetch_position) for found in chosen}
+        asked = {assigned.partition: (assigned.number, assigned.fetch_position) for assigned in chosen}
         topics: dict[str, FetchTopic] = {}
-        for found in chosen:
-            name, number = found.partition
-            topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=found.topic_id or _NO_ID, partitions=[]))
+        for assigned in chosen:
+            name, number = assigned.partition
+            topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=assigned.topic_id or _NO_ID, partitions=[]))
             topic.partitions.append(
                 FetchPartition(
                     partition=number,
-                    fetch_offset=found.fetch_position,
-                    last_fetched_epoch=found.fetched_epoch,
+                    fetch_offset=assigned.fetch_position,
+                    last_fetched_epoch=assigned.fetched_epoch,
                     partition_max_bytes=self._options.max_partition_fetch_bytes,
                 )
             )
@@ -213,10 +220,10 @@ class Fetcher:
                 name = topic_answer.topic or names.get(topic_answer.topic_id, "")
                 for data in topic_answer.partitions:
                     partition = TopicPartition(name, data.partition_index)
-                    found_now = self.assigned.get(partition)
-                    # A seek, or another leader's answer, may have come first.
-                    if found_now and (found_now.number, found_now.fetch_position) == asked.get(partition):
-                        self._take(found_now, data)
+                    current = self.assigned.get(partition)
+                    # Outdated after a seek or another leader's response.
+                    if current and (current.number, current.fetch_position) == asked.get(partition):
+                        self._take(current, data)
             if leader in self._silent:
                 self._silent.discard(leader)
                 logger.info("broker %d answers again", leader)
@@ -232,130 +239,131 @@ class Fetcher:
             self._fetches.pop(leader, None)
             self._wake.set()
 
-    def _take(self, found: Assigned, data: PartitionData) -> None:
-        """Take one partition's answer in."""
+    def _take(self, assigned: Assigned, data: PartitionData) -> None:
         code = error_for(data.error_code)
         if code is ErrorCode.NONE and data.diverging_epoch.epoch >= 0:
-            found.placing = True
-            self._start(self._diverged(found, found.number, data.diverging_epoch.end_offset))
+            assigned.placing = True
+            self._start(self._diverged(assigned, assigned.number, data.diverging_epoch.end_offset))
             return
         if code is ErrorCode.NONE:
-            found.high_watermark = data.high_watermark
+            assigned.high_watermark = data.high_watermark
             if data.records:
                 assert isinstance(data.records, memoryview)
-                found.fetch_position = take_chunk(found, data.records)
-                take_aborted(found, data.aborted_transactions or ())
+                assigned.fetch_position = take_chunk(assigned, data.records)
+                take_aborted(assigned, data.aborted_transactions or ())
                 self._arrived.set()
             return
         if code in _OTHER_TOPIC:
-            self._put_off([found])  # the metadata that is asked for tells whether there is another of that name
+            self._put_off([assigned])  # the metadata refresh detects a recreated topic
             return
         if code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             if not code.retriable:
-                self._fail(BrokerError(code, f"fetching {found.name}"))
-            self._put_off([found])
+                self._fail(BrokerError(code, f"fetching {assigned.name}"))
+            self._put_off([assigned])
             return
-        self._begin_again(found)
+        self._apply_reset_policy(assigned)
 
-    def _is_same_topic(self, found: Assigned) -> bool:
-        """Whether the partition can be fetched; where its topic was created again, it begins as the policy says."""
-        known = self.topic_id(found.partition)
-        if found.topic_id is None or known is None:
-            found.topic_id = known
-        if found.topic_id == known:
+    def _is_same_topic(self, assigned: Assigned) -> bool:
+        """Return whether to fetch the partition; reset its position if the topic was recreated."""
+        known = self.topic_id(assigned.partition)
+        if assigned.topic_id is None or known is None:
+            assigned.topic_id = known
+        if assigned.topic_id == known:
             return True
-        if not found.buffered:
+        if not assigned.buffered:
             logger.warning(
                 "topic %s was deleted and created again; %s, read up to offset %d, is begun as auto_offset_reset=%s says",
-                found.partition.topic,
-                found.name,
-                found.fetch_position - 1,
+                assigned.partition.topic,
+                assigned.name,
+                assigned.fetch_position - 1,
                 self._options.auto_offset_reset,
             )
-        self._begin_again(found)
+        self._apply_reset_policy(assigned)
         self._wake.set()
         return False
 
-    def _begin_again(self, found: Assigned) -> None:
-        """The offset is not in the log: the policy says where reading begins."""
-        if found.buffered:
-            # What was fetched before comes first; the reader may not even get to the offset that is gone.
-            self._put_off([found])
+    def _apply_reset_policy(self, assigned: Assigned) -> None:
+        """Apply the reset policy: the offset is not in the log."""
+        if assigned.buffered:
+            # Hand out what is buffered first: the reader may never reach the missing offset.
+            self._put_off([assigned])
             return
         if self._options.auto_offset_reset == "none":
             self._fail(
-                OffsetReset(f"offset {found.fetch_position} of {found.name} is gone and auto_offset_reset is none")
+                OffsetReset(
+                    f"offset {assigned.fetch_position} of {assigned.name} is gone and auto_offset_reset is none"
+                )
             )
-        found.position, found.gone = None, found.fetch_position
-        found.reset = self._options.auto_offset_reset
-        found.forget()
+        assigned.position, assigned.gone = None, assigned.fetch_position
+        assigned.reset = self._options.auto_offset_reset
+        assigned.forget()
 
     def topic_id(self, partition: TopicPartition) -> UUID | None:
-        """Return the id of the topic that has the partition now; None where the cluster has none of that name, or no ids."""
+        """Return the topic's current id; None without such a topic or without ids."""
         topic = self._cluster.metadata.topics.get(partition.topic)
         return None if topic is None or topic.topic_id == _NO_ID else topic.topic_id
 
     def read_topic_id(self, partition: TopicPartition) -> UUID | None:
-        """Return the id of the topic that the partition's position is of, which may have been deleted since."""
+        """Return the topic id of the position, perhaps of a deleted topic."""
         assigned = self.assigned.get(partition)
         return self.topic_id(partition) if assigned is None or assigned.topic_id is None else assigned.topic_id
 
     def is_replaced(self, partition: TopicPartition, topic_id: UUID | None) -> bool:
-        """Return whether the topic of this id was deleted and created again: its offsets mean nothing in the new one."""
+        """Return whether the topic was deleted and recreated, so that its offsets are invalid."""
         return None not in {topic_id, known := self.topic_id(partition)} and topic_id != known
 
-    async def _diverged(self, found: Assigned, number: int, end_offset: int) -> None:
-        """The log has other records than were fetched: it has lost its end, or the topic was deleted and made anew."""
+    async def _diverged(self, assigned: Assigned, number: int, end_offset: int) -> None:
+        """Handle a diverging epoch: the log was truncated, or the topic recreated."""
         try:
             await self._cluster.refresh()
         except BuswayError:
-            self._put_off([found])
+            self._put_off([assigned])
             return
         finally:
-            found.placing = False
+            assigned.placing = False
             self._wake.set()
-        if found.number != number:  # a seek came first
+        if assigned.number != number:  # outdated after a seek
             return
-        if self.topic_id(found.partition) == found.topic_id:
-            self._go_back(found, end_offset)
+        if self.topic_id(assigned.partition) == assigned.topic_id:
+            self._go_back(assigned, end_offset)
         else:
-            self._begin_again(found)
+            self._apply_reset_policy(assigned)
 
-    def _go_back(self, found: Assigned, end_offset: int) -> None:
-        """Read on where the log parts from what was fetched of it: its end was lost, and others have those offsets now (KIP-320)."""
-        position = found.fetch_position if found.position is None else found.position
-        gone = f"{found.name} has lost what was behind offset {end_offset - 1}, and was read up to {position - 1}"
+    def _go_back(self, assigned: Assigned, end_offset: int) -> None:
+        """Continue where the log diverges from what was fetched: its lost end was overwritten (KIP-320)."""
+        position = assigned.fetch_position if assigned.position is None else assigned.position
+        gone = f"{assigned.name} has lost what was behind offset {end_offset - 1}, and was read up to {position - 1}"
         if position > end_offset and self._options.auto_offset_reset == "none":
-            found.forget()
-            found.position = None
+            assigned.forget()
+            assigned.position = None
             self._fail(
                 OffsetReset(f"{gone}; auto_offset_reset is none: seek to {end_offset} to read what took its place")
             )
             return
         logger.warning("%s; reading goes on at offset %d", gone, min(position, end_offset))
-        found.reset_to(min(position, end_offset))
+        assigned.reset_to(min(position, end_offset))
 
     # Reading
 
     def ready(self, partitions: Iterable[TopicPartition] = (), limit: int = 500) -> dict[TopicPartition, list[Record]]:
-        """Records that are here, at most `limit`; positions move past them.
+        """Return up to `limit` buffered records and move the positions past them.
 
         Raises:
-            BuswayError: what went wrong in the background.
+            BuswayError: an error of the background, or of decoding.
         """
         if self._problem is not None:
             problem, self._problem = self._problem, None
             raise problem
         wanted = set(partitions)
         result: dict[TopicPartition, list[Record]] = {}
-        for partition, found in self.assigned.items():
-            if found.paused or found.held or (wanted and partition not in wanted):
+        for partition, assigned in self.assigned.items():
+            if assigned.paused or assigned.held or (wanted and partition not in wanted):
                 continue
             try:
-                taken = self._drain(found, limit)
+                taken = self._drain(assigned, limit)
             except BuswayError:
                 if result:
-                    break  # those come first: their positions have moved; the damage is still there for the next call
+                    break  # their positions have moved; the next call raises the error
                 raise
             if taken:
                 result[partition] = taken
@@ -363,50 +371,50 @@ class Fetcher:
                 if limit <= 0:
                     break
         if result:
-            # The next call begins with another partition, so that a busy one does not starve the rest.
+            # Start the next call with another partition, so that a busy one does not starve the rest.
             first = next(iter(result))
             self.assigned[first] = self.assigned.pop(first)
         return result
 
-    def _drain(self, found: Assigned, limit: int) -> list[Record]:
+    def _drain(self, assigned: Assigned, limit: int) -> list[Record]:
         taken: list[Record] = []
-        while len(taken) < limit and found.buffered:
-            if not found.records:
+        while len(taken) < limit and assigned.buffered:
+            if not assigned.records:
                 try:
                     decode_next(
-                        found,
+                        assigned,
                         check_crcs=self._options.check_crcs,
                         read_committed=self._options.isolation_level == "read_committed",
                     )
                 except BuswayError:
                     if taken:
                         break
-                    if found.position is not None:
-                        found.fetch_position = found.position  # it may have been put right when it is asked for again
-                        found.forget()
+                    if assigned.position is not None:
+                        assigned.fetch_position = assigned.position  # fetch again: the damage may be repaired by then
+                        assigned.forget()
                         self._wake.set()
                     raise
-                if len(found.chunks) < CHUNKS_AHEAD:
+                if len(assigned.chunks) < CHUNKS_AHEAD:
                     self._wake.set()
                 continue
-            if len(found.records) <= limit - len(taken):
-                taken.extend(found.records)
-                found.records.clear()
+            if len(assigned.records) <= limit - len(taken):
+                taken.extend(assigned.records)
+                assigned.records.clear()
             else:
-                taken.extend(found.records.popleft() for _ in range(limit - len(taken)))
+                taken.extend(assigned.records.popleft() for _ in range(limit - len(taken)))
         if taken:
-            found.position = taken[-1].offset + 1
-            if not found.buffered:
-                found.position = max(found.position, found.fetch_position)
+            assigned.position = taken[-1].offset + 1
+            if not assigned.buffered:
+                assigned.position = max(assigned.position, assigned.fetch_position)
         return taken
 
     async def arrival(self, timeout_s: float | None, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Return when something has arrived, or after the time; at once if a record for `partitions` is here already."""
+        """Wait for data or the timeout; return at once with buffered records for `partitions`."""
         self._arrived.clear()
         wanted = set(partitions)
         if self._problem is not None or any(
-            found.buffered and not found.paused and not found.held and (not wanted or partition in wanted)
-            for partition, found in self.assigned.items()
+            assigned.buffered and not assigned.paused and not assigned.held and (not wanted or partition in wanted)
+            for partition, assigned in self.assigned.items()
         ):
             return
         try:

@@ -1,11 +1,10 @@
-"""A member of a group at work: in it, with partitions that come and go.
+"""Group membership, as far as both group protocols share it.
 
-What lives here: `GroupMember`, which is what a consumer needs of its group, and what both group protocols share: giving up, losing,
-refusals. What does not: the protocols (`group_classic`, `group_modern`), which of them is spoken (`protocols`), where the coordinator is
-(`coordinator`), showing that the member lives (`heartbeat`, `heartbeat_modern`), commits (`offsets`) and reading (`fetcher`).
+What lives here: `GroupMember`, the consumer's interface to its group: revoking, losing, errors. What does not: the
+protocols (`group_classic`, `group_modern`) and their choice (`protocols`), finding the coordinator (`coordinator`),
+heartbeats (`heartbeat`, `heartbeat_modern`), commits (`offsets`) and reading (`fetcher`).
 
-Partitions are given up when the group says so: a rebalance that takes them, or the end of the session. A coordinator that is away for a
-while is neither.
+Partitions are given up in a rebalance or at the end of the session. An unavailable coordinator is neither.
 """
 
 import asyncio
@@ -35,17 +34,17 @@ from busway_protocol.errors import ErrorCode, error_for
 logger = logging.getLogger("busway.consumer")
 
 _SHOWN: Final = 20
-"""Partitions that a line of the log names."""
+"""Maximum number of partitions in a log line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Who is told about a member's partitions.
+    """Callbacks about a member's partitions.
 
     Attributes:
-        on_revoked: awaited with partitions before they are given up; while it runs they are still this member's.
-        on_assigned: awaited with the whole new assignment and what of it is new.
-        on_lost: awaited when the partitions are gone already.
+        on_revoked: awaited before partitions are given up, while this member owns them.
+        on_assigned: awaited with the whole assignment and its new partitions.
+        on_lost: awaited when the partitions are already lost.
     """
 
     on_revoked: Callable[[Partitions], Awaitable[None]]
@@ -54,11 +53,11 @@ class Listener:
 
 
 class GroupMember(ABC):
-    """Keeps one member in its group.
+    """Base class of the members of a group.
 
     Args:
-        connect: makes a client of its own for what shows that the member lives, on another event loop.
-        versions: in which offsets are asked for and committed.
+        connect: creates the client for heartbeats, which run on another event loop.
+        versions: of the requests for offsets.
     """
 
     membership: Membership
@@ -95,7 +94,7 @@ class GroupMember(ABC):
         self._pace = pace
         self._heart = HeartbeatThread(self._coordinator, connect)
         self._news = asyncio.Event()
-        """Something that `run` waits for was set."""
+        """Set when `run` has something to process."""
         self._is_overdue = False
         self._polled = asyncio.Event()
         self.problem: Exception | None = None
@@ -103,7 +102,7 @@ class GroupMember(ABC):
 
     @property
     def subscribed(self) -> bool:
-        """Whether the group shares partitions out to this member, or will."""
+        """Whether the group assigns partitions to this member, or will."""
         return self._is_wanted()
 
     @property
@@ -112,20 +111,20 @@ class GroupMember(ABC):
         return self._settled.is_set()
 
     def polled(self) -> None:
-        """The reader has asked for records."""
+        """Record a poll of the reader."""
         self._heart.reader.polled()
         self._polled.set()
 
     @abstractmethod
     def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
-        """Join, or join again, for these topics, or for those that the coordinator finds to match an RE2 pattern."""
+        """Join or rejoin with these topics, or an RE2 pattern for the coordinator."""
 
     @abstractmethod
     def metadata_changed(self) -> None:
-        """Topics may have other partitions than before."""
+        """React to changed partition counts."""
 
     def metadata(self) -> GroupMetadata:
-        """The member as its group knows it now."""
+        """Return the current identity of the member."""
         membership, known = self.membership, self._metadata
         if (known.generation, known.member_id) != (membership.generation, membership.member_id):
             self._metadata = dataclasses.replace(
@@ -136,15 +135,15 @@ class GroupMember(ABC):
     # Membership
 
     async def run(self) -> None:
-        """Stay in the group until cancelled."""
+        """Stay in the group until cancelled or `problem` is set."""
         backoff = self._coordinator.backoff()
         try:
             while self.problem is None:
-                await self._go_on(backoff)
+                await self._run_once(backoff)
         finally:
             self._heart.stop()
 
-    async def _go_on(self, backoff: Backoff) -> None:
+    async def _run_once(self, backoff: Backoff) -> None:
         if not self._is_wanted():
             await self._news.wait()
             self._news.clear()
@@ -157,19 +156,19 @@ class GroupMember(ABC):
         except (ConnectionFailed, RequestTimedOut) as problem:
             logger.info("group %s: cannot be joined now, trying again: %s", self._group, problem)
             await REAL_TIME.sleep(backoff.next())
-        except Exception as problem:  # noqa: BLE001 - a listener's own error too: whoever reads gets it
+        except Exception as problem:  # noqa: BLE001 - also the listener's errors: the next poll raises them
             self.problem = problem
 
     @abstractmethod
     def _is_wanted(self) -> bool:
-        """Whether there is anything to be a member for."""
+        """Return whether the member has a subscription."""
 
     @abstractmethod
     async def _be_member(self, backoff: Backoff) -> None:
-        """Join and stay, until the group has to be joined again; resets the backoff once it has joined.
+        """Join and stay until a rejoin is needed; reset the backoff after joining.
 
         Raises:
-            BrokerError, ConnectionFailed, RequestTimedOut: it cannot be joined, or the session is over.
+            BrokerError, ConnectionFailed, RequestTimedOut: the join failed, or the session ended.
         """
 
     async def _refused(self, problem: BrokerError) -> None:
@@ -189,7 +188,7 @@ class GroupMember(ABC):
             await self._listener.on_lost(lost)
 
     async def _lose_until_polled(self) -> None:
-        """A reader that was away for too long is out until it asks again."""
+        """Stay out of the group until an overdue reader polls again."""
         self._is_overdue = False
         self._polled.clear()
         await self._lose(identity=True)
@@ -203,11 +202,11 @@ class GroupMember(ABC):
     # The end
 
     def abort(self) -> None:
-        """Show no more that it lives, as when the process is killed."""
+        """Stop heartbeats and drop their connections, as if the process were killed."""
         self._heart.abort()
 
     async def leave(self) -> None:
-        """Leave the group, so that the others need not wait for the session to end."""
+        """Leave the group, so that it need not wait for the session timeout."""
         self._heart.stop()
         await self._leave()
         self.membership.forget(identity=True)
@@ -216,15 +215,15 @@ class GroupMember(ABC):
     async def _leave(self) -> None: ...
 
     async def close(self) -> None:
-        """Let go of everything; to be called last, also when it was aborted."""
+        """Release all resources. Call it last, also after `abort`."""
         await self._heart.close()
 
 
 def check(number: int, what: str, text: str | None = None) -> None:
-    """Whether a broker's answer is no refusal.
+    """Check the error code of a response.
 
     Raises:
-        BrokerError: it is one.
+        BrokerError: it is not NONE.
     """
     code = error_for(number)
     if code is not ErrorCode.NONE:
@@ -232,7 +231,7 @@ def check(number: int, what: str, text: str | None = None) -> None:
 
 
 def shown(partitions: Sequence[TopicPartition]) -> str:
-    """Partitions as the log shows them."""
+    """Format partitions for the log."""
     names = [f"{topic}-{number}" for topic, number in sorted(partitions)]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return (", ".join(names[:_SHOWN]) or "nothing") + more

@@ -1,7 +1,7 @@
-"""A member of a classic group at work: joins, takes over, gives up.
+"""Membership loop of a classic group.
 
-What lives here: the loop around the classic group protocol. What does not: what an assignment is (`membership_classic`), what it has in
-common with the other protocol (`group`).
+What lives here: joining, syncing, taking over, rejoining. What does not: assignments (`membership_classic`), what both
+protocols share (`group`).
 """
 
 import logging
@@ -38,7 +38,7 @@ _ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERA
 
 
 class ClassicMember(GroupMember):
-    """A member that joins, takes over and gives up by rounds that all members go through together."""
+    """Member of a classic group, which rebalances in rounds of all members."""
 
     membership: ClassicMembership
 
@@ -65,15 +65,15 @@ class ClassicMember(GroupMember):
         self._topics: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
         self._doubts = False
-        """This member leads, and does not know that all is shared."""
+        """This leader has to check whether all partitions are assigned."""
         self._rejoin = False
         self._verdict: ErrorCode | None = None
 
     def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
-        """Join, or join again, for these topics.
+        """Join or rejoin with these topics.
 
         Raises:
-            ValueError: there is a pattern for the coordinator, which only the other protocol knows.
+            ValueError: a `server_pattern` needs the consumer protocol.
         """
         if server_pattern is not None:
             raise ValueError(
@@ -84,7 +84,7 @@ class ClassicMember(GroupMember):
         self._join_again()
 
     def metadata_changed(self) -> None:
-        """Share again if a topic has got more partitions since this member, the leader, assigned them."""
+        """Rejoin if partition counts changed since this leader assigned them."""
         counts = self._cluster.metadata.counts()
         if any(counts.get(topic, known) != known for topic, known in self._counts.items()):
             logger.info("group %s: topics have other partitions than were shared; sharing again", self._group)
@@ -121,10 +121,10 @@ class ClassicMember(GroupMember):
         def beating(coordinator: Coordinator, tell: Tell) -> Coroutine[Any, Any, None]:
             return beat(coordinator, member, reader, pace, tell)
 
-        self._heart.start(beating, self._told)
+        self._heart.start(beating, self._on_response)
 
     async def _join(self) -> None:
-        """One rebalance: give up what has to be given up, join, sync, take over."""
+        """Run one rebalance: revoke if eager, join, sync, take over."""
         self._rejoin, self._verdict = False, None
         membership = self.membership
         await self._cluster.ensure_topics(self._topics)
@@ -156,7 +156,7 @@ class ClassicMember(GroupMember):
         await self._take_over(tuple(TopicPartition(*partition) for partition in given))
 
     async def _shares(self, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """The leader's work; nothing for the others."""
+        """Return the assignments if this member leads; otherwise nothing."""
         membership = self.membership
         leads = answer.leader == answer.member_id
         logger.info(
@@ -193,7 +193,7 @@ class ClassicMember(GroupMember):
         logger.info("group %s: assigned %s", self._group, shown(new) + (f" to {len(owned)} kept" if owned else ""))
         await self._listener.on_assigned(given, new)
         if revoked and membership.cooperative:
-            # What was given up is handed on in a second round (KIP-429).
+            # Revoked partitions are reassigned in a second round (KIP-429).
             self._join_again()
 
     async def _join_request(self) -> JoinGroupResponse:
@@ -225,10 +225,10 @@ class ClassicMember(GroupMember):
             return answer
 
     async def _stay(self) -> None:
-        """Until the group, the subscription or the reader wants another rebalance.
+        """Wait until the group, the subscription or the reader requires a rebalance.
 
         Raises:
-            BrokerError: the session is over.
+            BrokerError: the session ended.
         """
         while not self._rejoin:
             await self._wait_for_news()
@@ -242,7 +242,10 @@ class ClassicMember(GroupMember):
                 check(verdict, f"group {self._group}")
 
     async def _wait_for_news(self) -> None:
-        """A leader that doubts whether all is shared looks after a session: by then who was killed is back, or out of the group."""
+        """Wait for news; a doubting leader checks the assignment after each session timeout.
+
+        By then a killed member is back or out of the group.
+        """
         while self._doubts:
             try:
                 async with REAL_TIME.timeout(self._options.session_timeout_ms / 1000):
@@ -273,7 +276,7 @@ class ClassicMember(GroupMember):
             instance_id=membership.instance_id,
         )
 
-    def _told(self, member: Member, code: ErrorCode | None) -> None:
+    def _on_response(self, member: Member, code: ErrorCode | None) -> None:
         if member != self._member():
             return
         self._is_overdue |= code is None

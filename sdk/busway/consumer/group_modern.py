@@ -1,9 +1,9 @@
-"""A member at work in a group that its coordinator balances (KIP-848): takes what it is given, gives up what is taken.
+"""Membership loop of a consumer group (KIP-848).
 
-What lives here: the loop around the answers, one step at a time: give up, take over, say so. What does not: what is said and heard
-(`membership_modern`), heartbeats (`heartbeat_modern`), what it has in common with the classic protocol (`group`).
+What lives here: processing an assignment in steps: revoke, take over, acknowledge. What does not: the content of
+heartbeats (`membership_modern`) and sending them (`heartbeat_modern`), what both protocols share (`group`).
 
-The heartbeats go on in a thread of their own, and with them the epoch: what this member does about an answer, it does about the latest one.
+Heartbeats, and with them the member epoch, advance in a separate thread. This loop processes only the latest response.
 """
 
 import contextlib
@@ -38,14 +38,14 @@ from busway_protocol.errors import ErrorCode
 logger = logging.getLogger("busway.consumer")
 
 _ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
-_NOT_SO: Final = frozenset(
+_NOT_SERVED: Final = frozenset(
     {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.UNSUPPORTED_VERSION}
 )
-"""What a coordinator says that does not balance this group: it is of another kind, or its migration is switched off."""
+"""Errors of a coordinator that does not serve this as a consumer group: another type, or migration is off."""
 
 
 class ModernMember(GroupMember):
-    """A member that is told what to read, and acknowledges each step."""
+    """Member of a consumer group, which acknowledges each assignment."""
 
     def __init__(
         self,
@@ -69,14 +69,14 @@ class ModernMember(GroupMember):
         self._given: TargetAssignment | None = None
         self._verdict: Refused | None = None
         self._names: dict[UUID, str] = {}
-        """Topics of what this member has, and of what it has been given."""
+        """Names of owned and assigned topics."""
         self._has: Share = frozenset()
         self._stepped: TargetAssignment | None = None
         self._acknowledged: TargetAssignment | None = None
-        """The last that was acted on, and the last of which nothing is left to be done."""
+        """The last assignment processed (`_stepped`), and the last one completed."""
 
     def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
-        """Be given partitions of these topics, or of those that match an RE2 pattern for the coordinator."""
+        """Subscribe to these topics, or to an RE2 pattern for the coordinator."""
         self._wish = DesiredSubscription(
             topics=tuple(sorted(topics)),
             pattern=server_pattern,
@@ -88,7 +88,7 @@ class ModernMember(GroupMember):
         self._news.set()
 
     def metadata_changed(self) -> None:
-        """Nothing: the coordinator sees new partitions itself."""
+        """Do nothing: the coordinator detects new partitions."""
 
     def _is_wanted(self) -> bool:
         return bool(self._wish)
@@ -122,9 +122,9 @@ class ModernMember(GroupMember):
         def beating(coordinator: Coordinator, tell: Tell) -> Coroutine[Any, Any, None]:
             return converse(coordinator, voice, reader, pace, tell)
 
-        self._heart.start(beating, self._told)
+        self._heart.start(beating, self._on_response)
 
-    def _told(self, session: int, what: TargetAssignment | Refused | None) -> None:
+    def _on_response(self, session: int, what: TargetAssignment | Refused | None) -> None:
         if session != self._session or self._voice is None:
             return
         if what is None:
@@ -140,10 +140,10 @@ class ModernMember(GroupMember):
         self._news.set()
 
     async def _step(self, given: TargetAssignment) -> bool:
-        """Give up what is not this member's any more, then take over what is new, then say so.
+        """Revoke removed partitions, take over new ones, then acknowledge.
 
         Returns:
-            Whether all topics that were given have a name.
+            Whether all assigned topics have a known name, or the session ended.
         """
         await self._learn_names(given.share)
         ready, nameless = resolved(given.share, self._names)
@@ -158,7 +158,7 @@ class ModernMember(GroupMember):
         if self._is_over():
             return True
         if gone or new or given != self._stepped:
-            self._say(done=True)
+            self._report_owned(done=True)
         self._stepped = given
         if not nameless:
             self._acknowledged = given
@@ -171,12 +171,12 @@ class ModernMember(GroupMember):
         if self._is_over():
             return
         self._has = had | new
-        self._say(done=False)  # told everything anew, the coordinator may not take these for given up
+        self._report_owned(done=False)  # a full heartbeat must not report these as given up
         self.membership.own((*kept, *added))
         logger.info("group %s: assigned %s", self._group, shown(added) + (f" to {len(kept)} kept" if kept else ""))
         try:
             await self._listener.on_assigned(self.membership.owned, added)
-        except BuswayError:  # this step is taken once more
+        except BuswayError:  # the step is retried
             self._has = had
             self.membership.own(kept)
             raise
@@ -184,7 +184,7 @@ class ModernMember(GroupMember):
     def _is_over(self) -> bool:
         return self._verdict is not None or self._is_overdue
 
-    def _say(self, *, done: bool) -> None:
+    def _report_owned(self, *, done: bool) -> None:
         if self._voice is not None:
             self._heart.call(self._voice.has, self._has, done)
 
@@ -194,7 +194,7 @@ class ModernMember(GroupMember):
     # The names of topics
 
     async def _learn_names(self, share: Share) -> None:
-        """Topics are given by id; one that this client has not heard of is asked for, for as long as it is given."""
+        """Look up the names of assigned topic ids; unknown ones again in every step."""
         self._take_names(_topics(share))
         if missing := _topics(share) - self._names.keys():
             with contextlib.suppress(BuswayError):
@@ -221,7 +221,7 @@ class ModernMember(GroupMember):
         await self._lose(identity=True)
         if verdict.code in _ENDED or (joined and verdict.code is ErrorCode.GROUP_ID_NOT_FOUND):
             logger.warning("group %s: the session of %s is over: %s", self._group, self._identity.member_id, problem)
-        elif verdict.code in _NOT_SO:
+        elif verdict.code in _NOT_SERVED:
             remedy = "its coordinator does not balance it: to be a member of it, say group_protocol='classic'"
             self.problem = BrokerError(verdict.code, f"group {self._group}", f"{verdict.text}; {remedy}")
         else:
@@ -236,7 +236,7 @@ class ModernMember(GroupMember):
     async def _leave(self) -> None:
         if self._voice is not None:
             identity = self._identity
-            # On the connection of the heartbeats, behind a join that may still be on its way.
+            # On the heartbeat connection, behind a join that may be in flight.
             await self._heart.close(lambda coordinator: leave(coordinator, identity))
 
 

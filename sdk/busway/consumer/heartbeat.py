@@ -1,11 +1,10 @@
-"""Showing a group that its member lives.
+"""Heartbeats of classic groups, and what both group protocols share of them.
 
-What lives here: `beat`, which does it in a classic group until that says something else or the reader has been away for too long, and
-what both group protocols need for it. What does not: the other protocol's beat (`heartbeat_modern`), where it runs, so that a blocked event
-loop does not stop it (`heartbeat_thread`), what the member does about the group's answer (`group_classic`).
+What lives here: `beat`, timings, poll tracking. What does not: heartbeats of consumer groups (`heartbeat_modern`), the
+thread for a blocked event loop (`heartbeat_thread`), reactions to responses (`group_classic`).
 
-A coordinator that cannot be reached, that has moved or is loading says nothing about the member: it is looked up and asked again, in
-the name of the same member and generation, however long that takes. Only its own word ends a session.
+A coordinator that is unreachable, moved or loading is found again and retried for the same member and generation,
+without limit. Only an error that it returns ends a session.
 """
 
 import logging
@@ -25,24 +24,24 @@ from busway_protocol.messages.groups_classic import HeartbeatRequest
 logger = logging.getLogger("busway.consumer")
 
 _TRIES_IN_SESSION: Final = 3
-"""An answer is waited for no longer than this share of a session, so that another connection can be tried before it ends."""
+"""Requests time out after this fraction of the session timeout, so that another connection can be tried."""
 
 
 class PollTracker:
-    """When records were last asked for; any thread may tell it, and look."""
+    """Time of the last poll; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._polled_s: float | None = None
 
     def polled(self) -> None:
-        """Records are asked for now."""
+        """Record a poll."""
         now_s = REAL_TIME.monotonic_s()
         with self._lock:
             self._polled_s = now_s
 
     def away_s(self) -> float:
-        """Since when none were; 0 before the first time."""
+        """Return the seconds since the last poll; 0 before the first."""
         now_s = REAL_TIME.monotonic_s()
         with self._lock:
             return 0.0 if self._polled_s is None else now_s - self._polled_s
@@ -50,7 +49,7 @@ class PollTracker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatTimings:
-    """How often a member shows itself, how long it waits for an answer, how long its reader may be away; seconds."""
+    """Heartbeat interval, response timeout and maximum time between polls; seconds."""
 
     interval_s: float
     answer_s: float
@@ -58,7 +57,7 @@ class HeartbeatTimings:
 
     @staticmethod
     def of(options: ConsumerOptions) -> "HeartbeatTimings":
-        """As the options say."""
+        """Derive timings from options."""
         return HeartbeatTimings(
             interval_s=options.heartbeat_interval_ms / 1000,
             answer_s=min(options.request_timeout_ms, options.session_timeout_ms / _TRIES_IN_SESSION) / 1000,
@@ -67,11 +66,11 @@ class HeartbeatTimings:
 
 
 Tell = Callable[..., None]
-"""Tells the member what its group answered; None: its reader was away for too long, and it has left."""
+"""Callback for the group's response; None if the reader was overdue and the member left."""
 
 
 class CoordinatorContact:
-    """Whether the coordinator hears a member, and when it is asked again while it does not."""
+    """Reachability of the coordinator, and the backoff while it fails."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -79,7 +78,7 @@ class CoordinatorContact:
         self._failing = False
 
     async def ask(self, request: Any, timeout_s: float) -> tuple[ErrorCode, Any, str]:
-        """The code of its answer, the answer if there is one, and what is to be said of it.
+        """Return the error code, the response if any, and the error text.
 
         Raises:
             NotRunning: the client was aborted.
@@ -96,7 +95,7 @@ class CoordinatorContact:
         return code, answer, code.text
 
     def unheard(self, why: str) -> float:
-        """It was not heard: how long to wait before it asks again, of whoever coordinates the group then."""
+        """Record a failure, forget the coordinator and return the delay before the retry."""
         self._coordinator.forget()
         if not self._failing:
             logger.warning(
@@ -108,7 +107,7 @@ class CoordinatorContact:
         return self._backoff.next()
 
     def heard(self) -> None:
-        """It was heard."""
+        """Record a success."""
         if self._failing:
             logger.info("group %s: the coordinator hears this member again", self._coordinator.group)
             self._backoff.reset()
@@ -116,7 +115,7 @@ class CoordinatorContact:
 
 
 def is_overdue(group: str, reader: PollTracker, pace: HeartbeatTimings) -> bool:
-    """Whether the reader is away for too long, so that its member has to leave; says so."""
+    """Return, and log, whether the reader exceeded max_poll_interval_ms."""
     away_s = reader.away_s()
     if away_s <= pace.reader_s:
         return False
@@ -133,7 +132,7 @@ def is_overdue(group: str, reader: PollTracker, pace: HeartbeatTimings) -> bool:
 async def beat(
     coordinator: Coordinator, member: Member, reader: PollTracker, pace: HeartbeatTimings, tell: Tell
 ) -> None:
-    """Show that a member lives until its group does not know it any more, or its reader is away for too long."""
+    """Send heartbeats until the group rejects the member or the reader is overdue."""
     hearing = CoordinatorContact(coordinator)
     wait_s = pace.interval_s
     while True:

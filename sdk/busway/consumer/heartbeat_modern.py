@@ -1,10 +1,11 @@
-"""Showing a group that its coordinator balances that its member lives, and hearing what it gives.
+"""Heartbeats of consumer groups (KIP-848).
 
-What lives here: `converse`, the one place that sends a member's heartbeats: each epoch follows from the answer before. What does not: what
-is said (`membership_modern`), where it runs (`heartbeat_thread`), what the member does about the answers (`group_modern`).
+What lives here: `converse`, the only sender of a member's heartbeats, since each epoch follows from the previous
+response. What does not: their content (`membership_modern`), the thread (`heartbeat_thread`), reactions to responses
+(`group_modern`).
 
-A coordinator that cannot be reached, that has moved or is loading says nothing about the member, as in a classic group. It is then told
-everything anew, since it may not have heard the last.
+As in classic groups, an unreachable, moved or loading coordinator does not end the session. The next request then
+repeats the full state, because the last may be lost.
 """
 
 import asyncio
@@ -30,20 +31,20 @@ from busway_protocol.errors import ErrorCode
 logger = logging.getLogger("busway.consumer")
 
 _UNRELEASED_S: Final = 1.0
-"""A static member that was killed is expected back under its old id; a new one is let in when that one's session has ended."""
+"""Retry interval while the session of a killed static member is open; a new member must wait for its end."""
 _LEAST_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The coordinator's word that ends a session."""
+    """Error of the coordinator that ends a session."""
 
     code: ErrorCode
     text: str
 
 
 class HeartbeatSession:
-    """A dialogue in the thread of the hearts, with what wakes it; other threads reach it by `HeartbeatThread.call`."""
+    """A `HeartbeatState` in the heartbeat thread; other threads use `HeartbeatThread.call`."""
 
     def __init__(self, dialogue: HeartbeatState, number: int) -> None:
         self.dialogue = dialogue
@@ -51,18 +52,18 @@ class HeartbeatSession:
         self._woken = asyncio.Event()
 
     def wants(self, wish: DesiredSubscription) -> None:
-        """As the dialogue's; the coordinator hears it at once."""
+        """Change the subscription and send it at once."""
         self.dialogue.wants(wish)
         self._woken.set()
 
     def has(self, share: Share, done: bool) -> None:
-        """As the dialogue's; the coordinator hears it at once when the member is done."""
+        """Set the owned partitions; send them at once if `done`."""
         self.dialogue.has(share, done=done)
         if done:
             self._woken.set()
 
     async def wait(self, seconds: float) -> None:
-        """Until the next beat is due, or there is something to say."""
+        """Wait until the next heartbeat is due or the state has news."""
         self._woken.clear()
         if self.dialogue.has_news:
             return
@@ -74,7 +75,10 @@ class HeartbeatSession:
 
 
 async def leave(coordinator: Coordinator, identity: Identity) -> None:
-    """Leave the group, so that the others need not wait for the session to end; a static member's partitions wait for it."""
+    """Leave the group; a static member leaves temporarily and keeps its partitions.
+
+    Errors are logged.
+    """
     try:
         async with REAL_TIME.timeout(LEAVE_S):
             await coordinator.ask(farewell(identity))
@@ -87,7 +91,10 @@ async def leave(coordinator: Coordinator, identity: Identity) -> None:
 async def converse(
     coordinator: Coordinator, voice: HeartbeatSession, reader: PollTracker, pace: HeartbeatTimings, tell: Tell
 ) -> None:
-    """Keep a session up until the coordinator ends it, or the reader is away for too long; what it gives is told with the session's number."""
+    """Send heartbeats until the session ends or the reader is overdue.
+
+    Assignments are passed to `tell` with the session number.
+    """
     dialogue, hearing = voice.dialogue, CoordinatorContact(coordinator)
     identity = dialogue.identity
     last: TargetAssignment | None = None

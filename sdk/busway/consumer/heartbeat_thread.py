@@ -1,11 +1,11 @@
-"""Showing a group that its member lives, whatever the reader's event loop is doing.
+"""Heartbeats that continue while the reader's event loop is blocked.
 
-What lives here: `HeartbeatThread`, and the one thread of a process in which the hearts of all its consumers beat. What does not: what a beat
-is (`heartbeat`, `heartbeat_modern`).
+What lives here: `HeartbeatThread`, and the one thread per process for all consumers. What does not: the heartbeats
+(`heartbeat`, `heartbeat_modern`).
 
-The thread has an event loop, connections and look-ups of its own. The two loops share nothing: what one tells the other is a call with
-values that nobody changes, put on the other's queue; when the reader last polled is behind a lock (`heartbeat.PollTracker`). A simulated loop is
-alone, and stands for the thread's as well.
+The thread has a separate event loop, connections and lookups. The loops share nothing: each queues calls with immutable
+values on the other; the time of the last poll is behind a lock (`heartbeat.PollTracker`). A simulated loop also serves
+as the thread's.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from busway.net.machine import has_threads
 
 
 class _Thread:
-    """An event loop in a daemon thread that is there while somebody uses it."""
+    """Event loop in a daemon thread, which runs while it has users."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,12 +33,12 @@ class _Thread:
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
-        # The thread, and whoever used it, are the parent's.
+        # The thread and its users belong to the parent process.
         self._lock = threading.Lock()
         self._users, self._loop = 0, None
 
     def enter(self) -> asyncio.AbstractEventLoop:
-        """Use it, until `leave`."""
+        """Return the loop; pair with `leave`."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -47,7 +47,7 @@ class _Thread:
             return self._loop
 
     def leave(self) -> None:
-        """Use it no more; whoever is the last ends it."""
+        """Release the thread. The last user stops it."""
         with self._lock:
             self._users -= 1
             if not self._users and self._loop is not None:
@@ -67,13 +67,14 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 _thread = _Thread()
 
 Beating = Callable[[Coordinator, Tell], Coroutine[Any, Any, None]]
-"""Shows a coordinator that the member lives, and tells what it says."""
+"""Sends heartbeats and passes on the responses."""
 
 
 class HeartbeatThread:
-    """Beats in a thread beside the reader's event loop: a handler that computes for longer than a session costs no membership.
+    """Sender of heartbeats beside the reader's event loop.
 
-    The bound is max_poll_interval_ms: a reader that asks for nothing for so long leaves its group, and is told when it comes back.
+    A handler that computes for longer than a session timeout stays a member; after max_poll_interval_ms without a poll,
+    the member leaves until the next poll.
     """
 
     def __init__(self, coordinator: Coordinator, connect: Callable[[], ClusterClient]) -> None:
@@ -82,18 +83,18 @@ class HeartbeatThread:
         self._connect = connect
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_beside = True
-        # What follows belongs to the thread.
+        # Used only in the thread.
         self._cluster: ClusterClient | None = None
         self._coordinator: Coordinator | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, beating: Beating, told: Callable[..., None]) -> None:
-        """Beat like this from now on, and as before no more; `told` is called on the event loop that starts it."""
+    def start(self, beating: Beating, on_response: Callable[..., None]) -> None:
+        """Replace the running heartbeats; `on_response` is called on the calling event loop."""
         here = asyncio.get_running_loop()
 
         def tell(*what: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # the reader's event loop is closed: nobody is there to be told
-                here.call_soon_threadsafe(told, *what)
+            with contextlib.suppress(RuntimeError):  # the reader's event loop is closed
+                here.call_soon_threadsafe(on_response, *what)
 
         if self._loop is None:
             self._is_beside = has_threads()
@@ -101,22 +102,22 @@ class HeartbeatThread:
         self._loop.call_soon_threadsafe(self._begin, beating, tell)
 
     def call(self, function: Callable[..., None], *what: Any) -> None:
-        """Call something that belongs to the thread, in the thread."""
+        """Call a function in the thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(function, *what)
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop heartbeats."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._end)
 
     def abort(self) -> None:
-        """Beat no more and drop the connections, as when the process is killed."""
+        """Stop heartbeats and drop the connections, as if the process were killed."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._drop)
 
     async def close(self, last: Callable[[Coordinator], Awaitable[None]] | None = None) -> None:
-        """Let go of everything; `last` is done before that if it ever beat, in the thread, on the connection of the beats."""
+        """Release all resources, after `last` on the heartbeat connection if it exists."""
         loop, self._loop = self._loop, None
         if loop is None:
             return
@@ -157,4 +158,4 @@ class HeartbeatThread:
             if self._cluster is not None:
                 with contextlib.suppress(BuswayError):
                     await self._cluster.close()
-            self._task = self._cluster = self._coordinator = None  # who starts again may get another event loop
+            self._task = self._cluster = self._coordinator = None  # a restart may use another event loop

@@ -1,6 +1,6 @@
-"""From fetched bytes to the records that a consumer may see.
+"""Conversion of fetched bytes into visible records.
 
-What lives here: cutting batches, checksums, dropping control records and, at read_committed, those of aborted transactions
+What lives here: splitting batches, checksums, dropping control records and, at read_committed, aborted transactions
 (KIP-98). What does not: fetching.
 """
 
@@ -20,16 +20,16 @@ ABORT = 0
 
 
 def take_aborted(assigned: Assigned, transactions: Iterable[AbortedTransaction]) -> None:
-    """Take in which transactions among fetched batches are aborted; before those batches are decoded."""
+    """Register a fetch's aborted transactions, before its batches are decoded."""
     for aborted in transactions:
         heapq.heappush(assigned.aborted, (aborted.first_offset, aborted.producer_id))
 
 
 def take_chunk(assigned: Assigned, data: memoryview) -> int:
-    """Put fetched batches into the partition's buffer; answers the offset to fetch next.
+    """Buffer fetched batches and return the next offset to fetch.
 
     Raises:
-        DamagedData: the bytes are no record batches. Those before the damage count; the next fetch begins with it.
+        DamagedData: the first batch is damaged; a later one starts the next fetch.
     """
     begin = following = assigned.fetch_position
     try:
@@ -43,10 +43,10 @@ def take_chunk(assigned: Assigned, data: memoryview) -> int:
 
 
 def decode_next(assigned: Assigned, *, check_crcs: bool, read_committed: bool) -> None:
-    """Decode the next batch of the buffer into records.
+    """Decode the next buffered batch.
 
     Raises:
-        DamagedData: the batch is damaged; the partition stays before it, `seek` goes past it.
+        DamagedData: the batch is damaged and stays next; `seek` skips it.
     """
     batch = assigned.chunks.popleft()
     ((header, _),) = iter_batches(batch)
@@ -74,10 +74,10 @@ def decode_next(assigned: Assigned, *, check_crcs: bool, read_committed: bool) -
 
 
 def visible(assigned: Assigned, header: BatchHeader, batch: memoryview, *, read_committed: bool) -> bool:
-    """Whether a reader may see the batch; called for every batch in order, it keeps track of aborted transactions.
+    """Return whether a reader may see the batch; call it in order for every batch.
 
-    An aborted transaction is named by its producer and first offset with every fetch that reaches into it, and ends with its marker. What
-    is named again after it began must be taken in before that marker, or it would hide the producer's next transaction.
+    It tracks aborted transactions. Every fetch that overlaps one names its producer and first offset; its marker ends
+    it. A repeated name must be processed before that marker, or it would hide the producer's next transaction.
     """
     if header.producer_id >= 0:
         _begin_aborted(assigned, header.last_offset)

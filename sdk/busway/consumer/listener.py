@@ -1,6 +1,7 @@
-"""Being told of partitions that come and go.
+"""Callbacks for rebalances.
 
-What lives here: `RebalanceListener`, which users override. What does not: when it is called (`group_classic`, `group_modern`).
+What lives here: `RebalanceListener`, which users override. What does not: when it is called (`group_classic`,
+`group_modern`).
 """
 
 from busway.types import TopicPartition
@@ -9,13 +10,13 @@ Partitions = tuple[TopicPartition, ...]
 
 
 class RebalanceListener:
-    """Told when partitions come and go; override what you need."""
+    """Callbacks for rebalances; override what you need."""
 
     async def on_partitions_revoked(self, revoked: Partitions) -> None:
-        """Before partitions are given up: finish and commit now, they are still yours."""
+        """Finish and commit: the partitions are still yours until this returns."""
 
     async def on_partitions_assigned(self, assigned: Partitions) -> None:
-        """After partitions came: seek now if you keep offsets elsewhere."""
+        """Seek if you store offsets elsewhere; nothing was handed out yet."""
 
     async def on_partitions_lost(self, lost: Partitions) -> None:
-        """Partitions are gone already; a commit would fail."""
+        """Clean up: the partitions are already gone; a commit would fail."""

@@ -1,6 +1,6 @@
-"""Who a member is in its group, and what is its own there.
+"""Identity and partitions of a group member.
 
-What lives here: `Membership`, as commits and listeners need it, the same in both group protocols. What does not: how a member comes by it
+What lives here: `Membership`, common to both group protocols, for commits and listeners. What does not: joining
 (`membership_classic`, `membership_modern`).
 """
 
@@ -13,7 +13,10 @@ from busway.types import TopicPartition
 
 @dataclass(slots=True, kw_only=True)
 class Membership:
-    """One member: generation -1 and no id before the first join. A group that its coordinator balances counts by the member's epoch."""
+    """One member: generation -1 and no id before the first join.
+
+    In a consumer group (KIP-848), `generation` is the member epoch.
+    """
 
     instance_id: str | None
     member_id: str = ""
@@ -23,19 +26,18 @@ class Membership:
 
     @property
     def owned(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are this member's."""
         return tuple(self._tenures)
 
     def own(self, partitions: Iterable[TopicPartition]) -> None:
-        """Make these its partitions; those kept keep their tenure."""
-        self._tenures = {one: self._tenures.get(one) or next(self._numbers) for one in partitions}
+        """Replace the owned partitions; kept ones keep their tenure."""
+        self._tenures = {partition: self._tenures.get(partition) or next(self._numbers) for partition in partitions}
 
     def tenure(self, partition: TopicPartition) -> int | None:
-        """A number for as long as a partition stays this member's without a break; None while it is not."""
+        """Return a number that is constant while the partition stays owned, else None."""
         return self._tenures.get(partition)
 
     def forget(self, *, identity: bool) -> None:
-        """The group has moved on: the generation is gone, with `identity` the member id too."""
+        """Reset the generation and, with `identity`, the member id."""
         self.generation = -1
         if identity:
             self.member_id = ""

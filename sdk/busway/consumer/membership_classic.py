@@ -1,7 +1,7 @@
-"""One member's side of a classic group: what it sends, and what it makes of the answers.
+"""Protocol state of a classic group member.
 
-What lives here: subscription bytes, the leader's assignment, what is revoked in the eager and the cooperative way (KIP-429).
-What does not: requests and waiting (`group`).
+What lives here: subscriptions, the leader's assignment, eager and cooperative revocation (KIP-429). What does not:
+requests and waiting (`group_classic`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ COOPERATIVE: Final = frozenset({cooperative_sticky.NAME})
 
 @dataclass(slots=True, kw_only=True)
 class ClassicMembership(Membership):
-    """A member of a classic group, whose leader shares by a strategy that all members offer."""
+    """Member of a classic group; all members offer the leader's strategy."""
 
     strategies: Sequence[str]
     protocol: str = ""
@@ -41,14 +41,15 @@ class ClassicMembership(Membership):
 
     @property
     def cooperative(self) -> bool:
-        """Whether this member keeps reading through a rebalance: when its group chose a cooperative strategy last."""
+        """Whether the group last chose a cooperative strategy, which reads through rebalances."""
         return self.protocol in COOPERATIVE
 
     @property
     def offered(self) -> list[str]:
-        """The strategies for the next join: cooperative ones alone while partitions are held on to that a group chose one for.
+        """The strategies for the next join.
 
-        If the group could choose an eager one then, its leader would hand out at once what this member has not given up.
+        Only cooperative ones while partitions are owned under such a strategy: an eager leader would reassign them
+        before they are revoked.
         """
         if self.cooperative and self.owned:
             return [name for name in self.strategies if name in COOPERATIVE]
@@ -56,11 +57,11 @@ class ClassicMembership(Membership):
 
     @property
     def narrowed(self) -> bool:
-        """Whether more could be offered once everything is given up."""
+        """Whether more strategies could be offered without partitions."""
         return len(self.offered) < len(self.strategies)
 
     def protocols(self, topics: Iterable[str]) -> list[JoinGroupRequestProtocol]:
-        """The subscription under each strategy that is offered."""
+        """Return the subscription for each offered strategy."""
         subscription = Subscription(
             topics=tuple(sorted(topics)),
             owned_partitions=tuple((partition.topic, partition.partition) for partition in self.owned),
@@ -70,17 +71,17 @@ class ClassicMembership(Membership):
         return [JoinGroupRequestProtocol(name=name, metadata=data) for name in self.offered]
 
     def joined(self, member_id: str, generation: int, protocol: str) -> None:
-        """Take the answer of a join in."""
+        """Record a join response."""
         self.member_id, self.generation, self.protocol = member_id, generation, protocol
 
     def wanted_topics(self, members: Sequence[JoinGroupResponseMember]) -> set[str]:
-        """All topics that members of the group subscribe to."""
+        """Return all topics with a subscribed member."""
         return {topic for member in members for topic in decode_subscription(member.metadata).topics}
 
     def assign(
         self, members: Sequence[JoinGroupResponseMember], partitions: Mapping[str, int]
     ) -> list[tuple[str, bytes]]:
-        """The leader's work: (member id, assignment) for everyone."""
+        """Return the leader's assignments as (member id, assignment)."""
         subscriptions = {
             member.member_id: decode_subscription(member.metadata, member.group_instance_id) for member in members
         }

@@ -1,7 +1,7 @@
-"""One member's side of a group that its coordinator balances (KIP-848): what it sends, and what it makes of the answers.
+"""Protocol state of a consumer group member (KIP-848).
 
-What lives here: `HeartbeatState`, from joining to the end of the session: the member's epoch, what the coordinator has heard of already, and
-what it gives. What does not: requests and waiting (`heartbeat_modern`), what the member does with what it is given (`group_modern`).
+What lives here: `HeartbeatState`, one session: the member epoch, the state known to the coordinator, the assignment.
+What does not: requests and waiting (`heartbeat_modern`), processing assignments (`group_modern`).
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ from busway_protocol.messages.groups_modern import (
 JOIN: Final = 0
 LEAVE: Final = -1
 LEAVE_FOR_A_WHILE: Final = -2
-"""What a static member says: its partitions wait for it until its session ends."""
+"""Epoch with which a static member leaves; its partitions wait until its session ends."""
 
 Share = frozenset[tuple[UUID, int]]
-"""Partitions by the id of their topic."""
+"""Partitions by topic id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A member as its group knows it from before it joins until it has left (KIP-1082)."""
+    """A member from before joining until it has left (KIP-1082)."""
 
     group: str
     member_id: str
@@ -35,13 +35,13 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredSubscription:
-    """What a member wants of its group.
+    """A member's subscription.
 
     Attributes:
-        topics: in order.
-        pattern: in RE2's syntax, matched by the coordinator.
-        assignor: which of the coordinator's assignors shares; None leaves it to the group.
-        rebalance_timeout_ms: partitions that are taken have to be given up within it.
+        topics: sorted.
+        pattern: RE2, matched by the coordinator.
+        assignor: of the coordinator; None leaves the choice to the group.
+        rebalance_timeout_ms: bound for giving revoked partitions up.
     """
 
     topics: tuple[str, ...] = ()
@@ -55,22 +55,25 @@ class DesiredSubscription:
 
 @dataclass(frozen=True, slots=True)
 class TargetAssignment:
-    """What the coordinator has given last: a member epoch, and the partitions of it."""
+    """The coordinator's last assignment, with its member epoch."""
 
     epoch: int
     share: Share
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What the coordinator knows; `acknowledged` counts how often partitions were taken over or given up."""
+class _KnownState:
+    """State known to the coordinator; `acknowledged` counts completed assignments."""
 
     wish: DesiredSubscription
     acknowledged: int
 
 
 class HeartbeatState:
-    """One session of a member. Requests go out one after the other: each is answered, or is known not to be, before the next."""
+    """One session of a member.
+
+    Requests are sequential: each has a response, or has failed, before the next.
+    """
 
     def __init__(self, identity: Identity, wish: DesiredSubscription) -> None:
         self.identity = identity
@@ -78,29 +81,29 @@ class HeartbeatState:
         self._epoch = JOIN
         self._has: Share = frozenset()
         self._acknowledged = 0
-        self._saying = _Said(wish, 0)
-        self._said: _Said | None = None
+        self._saying = _KnownState(wish, 0)
+        self._said: _KnownState | None = None
         self._share: Share = frozenset()
 
     @property
     def has_news(self) -> bool:
-        """Whether the coordinator has to hear something before the next beat is due."""
-        return self._said != _Said(self._wish, self._acknowledged)
+        """Whether a heartbeat is needed before the next is due."""
+        return self._said != _KnownState(self._wish, self._acknowledged)
 
     def wants(self, wish: DesiredSubscription) -> None:
-        """The member wants something else from now on."""
+        """Change the subscription."""
         self._wish = wish
 
     def has(self, share: Share, *, done: bool) -> None:
-        """The member has these partitions; once it is `done` with what it was given, the coordinator is told so."""
+        """Set the owned partitions; `done` acknowledges the assignment."""
         self._has = share
         self._acknowledged += done
 
     def request(self) -> ConsumerGroupHeartbeatRequest:
-        """The next request: what the coordinator has not heard yet; all there is if it may not have heard the last one."""
+        """Build a request of what changed, or of everything if the last may be lost."""
         joins = self._epoch == JOIN
         said = None if joins else self._said
-        self._saying = _Said(self._wish, self._acknowledged)
+        self._saying = _KnownState(self._wish, self._acknowledged)
         wish = self._wish
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.identity.group,
@@ -114,7 +117,7 @@ class HeartbeatState:
         if said is None or said.wish.topics != wish.topics:
             request.subscribed_topic_names = list(wish.topics)
         if said is None and not joins:
-            request.subscribed_topic_regex = wish.pattern or ""  # the empty one takes an earlier one back
+            request.subscribed_topic_regex = wish.pattern or ""  # an empty pattern clears an earlier one
         elif said is None or said.wish.pattern != wish.pattern:
             request.subscribed_topic_regex = wish.pattern if joins else wish.pattern or ""
         if joins:
@@ -124,7 +127,7 @@ class HeartbeatState:
         return request
 
     def answered(self, answer: ConsumerGroupHeartbeatResponse) -> TargetAssignment:
-        """The coordinator has heard the last request; what it gives."""
+        """Record a response and return its assignment."""
         self._said = self._saying
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
@@ -134,20 +137,20 @@ class HeartbeatState:
         return TargetAssignment(self._epoch, self._share)
 
     def unanswered(self) -> None:
-        """The coordinator may not have heard the last request."""
+        """Note that the last request may be lost."""
         self._said = None
 
 
 def by_topic(share: Share) -> list[TopicPartitions]:
-    """As requests name partitions."""
+    """Convert partitions to their form in requests."""
     numbers: dict[UUID, list[int]] = {}
     for topic_id, number in sorted(share):
         numbers.setdefault(topic_id, []).append(number)
-    return [TopicPartitions(topic_id=topic_id, partitions=found) for topic_id, found in numbers.items()]
+    return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in numbers.items()]
 
 
 def farewell(identity: Identity) -> ConsumerGroupHeartbeatRequest:
-    """Leaves the group, a static member only for a while."""
+    """Build the request to leave, for a static member temporarily."""
     return ConsumerGroupHeartbeatRequest(
         group_id=identity.group,
         member_id=identity.member_id,
@@ -157,6 +160,6 @@ def farewell(identity: Identity) -> ConsumerGroupHeartbeatRequest:
 
 
 def resolved(share: Share, names: Mapping[UUID, str]) -> tuple[Share, frozenset[UUID]]:
-    """Of some partitions those whose topic has a name, and the ids of the topics that have none."""
+    """Return the partitions with a known topic name, and the other topic ids."""
     known = frozenset(partition for partition in share if partition[0] in names)
     return known, frozenset(topic_id for topic_id, _ in share if topic_id not in names)

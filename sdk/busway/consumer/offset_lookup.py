@@ -1,6 +1,6 @@
-"""Offsets by time, and by where a log begins and ends.
+"""Offsets by timestamp, and of both ends of a log.
 
-What lives here: asking the partitions' leaders, once or until they answer. What does not: what a position is looked up for (`fetcher`).
+What lives here: requests to leaders, once or until answered. What does not: what the offsets are for (`fetcher`).
 """
 
 import contextlib
@@ -27,7 +27,7 @@ Found = dict[TopicPartition, OffsetAndTimestamp | None]
 
 
 class OffsetLookup:
-    """Asks leaders for offsets."""
+    """ListOffsets requests."""
 
     def __init__(self, cluster: ClusterClient, options: ConsumerOptions) -> None:
         self._cluster = cluster
@@ -35,14 +35,16 @@ class OffsetLookup:
         self._committed = options.isolation_level == "read_committed"
 
     async def until_answered(self, wanted: Mapping[TopicPartition, int], *, open_too: bool = False) -> Found:
-        """Offsets by timestamp (-1 the end, -2 the beginning), None where there is none; waits for a leader that is being elected.
+        """Return offsets by timestamp (-1 end, -2 beginning), None without one.
+
+        Retries until the request timeout, for instance while a leader is elected.
 
         Args:
-            open_too: the end is behind transactions that are open, also for who reads what is committed.
+            open_too: the end is behind open transactions, also at read_committed.
 
         Raises:
-            BrokerError: a partition cannot be looked up.
-            ConnectionFailed, RequestTimedOut: after the request timeout.
+            BrokerError: a permanent error, or a retriable one at the timeout.
+            ConnectionFailed, RequestTimedOut: at the timeout.
         """
         deadline = REAL_TIME.now_s() + self._options.request_timeout_ms / 1000
         backoff = self._cluster.backoff()
@@ -60,9 +62,9 @@ class OffsetLookup:
     async def ends(
         self, partitions: Iterable[TopicPartition], which: int, *, open_too: bool = False
     ) -> dict[TopicPartition, int]:
-        """The offsets of either end, -1 or -2; otherwise as `until_answered`."""
-        found = await self.until_answered(dict.fromkeys(partitions, which), open_too=open_too)
-        return {partition: answer.offset for partition, answer in found.items() if answer is not None}
+        """Return offsets of the end -1 or -2; otherwise as `until_answered`."""
+        offsets = await self.until_answered(dict.fromkeys(partitions, which), open_too=open_too)
+        return {partition: answer.offset for partition, answer in offsets.items() if answer is not None}
 
     async def _once(self, wanted: Mapping[TopicPartition, int], committed: bool) -> Found:
         await self._cluster.ensure_topics({partition.topic for partition in wanted})
@@ -74,19 +76,19 @@ class OffsetLookup:
             by_leader.setdefault(leader, {})[partition] = timestamp
         result: Found = {}
         for leader, chosen in by_leader.items():
-            found, problems = await self.on(leader, chosen, committed=committed)
+            offsets, problems = await self.on(leader, chosen, committed=committed)
             for problem in problems.values():
                 raise problem
-            result.update(found)
+            result.update(offsets)
         return result
 
     async def on(
         self, leader: int, wanted: Mapping[TopicPartition, int], *, committed: bool | None = None
     ) -> tuple[Found, dict[TopicPartition, BrokerError]]:
-        """What one leader answers: offsets, and what it refuses.
+        """Return one leader's offsets and errors.
 
         Raises:
-            ConnectionFailed, RequestTimedOut: it cannot be asked.
+            ConnectionFailed, RequestTimedOut: the request failed.
         """
         topics: dict[str, ListOffsetsTopic] = {}
         for partition, timestamp in wanted.items():
@@ -101,11 +103,13 @@ class OffsetLookup:
         result: Found = {}
         problems: dict[TopicPartition, BrokerError] = {}
         for topic_answer in answer.topics:
-            for found in topic_answer.partitions:
-                partition = TopicPartition(topic_answer.name, found.partition_index)
-                code = error_for(found.error_code)
+            for response in topic_answer.partitions:
+                partition = TopicPartition(topic_answer.name, response.partition_index)
+                code = error_for(response.error_code)
                 if code is not ErrorCode.NONE:
                     problems[partition] = BrokerError(code, f"{partition.topic}-{partition.partition}")
                 else:
-                    result[partition] = OffsetAndTimestamp(found.offset, found.timestamp) if found.offset >= 0 else None
+                    result[partition] = (
+                        OffsetAndTimestamp(response.offset, response.timestamp) if response.offset >= 0 else None
+                    )
         return result, problems

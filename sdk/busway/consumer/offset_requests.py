@@ -1,7 +1,6 @@
-"""Committing and asking for offsets, as requests.
+"""Requests to commit and fetch offsets.
 
-What lives here: both requests in the versions that each group protocol needs, and reading their answers. What does not: trying again
-(`offsets`).
+What lives here: requests in each group protocol's versions, and their responses. What does not: retries (`offsets`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,11 +23,11 @@ from busway_protocol.messages.groups_classic import (
 
 @dataclass(frozen=True, slots=True)
 class OffsetVersions:
-    """The highest versions that are used.
+    """Highest versions in use.
 
     Attributes:
-        fetch: up to 7 about one group and for anybody; above, in the name of the member, whose epoch is checked.
-        commit: from 9 on a member learns that its epoch is a stale one (KIP-848).
+        fetch: up to 7 for one group without a member; above, with a checked member epoch.
+        commit: from 9 on, a stale member epoch is reported (KIP-848).
     """
 
     fetch: int
@@ -37,13 +36,13 @@ class OffsetVersions:
 
 CLASSIC: Final = OffsetVersions(fetch=7, commit=8)
 MODERN: Final = OffsetVersions(fetch=9, commit=9)
-"""After these, topics go by id."""
+"""Later versions have topic ids."""
 
 
 def fetch_request(
     group: str, membership: Membership, versions: OffsetVersions, partitions: Iterable[TopicPartition], *, stable: bool
 ) -> OffsetFetchRequest:
-    """Asks for what a group has committed."""
+    """Build an OffsetFetch request."""
     numbers: dict[str, list[int]] = {}
     for topic, number in partitions:
         numbers.setdefault(topic, []).append(number)
@@ -61,7 +60,7 @@ def fetch_request(
 
 
 def fetched(answer: OffsetFetchResponse, versions: OffsetVersions) -> Iterator[tuple[int, TopicPartition | None, Any]]:
-    """The error codes of an answer: of the group, then of each partition with what is told of it."""
+    """Yield the error code of the group, then each partition's, with its data."""
     whole: Any = answer if versions.fetch <= CLASSIC.fetch else answer.groups[0]
     yield whole.error_code, None, None
     for topic in whole.topics:
@@ -72,7 +71,7 @@ def fetched(answer: OffsetFetchResponse, versions: OffsetVersions) -> Iterator[t
 def commit_request(
     group: str, membership: Membership, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> OffsetCommitRequest:
-    """Commits offsets in a member's name."""
+    """Build an OffsetCommit request."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for partition, offset in offsets.items():
         topic = topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic, partitions=[]))

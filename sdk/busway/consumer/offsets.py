@@ -1,7 +1,7 @@
-"""The offsets of a group: committing and asking.
+"""Committing and fetching a group's offsets.
 
-What lives here: trying again, and what a rebalance means for a commit that is under way. What does not: the requests (`offset_requests`),
-what may be committed (`consumer`, the app's worker).
+What lives here: retries, and the effect of rebalances on a commit in progress. What does not: the requests
+(`offset_requests`), what may be committed (`consumer`, the app's worker).
 """
 
 import asyncio
@@ -22,22 +22,22 @@ from busway_protocol.errors import ErrorCode, error_for
 _REBALANCED: Final = frozenset(
     {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
 )
-"""Commits are refused so from the moment that all have joined until this member is told its share, or its next epoch."""
+"""Errors of commits between the last join and this member's assignment or next epoch."""
 _UNDECIDED: Final = frozenset(
     {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
 )
-"""It is asked again: a transaction is open, or the member is about to hear of its next epoch, or that it is none any more."""
+"""Errors after which offsets are fetched again: open transaction, outdated epoch, or ended membership."""
 _OUT: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 
 
 class GroupOffsets:
-    """What a group has committed.
+    """Committed offsets of a group.
 
     Args:
         settled: set while the member is in no rebalance.
-        stable: whether offsets of transactions that are open are waited for (KIP-447), which is what a reader of committed records needs:
-            its predecessor may be fenced, and its last transaction not be aborted yet.
-        subscribed: whether the group shares partitions out to this member; its commits are then made as a member, or not at all.
+        stable: wait for offsets of open transactions (KIP-447). A read_committed reader needs it: its predecessor may
+            be fenced before its last transaction is aborted.
+        subscribed: the group assigns partitions to this member; commits then need a membership.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class GroupOffsets:
         self._order = CommitOrder()
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets; partitions without one are left out.
+        """Return committed offsets; partitions without one are left out.
 
         Raises:
             BrokerError, ConnectionFailed, RequestTimedOut.
@@ -81,14 +81,14 @@ class GroupOffsets:
     async def _committed_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         request = fetch_request(self._group, self._membership, self._versions, partitions, stable=self._stable)
         answer = await self._coordinator.ask(request, at_most=self._versions.fetch)
-        found = {}
-        for code, partition, told in fetched(answer, self._versions):
+        offsets = {}
+        for code, partition, response in fetched(answer, self._versions):
             self._check(code)
-            if partition is not None and told.committed_offset >= 0:
-                found[partition] = OffsetAndMetadata(
-                    told.committed_offset, told.metadata or "", told.committed_leader_epoch
+            if partition is not None and response.committed_offset >= 0:
+                offsets[partition] = OffsetAndMetadata(
+                    response.committed_offset, response.metadata or "", response.committed_leader_epoch
                 )
-        return found
+        return offsets
 
     def _check(self, number: int) -> None:
         code = error_for(number)
@@ -98,17 +98,17 @@ class GroupOffsets:
             raise BrokerError(code, f"offsets of group {self._group}")
 
     def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
-        """Return those of these partitions, or of all, that a commit under way is about."""
+        """Return those of these partitions (default all) with a commit in progress."""
         return self._order.under_way(partitions)
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit; tries again while that can help, but not what a later call is about, whose end it then waits for.
+        """Commit, with retries.
 
-        A rebalance under way is waited for: what stayed this member's without a break is then committed in the new generation. The rest
-        is not: sent in the name of the new generation, offsets of the old one would undo what their owners commit.
+        Partitions of a later call are left to it, and its end is awaited. So is a rebalance: then only partitions kept
+        without a break are committed. Other offsets, sent in the new generation, would undo the new owners' commits.
 
         Raises:
-            CommitFailed: partitions have gone to others, or the member was out of its group.
+            CommitFailed: partitions moved, or the member was out of its group.
             BrokerError: the offsets are refused.
             ConnectionFailed, RequestTimedOut: after the request timeout.
         """
@@ -149,7 +149,7 @@ class GroupOffsets:
             raise self.failed(gone, "it was joined anew while its offsets were being committed")
 
     async def _try(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], generation: int) -> BuswayError | None:
-        """Commit; why it has to be tried again."""
+        """Return the error if a retry may help."""
         if not offsets:
             return None
         if generation < 0 and self._subscribed():
@@ -171,7 +171,7 @@ class GroupOffsets:
         return problem
 
     def failed(self, partitions: Iterable[TopicPartition], why: str) -> CommitFailed:
-        """Return the error for offsets that are not this member's to commit."""
+        """Return the error for offsets that this member may not commit."""
         shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
         return CommitFailed(
             f"group {self._group} has moved on ({why}): the offsets of {shown} were not committed, their records will be read again "
@@ -181,5 +181,5 @@ class GroupOffsets:
     async def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> ErrorCode:
         request = commit_request(self._group, self._membership, offsets)
         answer: Any = await self._coordinator.ask(request, at_most=self._versions.commit)
-        codes = {error_for(found.error_code) for topic in answer.topics for found in topic.partitions}
+        codes = {error_for(partition.error_code) for topic in answer.topics for partition in topic.partitions}
         return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)

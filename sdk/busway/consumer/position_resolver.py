@@ -1,7 +1,7 @@
-"""Where a partition is begun.
+"""Initial positions of partitions.
 
-What lives here: positions from committed offsets, then from the reset policy, for some partitions at a time; saying so when that is not
-where the reader was. What does not: when that is tried again (`fetcher`).
+What lives here: positions from committed offsets, then from the reset policy; logging a changed position. What does
+not: retries (`fetcher`).
 """
 
 import logging
@@ -21,10 +21,10 @@ RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class PositionResolver:
-    """Finds positions.
+    """Resolver of initial positions.
 
     Args:
-        committed: looks committed offsets up; partitions without one are left out.
+        committed: returns committed offsets; partitions without one are left out.
     """
 
     def __init__(
@@ -38,78 +38,78 @@ class PositionResolver:
         self._committed = committed
 
     async def by_commits(self, chosen: Sequence[Assigned]) -> dict[Assigned, BuswayError]:
-        """Give partitions their committed position, or the policy to be looked up by.
+        """Set committed positions, or the policy for `by_policy`.
 
         Returns:
-            What is wrong with some of them.
+            Errors by partition.
 
         Raises:
-            BuswayError: they cannot be asked for.
+            BuswayError: the request failed.
         """
-        numbers = {found: found.number for found in chosen}
-        offsets = await self._committed([found.partition for found in chosen])
+        numbers = {assigned: assigned.number for assigned in chosen}
+        offsets = await self._committed([assigned.partition for assigned in chosen])
         problems: dict[Assigned, BuswayError] = {}
-        for found, number in numbers.items():
-            offset = offsets.get(found.partition)
-            if found.number != number:
-                continue  # somebody sought meanwhile
+        for assigned, number in numbers.items():
+            offset = offsets.get(assigned.partition)
+            if assigned.number != number:
+                continue  # outdated after a seek
             if offset is not None and offset >= 0:
-                found.seek(offset)
+                assigned.seek(offset)
             elif self._options.auto_offset_reset == "none":
-                problems[found] = OffsetReset(
-                    f"{found.name} has no committed offset and auto_offset_reset is none; seek, or choose one"
+                problems[assigned] = OffsetReset(
+                    f"{assigned.name} has no committed offset and auto_offset_reset is none; seek, or choose one"
                 )
             else:
-                found.reset = self._options.auto_offset_reset
+                assigned.reset = self._options.auto_offset_reset
         return problems
 
     async def by_policy(self, leader: int, chosen: Sequence[Assigned]) -> dict[Assigned, BuswayError]:
-        """Give partitions of one leader a position at an end of their log.
+        """Set positions at the start or end of the logs of one leader.
 
         Returns:
-            What is wrong with some of them.
+            Errors by partition.
 
         Raises:
-            ConnectionFailed, RequestTimedOut: the leader cannot be asked.
+            ConnectionFailed, RequestTimedOut: the request failed.
         """
-        numbers = {found: found.number for found in chosen}
-        wanted = {found.partition: RESETS[found.reset] for found in chosen}
+        numbers = {assigned: assigned.number for assigned in chosen}
+        wanted = {assigned.partition: RESETS[assigned.reset] for assigned in chosen}
         answers, refused = await self._look_ups.on(leader, wanted)
         others = {
-            found.partition: LATEST if wanted[found.partition] == EARLIEST else EARLIEST
-            for found in chosen
-            if found.gone is not None
+            assigned.partition: LATEST if wanted[assigned.partition] == EARLIEST else EARLIEST
+            for assigned in chosen
+            if assigned.gone is not None
         }
         other_ends = (await self._look_ups.on(leader, others))[0] if others else {}
         problems: dict[Assigned, BuswayError] = {}
-        for found, number in numbers.items():
-            answer = answers.get(found.partition)
+        for assigned, number in numbers.items():
+            answer = answers.get(assigned.partition)
             if answer is None:
-                problems[found] = refused.get(found.partition) or BrokerError(
-                    ErrorCode.LEADER_NOT_AVAILABLE, f"where {found.name} begins or ends"
+                problems[assigned] = refused.get(assigned.partition) or BrokerError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"where {assigned.name} begins or ends"
                 )
-            if found.number != number or answer is None:
+            if assigned.number != number or answer is None:
                 continue
-            other = other_ends.get(found.partition)
-            self._tell(found, answer.offset, None if other is None else other.offset)
-            found.reset_to(answer.offset)
+            other = other_ends.get(assigned.partition)
+            self._log_reset(assigned, answer.offset, None if other is None else other.offset)
+            assigned.reset_to(answer.offset)
         return problems
 
-    def _tell(self, found: Assigned, offset: int, other: int | None) -> None:
-        if found.gone is None:
+    def _log_reset(self, assigned: Assigned, offset: int, other: int | None) -> None:
+        if assigned.gone is None:
             if self._options.group_id is not None:
-                logger.info("%s has no committed offset and is begun at %d (%s)", found.name, offset, found.reset)
+                logger.info("%s has no committed offset and is begun at %d (%s)", assigned.name, offset, assigned.reset)
             return
         begin, end = (min(offset, other), max(offset, other)) if other is not None else (offset, offset)
-        skipped = max(0, offset - max(found.gone, begin))
+        skipped = max(0, offset - max(assigned.gone, begin))
         logger.warning(
             "offset %d of %s is not in its log, which has %d to %d: retention deleted it, or the log is another one; going on at %d "
             "(auto_offset_reset=%s)%s",
-            found.gone,
-            found.name,
+            assigned.gone,
+            assigned.name,
             begin,
             end,
             offset,
-            found.reset,
+            assigned.reset,
             f", {skipped} records are skipped" if skipped else "",
         )

@@ -1,6 +1,6 @@
-"""All records of a topic up to what is its end now.
+"""All records of a topic up to its current end.
 
-What lives here: reading without a group, once, to an end. What does not: following a topic (`consumer`).
+What lives here: reading once to an end, without a group. What does not: following a topic (`consumer`).
 """
 
 import contextlib
@@ -17,10 +17,10 @@ IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A topic as it is now.
+    """A topic with its current bounds.
 
     Attributes:
-        begins, ends: for each partition the first offset of its log and the one behind its last.
+        begins, ends: by partition, the first offset and the one behind the last.
     """
 
     topic: str
@@ -29,7 +29,7 @@ class Snapshot:
     consumer: Consumer
 
     async def records(self, starts: Mapping[int, int] | None = None) -> AsyncGenerator[Record, None]:
-        """Its records, each partition in order, from its first or from where `starts` says."""
+        """Yield records, each partition in order, from `starts` or the log start, whichever is later."""
         first = {number: max(begin, (starts or {}).get(number, begin)) for number, begin in self.begins.items()}
         left = {
             TopicPartition(self.topic, number): end for number, end in self.ends.items() if first.get(number, 0) < end
@@ -43,7 +43,7 @@ class Snapshot:
                     if record.offset < left[partition]:
                         yield record
             for partition in list(left):
-                # The position also passes offsets that hold no record any more, or a marker.
+                # The position also passes compacted offsets and markers.
                 if await self.consumer.position(partition) >= left[partition]:
                     del left[partition]
 
@@ -57,14 +57,14 @@ async def snapshot(
     client_id: str = "busway",
     isolation_level: IsolationLevel = "read_uncommitted",
 ) -> AsyncIterator[Snapshot]:
-    """A topic, or some of its partitions, to be read up to what is the end now.
+    """Open a topic, or some partitions, up to its current end.
 
     Args:
-        isolation_level: with read_committed, transactions that are open before that end are waited for.
+        isolation_level: read_committed waits for transactions open before that end.
 
     Raises:
-        BrokerError: the topic cannot be had.
-        ConnectionFailed: no broker can be reached.
+        BrokerError: the topic is not available.
+        ConnectionFailed: no broker is reachable.
     """
     async with Consumer(
         bootstrap_servers=bootstrap_servers,
@@ -94,17 +94,18 @@ async def read_to_end(
     client_id: str = "busway",
     isolation_level: IsolationLevel = "read_uncommitted",
 ) -> AsyncGenerator[Record, None]:
-    """The records of a topic, or of some of its partitions, each partition in order, from its first or from where `starts` says.
+    """Yield a topic's records up to its current end, each partition in order.
 
     Args:
-        isolation_level: with read_committed, transactions that are open before the end are waited for.
+        starts: first offsets; otherwise the log start.
+        isolation_level: read_committed waits for transactions open before the end.
 
     Raises:
-        BrokerError: the topic cannot be had.
-        ConnectionFailed: no broker can be reached.
+        BrokerError: the topic is not available.
+        ConnectionFailed: no broker is reachable.
     """
     async with snapshot(
         bootstrap_servers, topic, partitions, client_id=client_id, isolation_level=isolation_level
-    ) as found:
-        async for record in found.records(starts):
+    ) as current:
+        async for record in current.records(starts):
             yield record

@@ -1,7 +1,7 @@
-"""What a consumer reads and where it is.
+"""State of a consumer's partitions.
 
-What lives here: assigned partitions with position, buffer and pause, as plain state. What does not: fetching (`fetcher`) and
-membership (`group`). A partition that was given back and given again is a new one: answers for the old one are dropped.
+What lives here: position, buffer and pause. What does not: fetching (`fetcher`) and membership (`group`). A partition
+that was revoked and assigned again is a new object: responses for the old one are dropped.
 """
 
 from collections import deque
@@ -16,25 +16,25 @@ _generations = count(1)
 
 @dataclass(slots=True, eq=False)
 class Assigned:
-    """One partition in this consumer's hands.
+    """One assigned partition.
 
     Attributes:
-        position: offset of the next record to hand out, None until it is known.
+        position: offset of the next record to hand out; None until known.
         fetch_position: offset of the next record to fetch.
-        fetched_epoch: leader epoch of the record before it, as fetched; -1 where nothing was fetched yet.
-        topic_id: the topic that its position is of, as far as the metadata knew when it was fetched first; see `Fetcher`.
-        chunks: record batches that were fetched and not decoded yet.
-        records: decoded records that were not handed out yet.
-        aborted: a heap of aborted transactions, first offset and producer id, that were named and not begun yet.
-        aborted_producers: those whose transaction, here in the log, is an aborted one.
-        reset: where to look the position up when there is none: earliest, latest or committed.
-        held: its listener has not been told yet, so nothing is handed out.
-        gone: the offset that is not in the log, which is why a position is looked up.
-        reset_at: the position that a reset found; None where a commit or a seek gave it.
-        uncommitted_reset: that position has not been handed to whoever commits yet.
-        placing: a position is being looked up.
-        retry_at: nothing is asked about it before this time of the event loop.
-        tenure: stays the same until the partition is given back.
+        fetched_epoch: leader epoch of the last fetched batch; -1 without one.
+        topic_id: of the position, as in the metadata at the first fetch; see `Fetcher`.
+        chunks: fetched batches, not decoded.
+        records: decoded, not handed out.
+        aborted: heap of (first offset, producer id) of aborted transactions not reached yet.
+        aborted_producers: with an aborted transaction at this point of the log.
+        reset: where to look a missing position up: earliest, latest or committed.
+        held: its listener has not returned yet, so nothing is handed out.
+        gone: the offset missing in the log that caused a lookup.
+        reset_at: position found by a reset; None after a commit or seek.
+        uncommitted_reset: that position is not in `Uncommitted` yet.
+        placing: a lookup of the position is in progress.
+        retry_at: no request before this time of the event loop.
+        tenure: constant until the partition is revoked.
     """
 
     partition: TopicPartition
@@ -60,18 +60,17 @@ class Assigned:
 
     @property
     def name(self) -> str:
-        """As messages show it."""
         return f"{self.partition.topic}-{self.partition.partition}"
 
     def seek(self, offset: int) -> None:
-        """Go on at `offset`; what was fetched is forgotten."""
+        """Continue at `offset` and drop what was fetched."""
         self.position = self.fetch_position = offset
         self.gone = self.reset_at = None
         self.uncommitted_reset = False
         self.forget()
 
     def reset_to(self, offset: int) -> None:
-        """Go on at `offset`, which a reset found: it is to be committed like any other position."""
+        """Continue at the result of a reset, committed like any other position."""
         self.seek(offset)
         self.reset_at, self.uncommitted_reset = offset, True
 
@@ -86,5 +85,5 @@ class Assigned:
 
     @property
     def buffered(self) -> bool:
-        """Whether records wait here."""
+        """Whether records are buffered."""
         return bool(self.records or self.chunks)

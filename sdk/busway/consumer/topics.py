@@ -1,6 +1,6 @@
-"""The topics that a consumer subscribes to, and those that are made later.
+"""Topics of a subscription, including those created later.
 
-What lives here: names and patterns, and looking at them anew while the consumer runs. What does not: sharing partitions (`group`).
+What lives here: names and patterns, and refreshing them. What does not: assignment (`group`).
 """
 
 import contextlib
@@ -19,17 +19,17 @@ from busway.types import TopicPartition
 logger = logging.getLogger("busway.consumer")
 
 _MADE_WITHIN_S: Final = 0.3
-"""Brokers that make a topic when it is asked for have made it by then; after that a line in the log says what is waited for."""
+"""Time for brokers to create a requested topic; a warning after it names the missing ones."""
 
 
 class Topics:
-    """Keeps a subscription up to date.
+    """A subscription, kept up to date.
 
     Args:
-        max_age_s: topics are looked at so often.
+        max_age_s: interval between refreshes.
 
     Attributes:
-        group: which shares the partitions; without one the fetcher has all of them.
+        group: assigns the partitions; without one the fetcher reads all.
     """
 
     def __init__(self, cluster: ClusterClient, fetcher: Fetcher, *, max_age_s: float) -> None:
@@ -47,11 +47,11 @@ class Topics:
         pattern: re.Pattern[str] | None = None,
         server_pattern: str | None = None,
     ) -> None:
-        """Read these, or what the pattern matches, here or for the group's coordinator.
+        """Subscribe to names, or to a pattern matched here or by the coordinator.
 
         Raises:
-            BrokerError: a topic cannot be had.
-            ValueError: there is no group, or none whose coordinator matches patterns.
+            BrokerError: a topic is not available.
+            ValueError: without a group, or in a classic one, `server_pattern` cannot be matched.
         """
         if server_pattern is not None:
             if self.group is None:
@@ -84,22 +84,22 @@ class Topics:
         await self._cluster.ensure_topics(names)
 
     def forget(self) -> None:
-        """Somebody else says now which partitions are read."""
+        """Stop: the partitions are assigned manually."""
         self._subscribed = False
 
     async def watch(self) -> None:
-        """Find what is made later, until cancelled."""
+        """Look for new topics and partitions until cancelled."""
         while True:
             await REAL_TIME.sleep(self._max_age_s)
             if self._subscribed:
-                with contextlib.suppress(BuswayError):  # the next look comes
-                    await self._look()
+                with contextlib.suppress(BuswayError):  # tried again at the next refresh
+                    await self._refresh()
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         await self._cluster.refresh(every_topic=self._pattern is not None)
         if self._pattern is not None and (matched := self._matched(self._pattern)) != self._names:
             logger.info("%s now matches %s", self._pattern.pattern, ", ".join(sorted(matched)) or "nothing")
-            self._cluster.topics -= self._names - matched  # asked for once more, they would be made after all
+            self._cluster.topics -= self._names - matched  # requested again, they would be auto-created
             self._names = matched
             await self._cluster.ensure_topics(matched)
             if self.group is not None:

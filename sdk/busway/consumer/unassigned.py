@@ -1,12 +1,10 @@
-"""Whether a group has shared all there is.
+"""Partitions of a classic group that no member owns.
 
-What lives here: which partitions of the group's topics are in nobody's share. What does not: sharing (`membership_classic`), and doing it
-again (`group`).
+What lives here: finding them. What does not: assigning (`membership_classic`) and rejoining (`group_classic`).
 
-A cooperative round holds partitions back from their new owner until the old one has given them up, which then joins for a second round
-(KIP-429). A static member that is killed in between has its place again when it comes back, without any round (KIP-345), and knows nothing
-of what it was about to give up. A static leader that comes back shares nothing out (KIP-814): neither what it had held back, nor partitions
-that are new since. Nobody else would ever notice.
+A cooperative round withholds partitions from the new owner until the old one has revoked them and joined again
+(KIP-429). A static member killed in between returns without a rebalance (KIP-345) or memory of the revocation. A static
+leader that returns assigns nothing (KIP-814), neither withheld nor new partitions. No other member would notice.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,10 +21,10 @@ _STABLE: Final = "Stable"
 
 
 def unassigned(counts: Mapping[str, int], assignments: Iterable[bytes]) -> list[TopicPartition]:
-    """The partitions of these topics, each with so many, that are in none of the assignments.
+    """Return the partitions in no assignment; `counts` are partitions per topic.
 
     Raises:
-        MalformedMessage: an assignment is none.
+        MalformedMessage: an assignment is malformed.
     """
     shared = {partition for assignment in assignments for partition in decode_assignment(assignment)}
     every = (TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic]))
@@ -34,11 +32,11 @@ def unassigned(counts: Mapping[str, int], assignments: Iterable[bytes]) -> list[
 
 
 async def unshared_now(coordinator: Coordinator, counts: Mapping[str, int]) -> list[TopicPartition]:
-    """The partitions that nobody has in the group as its coordinator knows it; none while it rebalances.
+    """Return the group's unassigned partitions; none while it rebalances.
 
     Raises:
-        BrokerError, ConnectionFailed, RequestTimedOut: as `Coordinator.ask`; the group is refused.
-        MalformedMessage: a member's assignment cannot be read.
+        BrokerError, ConnectionFailed, RequestTimedOut: as `Coordinator.ask`, or the group has an error.
+        MalformedMessage: an assignment is malformed.
     """
     answer: DescribeGroupsResponse = await coordinator.ask(DescribeGroupsRequest(groups=[coordinator.group]))
     (group,) = answer.groups

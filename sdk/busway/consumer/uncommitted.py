@@ -1,7 +1,7 @@
-"""Offsets of a consumer that are not committed yet.
+"""Uncommitted offsets of a consumer.
 
-What lives here: what was handed out, what of it counts as handled, and the positions that resets and seeks chose. What does not: committing
-(`offsets`), who may commit (`handed_out`).
+What lives here: handed-out and handled offsets, positions chosen by resets and seeks. What does not: committing
+(`offsets`), permission to commit (`handed_out`).
 """
 
 import dataclasses
@@ -15,9 +15,9 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 class Uncommitted:
-    """The offsets that a commit takes along.
+    """Offsets for the next commit.
 
-    Records count as handled when the program asks for more: a crash repeats the last ones and skips none.
+    Records count as handled at the next poll: a crash repeats the last ones and skips none.
     """
 
     def __init__(self, fetcher: Fetcher) -> None:
@@ -25,22 +25,22 @@ class Uncommitted:
         self._handed_out: Offsets = {}
         self._handled: Offsets = {}
         self._places: Offsets = {}
-        """Of what was handled: positions that resets and seeks chose, with no record handed out since."""
+        """Those of `_handled` chosen by resets and seeks, with no record handed out since."""
         self._topics: dict[TopicPartition, UUID | None] = {}
-        """Of each partition the id of the topic that its offsets are of."""
+        """Topic id of each partition's offsets."""
 
     def polling(self) -> None:
-        """Take what was handed out for handled: the program asks for more."""
+        """Count everything handed out as handled."""
         self._handled.update(self.all())
 
     def hand_out(self, partition: TopicPartition, behind: OffsetAndMetadata) -> None:
-        """Note the offset behind records that the program gets."""
+        """Record the offset behind records handed out."""
         self._handed_out[partition] = behind
         self._topics[partition] = self._fetcher.read_topic_id(partition)
         self._places.pop(partition, None)
 
     def place(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset, whatever was handed out of the partition before."""
+        """Record a seek, which replaces what was handed out."""
         self._handed_out.pop(partition, None)
         self._begin(partition, OffsetAndMetadata(offset))
 
@@ -55,15 +55,21 @@ class Uncommitted:
                 known.pop(partition, None)
 
     def take_resets(self) -> None:
-        """Take the positions that resets have found; forget offsets of a topic that was deleted and created again."""
-        self.forget([one for one, topic_id in self._topics.items() if self._fetcher.is_replaced(one, topic_id)])
+        """Take positions found by resets; drop offsets of recreated topics."""
+        self.forget(
+            [
+                partition
+                for partition, topic_id in self._topics.items()
+                if self._fetcher.is_replaced(partition, topic_id)
+            ]
+        )
         for partition, assigned in self._fetcher.assigned.items():
             if assigned.uncommitted_reset and assigned.reset_at is not None:
                 assigned.uncommitted_reset = False
                 self._reset(partition, OffsetAndMetadata(assigned.reset_at))
 
     def _reset(self, partition: TopicPartition, offset: OffsetAndMetadata) -> None:
-        """Go on where a reset has found it; what is still being worked on may lie before that."""
+        """Record a reset; records being processed may lie before it."""
         handled = self._handled.get(partition)
         if partition in self._handed_out:
             self._handed_out[partition] = offset
@@ -71,23 +77,25 @@ class Uncommitted:
             self._begin(partition, offset)
 
     def places(self) -> Offsets:
-        """Return positions that resets and seeks chose, of partitions without a record since."""
+        """Return positions chosen by resets and seeks, without a record since."""
         self.take_resets()
-        return {one: offset for one, offset in self._places.items() if self._handled.get(one) is offset}
+        return {
+            partition: offset for partition, offset in self._places.items() if self._handled.get(partition) is offset
+        }
 
     def placed(self, places: Offsets) -> None:
-        """Note that these of `places` are committed; what was chosen or handed out meanwhile stays."""
+        """Mark positions as committed; later ones stay."""
         for partition, offset in places.items():
             if self._handled.get(partition) is offset:
                 del self._handled[partition]
 
     def handled(self) -> Offsets:
-        """Return what may be committed although the program may still work on what it was handed last."""
+        """Return what may be committed while the last records are processed."""
         self.take_resets()
         return dict(self._handled)
 
     def all(self) -> Offsets:
-        """Return where to go on behind all that was handed out, and behind the markers and aborted records that follow it."""
+        """Return offsets behind everything handed out, with following markers and aborted records."""
         self.take_resets()
         for partition, offset in self._handed_out.items():
             assigned = self._fetcher.assigned.get(partition)
@@ -96,16 +104,16 @@ class Uncommitted:
         return {**self._handled, **self._handed_out}
 
     def all_of(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return what `all` has of these partitions."""
+        """Return `all` of these partitions."""
         known = self.all()
-        return {one: known[one] for one in partitions if one in known}
+        return {partition: known[partition] for partition in partitions if partition in known}
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], before: Offsets) -> None:
-        """Forget offsets that are committed, and those from before the commit; later ones stay.
+        """Forget what is committed or older than the commit; later offsets stay.
 
         Args:
             offsets: what was committed.
-            before: what `handled` returned when the commit began.
+            before: `handled` when the commit began.
         """
         for partition, offset in offsets.items():
             for waiting in (self._handled, self._handed_out):

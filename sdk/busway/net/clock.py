@@ -1,12 +1,12 @@
-"""The clock of an event loop, and which of a loop's two clocks a wait takes its time from.
+"""Clocks of an event loop: real time and an app's frozen time.
 
-What lives here: `WAITS_IN`, which says for a task whose time asyncio's waits take, and `REAL_TIME` and `APP_TIME`, through which Busway's own
-code waits. What does not: the loop that keeps two clocks (`busway.testing.frozen_time`), a process' machine (`machine`).
+What lives here: `WAITS_IN`, the clock of asyncio's waits in a task; `REAL_TIME` and `APP_TIME`, for Busway's waits.
+What does not: the loop with two clocks (`busway.testing.frozen_time`), a process' machine (`machine`).
 
-Under `app.test(clock="manual")` the tasks of the app run with `WAITS_IN` set to `Time.USER`: whatever they await by asyncio takes frozen
-time. The SDK's clients wait by `REAL_TIME`, so brokers and registries are reached although an app's time is frozen; the app's own waits use
-`APP_TIME`. Without a frozen clock, both are asyncio's own functions. `tests/tidy` checks that their modules do
-not wait by asyncio itself.
+Under `app.test(clock="manual")` the app's tasks run with `WAITS_IN` set to `Time.USER`: their asyncio waits use frozen
+time. The SDK's clients wait by `REAL_TIME`, so they reach brokers and registries although an app's time is frozen; the
+app's waits use `APP_TIME`. Without a frozen clock, both are asyncio's functions. `tests/tidy` checks that modules that
+use them do not wait by asyncio directly.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ Waited = TypeVar("Waited", bound="asyncio.Future[Any]")
 
 
 class Time(enum.Enum):
-    """Whose clock the timers of a context run on."""
+    """Clock of the timers of a context."""
 
     REAL = enum.auto()
     APP = enum.auto()
-    """Frozen; a wait of the app's own code."""
+    """Frozen; waits of the app's internal code."""
     USER = enum.auto()
-    """Frozen; a wait of a handler, a dependency, an extension, the lifespan, or a library they call."""
+    """Frozen; waits of handlers, dependencies, extensions, the lifespan, and libraries that they call."""
 
 
 WAITS_IN: Final[ContextVar[Time]] = ContextVar("busway_waits_in", default=Time.REAL)
-"""Whose clock asyncio's own waits use in this context; only a test with a frozen clock sets it, and tasks inherit it."""
+"""Clock of asyncio's waits in this context; set only in tests with a frozen clock, inherited by tasks."""
 
 
 class Clock:
-    """asyncio's waits, in a named time; the loop's own time in a context that no test has frozen."""
+    """asyncio's waits on one clock; the loop's time unless a test has frozen it."""
 
     __slots__ = ("_time",)
 
@@ -45,7 +45,7 @@ class Clock:
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
-        """Let asyncio's and libraries' waits within the block use this clock; tasks and connections made within keep it."""
+        """Use this clock for asyncio's waits in the block; tasks and connections made within keep it."""
         if WAITS_IN.get() is Time.REAL:
             yield
             return
@@ -56,7 +56,7 @@ class Clock:
             WAITS_IN.reset(token)
 
     def now_s(self) -> float:
-        """Seconds, as `loop.time`."""
+        """Return seconds, as `loop.time`."""
         loop = asyncio.get_running_loop()
         if WAITS_IN.get() is Time.REAL:
             return loop.time()
@@ -64,7 +64,7 @@ class Clock:
             return loop.time()
 
     def monotonic_s(self) -> float:
-        """Seconds, as the machine's clock that only grows; comparable between threads."""
+        """Return the machine's monotonic seconds, comparable between threads."""
         with self.used():
             return current_machine().monotonic_s()
 
@@ -89,7 +89,7 @@ class Clock:
             return await asyncio.wait(futures, timeout=timeout, return_when=return_when)
 
 
-class _Timeout(asyncio.Timeout):  # type: ignore[misc] # final to type checkers; its one timer is all that differs
+class _Timeout(asyncio.Timeout):  # type: ignore[misc] # final to type checkers; only its timer differs
     def __init__(self, when: float | None, clock: Clock) -> None:
         super().__init__(when)
         self._clock = clock
@@ -100,6 +100,6 @@ class _Timeout(asyncio.Timeout):  # type: ignore[misc] # final to type checkers;
 
 
 REAL_TIME: Final = Clock(Time.REAL)
-"""Waits that bring the app to others and others to it, or end it: clients, tables that are read, a drain."""
+"""Waits for other processes, and those that end the app: clients, reading tables, draining."""
 APP_TIME: Final = Clock(Time.APP)
-"""Waits of the app's own: the commit interval, windows of batches, a handler's deadline, an outbox's intervals."""
+"""Waits of an app: commit interval, batch windows, handler deadlines, outbox intervals."""

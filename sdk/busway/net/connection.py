@@ -1,6 +1,7 @@
-"""One connection to one broker: requests out, answers to whoever asked.
+"""One connection to one broker.
 
-What lives here: the asyncio protocol, correlation of answers, version negotiation. What does not: which broker (`cluster`).
+What lives here: the asyncio protocol, correlation of responses, version negotiation. What does not: the choice of the
+broker (`cluster`).
 """
 
 import asyncio
@@ -19,9 +20,9 @@ from busway_protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResp
 
 T = TypeVar("T")
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""A broker's answer is never larger; a TLS alert read as a size would be 352 MB."""
+"""Maximum size of a response; a TLS alert read as a size would be 352 MB."""
 SETUP_TIMEOUT_S: Final = 10.0
-"""A host that is gone answers nothing at all; Kafka's socket.connection.setup.timeout.ms."""
+"""Bound for dead hosts; Kafka's socket.connection.setup.timeout.ms."""
 _SOFTWARE: Final = "busway-python"
 _VERSION: Final = "0.1.0"
 
@@ -46,12 +47,12 @@ class _Protocol(asyncio.Protocol):
 
 
 class Connection:
-    """A connection that is open.
+    """A connection to a broker.
 
     Args:
         host, port: the broker's address.
-        client_id: told to the broker with every request.
-        timeout_s: for connecting, and for each answer unless the request says otherwise.
+        client_id: sent with every request.
+        timeout_s: for connecting, and by default for each response.
     """
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
@@ -73,20 +74,20 @@ class Connection:
 
     @property
     def problem(self) -> BaseException | None:
-        """Why it ended; None while it is open."""
+        """Why it ended; None while open."""
         return self._problem
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their answer."""
+        """Number of pending requests."""
         return len(self._waiting)
 
     async def connect(self) -> None:
-        """Connect and learn what the broker speaks.
+        """Connect and negotiate versions.
 
         Raises:
-            ConnectionFailed: nobody listens there, or it is no Kafka broker.
-            RequestTimedOut: no answer.
+            ConnectionFailed: the port is closed, or not a Kafka broker's.
+            RequestTimedOut: no response.
         """
         loop = asyncio.get_running_loop()
         limit_s = min(self._timeout_s, SETUP_TIMEOUT_S)
@@ -114,18 +115,18 @@ class Connection:
             answer = await self._send(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
         if answer.error_code:
             raise ConnectionFailed(f"{self.name} does not tell what it speaks: {ErrorCode(answer.error_code).name}")
-        self._ranges = {found.api_key: (found.min_version, found.max_version) for found in answer.api_keys}
-        self._features = {found.name: found.max_version_level for found in answer.finalized_features}
+        self._ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
+        self._features = {entry.name: entry.max_version_level for entry in answer.finalized_features}
 
     def feature(self, name: str) -> int:
-        """The level of a feature that the cluster had agreed on when this connection was made (KIP-584); 0 where it has not."""
+        """Return a feature's finalized level when the connection was made (KIP-584), else 0."""
         return self._features.get(name, 0)
 
     def version(self, key: ApiKey, at_most: int | None = None) -> int:
-        """The version to use for an API on this connection.
+        """Return the version to use for an API.
 
         Raises:
-            UnsupportedByBroker: there is none.
+            UnsupportedByBroker: there is no common one.
         """
         offered = self._ranges.get(key)
         if offered is not None and at_most is not None:
@@ -140,11 +141,11 @@ class Connection:
     async def request(
         self, message: Any, *, at_most: int | None = None, timeout_s: float | None = None, answer: bool = True
     ) -> Any:
-        """Send a request in the highest version both sides speak, and wait for its answer.
+        """Send a request in the highest common version and wait for its response.
 
         Args:
-            at_most: use no higher version.
-            answer: False for a request that gets none (Produce with acks 0).
+            at_most: the highest version to use.
+            answer: False for a request without a response (Produce with acks 0).
 
         Raises:
             ConnectionFailed, RequestTimedOut, UnsupportedByBroker.
@@ -182,7 +183,7 @@ class Connection:
             raise problem from None
 
     def answered(self, frame: memoryview) -> None:
-        """Give an answer to the request it belongs to: brokers answer in order."""
+        """Pass a response to the oldest pending request: brokers respond in order."""
         if not self._waiting:
             raise ProtocolError("an answer came that nobody asked for")
         correlation, key, version, waiter = self._waiting.popleft()
@@ -203,7 +204,7 @@ class Connection:
             waiter.set_result(message)
 
     def fail(self, problem: BaseException) -> None:
-        """End the connection; everyone who waits gets `problem`."""
+        """End the connection; pending requests raise `problem`."""
         if self._problem is None:
             self._problem = problem
         waiting, self._waiting = self._waiting, deque()

@@ -1,7 +1,8 @@
-"""The connections of the HTTP server: how long one may take to ask, how many there may be.
+"""Connections of the HTTP server: their timeouts and their number.
 
-What lives here: uvicorn's connection with a clock on what its client has not finished, and who is closed by it. What does not: serving and
-stopping (`http_server`). uvicorn closes a connection that has been answered and is idle; one that never asks, or asks for ever, it keeps.
+What lives here: uvicorn's connection with a timeout for unfinished requests and unread responses. What does not:
+serving and stopping (`http_server`). uvicorn closes idle connections after a response, but keeps those that never send
+a request or never end it.
 """
 
 import asyncio
@@ -15,19 +16,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 logger = logging.getLogger("busway.http")
 
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
-"""What a client may still send of a request that was answered before its end: closed earlier, it would not read the answer."""
+"""Bytes a client may still send after an early response: closed sooner, it would not read the response."""
 _REQUEST_TIMEOUT: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _UNAVAILABLE: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """What clients are given.
+    """Limits for clients.
 
     Attributes:
-        request_s: from the first byte of a request to its last; and for an answer that nobody reads.
-        bytes_per_s: how fast a request must come beyond that: each so many bytes give another second.
-        connections: at most; one more, and the one that has kept quiet for the longest is closed.
+        request_s: from the first byte of a request to its last; and for an unread response.
+        bytes_per_s: minimum rate beyond that: so many bytes give another second.
+        connections: maximum; beyond it, the one quiet for the longest is closed.
     """
 
     request_s: float = 20.0
@@ -36,11 +37,11 @@ class Patience:
 
 
 PATIENCE: Final = Patience()
-"""What they are given unless a server says otherwise."""
+"""The default limits."""
 
 
 class Connection(H11Protocol):
-    """One of them; the clock runs while its client has begun a request and not ended it."""
+    """A connection with a timeout while a request is incomplete."""
 
     def __init__(self, *uvicorn: Any, patience: Patience, **more: Any) -> None:
         super().__init__(*uvicorn, **more)
@@ -70,7 +71,7 @@ class Connection(H11Protocol):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the next word is the client's: nothing of it is being answered."""
+        """Whether no response is in progress: the client has to send."""
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     @property
@@ -79,7 +80,7 @@ class Connection(H11Protocol):
         return self.is_quiet and not self.transport.is_closing()
 
     def is_late(self, now: float) -> bool:
-        """Whether its client has taken too long to ask, or to read the answer."""
+        """Return whether the client exceeded a limit for its request or for reading the response."""
         patience = self._patience
         unread = self.transport.get_write_buffer_size()
         if not 0 < self.unread <= unread:
@@ -89,7 +90,7 @@ class Connection(H11Protocol):
             return True
         if not self.begun:
             return False
-        if self.flow.read_paused:  # it is the application that does not read
+        if self.flow.read_paused:  # the application does not read
             self.quiet_since, self.received = now, 0
             return False
         if self.cycle is not None and self.cycle.response_complete and self.received > _DISCARDED_BYTES:
@@ -97,7 +98,7 @@ class Connection(H11Protocol):
         return now - self.quiet_since > patience.request_s + self.received / patience.bytes_per_s
 
     def give_up(self, said: bytes = _REQUEST_TIMEOUT) -> None:
-        """Close it; whoever has not been answered yet is told why."""
+        """Close it; send `said` first unless a response is in progress or unread."""
         if self.unread:
             self.transport.abort()
             return
@@ -107,19 +108,23 @@ class Connection(H11Protocol):
 
 
 def close_late(connections: Collection[Any], now: float) -> None:
-    """Close those whose clients have taken too long."""
-    late = [one for one in connections if isinstance(one, Connection) and one.is_late(now)]
-    for one in late:
-        one.give_up()
+    """Close connections whose clients exceeded a limit."""
+    late = [connection for connection in connections if isinstance(connection, Connection) and connection.is_late(now)]
+    for connection in late:
+        connection.give_up()
     if late:
         logger.warning("%d connections are closed: their clients neither ended a request nor read an answer", len(late))
 
 
 def _make_room(connections: Collection[Any], new: Connection, most: int) -> None:
-    """Close a connection when there are too many: the one that has kept quiet for the longest, or the new one where none is quiet."""
+    """Close one connection beyond the limit: the longest quiet one, else the new one."""
     if len(connections) <= most:
         return
-    quiet = [one for one in connections if one is not new and isinstance(one, Connection) and one.may_go]
-    going = min(quiet, key=lambda one: one.quiet_since, default=new)
+    quiet = [
+        connection
+        for connection in connections
+        if connection is not new and isinstance(connection, Connection) and connection.may_go
+    ]
+    going = min(quiet, key=lambda connection: connection.quiet_since, default=new)
     logger.warning("more than %d connections: one is closed", most)
     going.give_up(_UNAVAILABLE)

@@ -1,7 +1,7 @@
-"""An ASGI application in the event loop of whoever serves it: the one place that runs uvicorn.
+"""An ASGI application in the caller's event loop: the only place that runs uvicorn.
 
-What lives here: when it serves, and how it stops. What does not: the socket (`listening`), paths, signals. It loads uvicorn and
-nothing of an application: the registry, a Connect worker and a service's HTTP side (`busway.web`) bring each their own.
+What lives here: start and stop. What does not: the socket (`listening`), paths, signals. It imports uvicorn, but no
+application: registry, Connect worker and a service's HTTP side (`busway.web`) bring theirs.
 """
 
 import asyncio
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
 logger = logging.getLogger("busway.http")
 
 GRACE_S: Final = 5.0
-"""Requests under way may take so long to end when the server stops; streams end at once."""
+"""Time for running requests to end when the server stops; streams end at once."""
 IDLE_S: Final = 30
-"""Connections that nobody uses are closed; as Confluent's servers do, since clients with a pool send their next request on one."""
+"""Idle timeout of connections, seconds; Confluent's, since clients with a pool reuse them."""
 CLOSING: Final = "busway.closing"
-"""In each request's scope: an `asyncio.Event`, set when the server stops, for answers that would never end."""
+"""Scope key of an `asyncio.Event`, set when the server stops, for endless responses."""
 _TICK_S: Final = 1.0
-"""How often the Date header is set, and clients are looked for that have taken too long."""
+"""Interval for the Date header and the check of client limits."""
 _LENGTHS: Final = frozenset({b"content-length", b"transfer-encoding"})
 _CANCEL_S: Final = 1.0
-"""A request that was broken off may take so long to clean up; one that is busy in a thread ends when the thread does."""
+"""Time for a cancelled request to clean up; one busy in a thread ends with the thread."""
 _ARRIVAL_TURNS: Final = 8
-"""Turns of the event loop from a connection in the listening socket to its request's task, with some to spare."""
+"""Event loop turns from accepting a connection to its request's task, with some to spare."""
 
 
 @contextlib.asynccontextmanager
 async def serving(
     asgi: "ASGIApp", bound: socket.socket, *, grace_s: float = GRACE_S, patience: Patience = PATIENCE
 ) -> AsyncIterator[None]:
-    """Serve an ASGI application on a listening socket as long as the block runs; its lifespan runs too.
+    """Serve an ASGI application, with its lifespan, while the block runs.
 
-    At the end requests that have come are answered; then connections end and the socket is closed.
+    At the end, received requests are answered, then connections end and the socket is closed.
 
     Args:
         asgi: the application.
-        bound: from `listening.bind`; it is this server's from now on.
-        grace_s: what takes longer to answer at the end is broken off.
-        patience: what clients are given to ask in, and how many there may be.
+        bound: from `listening.bind`; owned by this server.
+        grace_s: requests that take longer at the end are cancelled.
+        patience: limits for clients.
 
     Raises:
         CannotListen: the application could not start.
@@ -70,13 +70,13 @@ async def serving(
         server.stop()
         try:
             await asyncio.wait([running, ready])
-            running.exception()  # what ended it was raised above, if it is not too late to matter
+            running.exception()  # mark as retrieved: an error before serving was raised above
         finally:
             bound.close()
 
 
 def _has_two_lengths(scope: "Scope") -> bool:
-    """Whether a request says its length twice, where a proxy before us may believe the other one (RFC 9112, 6.1)."""
+    """Return whether a request has two lengths: a proxy may believe the other one (RFC 9112, 6.1)."""
     return sum(name in _LENGTHS for name, _ in scope["headers"]) > 1
 
 
@@ -87,7 +87,7 @@ async def _refuse(send: "Send") -> None:
 
 
 class _Connections(set[Any]):
-    """uvicorn's connections; tells when the last one has gone."""
+    """uvicorn's connections, with an event for the last one's end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class _Connections(set[Any]):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers, told by events where it looks ten times a second."""
+    """uvicorn without signal handlers, and with events instead of ten polls a second."""
 
     def __init__(self, asgi: "ASGIApp", grace_s: float, patience: Patience) -> None:
         self._grace_s = grace_s
@@ -138,19 +138,19 @@ class _Server(uvicorn.Server):
         self.server_state.connections = self._connections
 
     async def run_on(self, bound: socket.socket) -> None:
-        """Until `stop`."""
+        """Serve until `stop`."""
         try:
             await self.serve([bound])
         except SystemExit:
-            # uvicorn's way to say it; the application's own words are in the log.
+            # uvicorn's signal for a failed startup; the application's error is in the log.
             raise CannotListen("the web application could not start: its lifespan failed; see the log") from None
 
     def stop(self) -> None:
-        """Ends `run_on` soon."""
+        """End `run_on` soon."""
         self.should_exit = True
         self._closing.set()
 
-    # What uvicorn calls
+    # Called by uvicorn
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -167,7 +167,7 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._closing.wait(), self._tick_s)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # uvicorn sleeps here, so that what clients have sent is read before idle connections are closed. Turns suffice.
+        # uvicorn sleeps here, to read received requests before idle connections are closed. Turns suffice.
         for _ in range(_ARRIVAL_TURNS):
             await asyncio.sleep(0)
         for server in self.servers:

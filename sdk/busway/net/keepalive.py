@@ -1,8 +1,8 @@
-"""Finding out that the other end of a connection is gone.
+"""TCP keepalive: detection of dead peers.
 
-What lives here: asking the kernel to. What does not: what follows (`connection`). A host that loses its power, or a firewall that forgets a
-connection, says nothing, and some answers are waited for as long as a rebalance may take (JoinGroup). Kafka's clients ask for keepalive
-too, but leave the operating system's two hours before the first probe.
+What lives here: the socket options. What does not: reactions (`connection`). A host without power, or a firewall that
+drops a connection, sends nothing, and some responses may take as long as a rebalance (JoinGroup). Kafka's clients
+enable keepalive too, but with the operating system's two hours before the first probe.
 """
 
 import contextlib
@@ -10,30 +10,30 @@ import socket
 from typing import Any, Final
 
 IDLE_S: Final = 10
-"""Silence before the kernel asks whether the other end is there; a host that is up again answers that it knows of no connection."""
+"""Silence before the first probe; a restarted host responds with a reset."""
 INTERVAL_S: Final = 5
-"""Between two such questions."""
+"""Time between probes."""
 COUNT: Final = 3
-"""Questions without an answer after which the connection is broken."""
+"""Unanswered probes that break the connection."""
 GONE_S: Final = IDLE_S + INTERVAL_S * COUNT
-"""After so long without an answer the other end is gone."""
+"""Silence after which the peer is gone."""
 
 _TCP: Final = (
     ("TCP_KEEPIDLE", IDLE_S),
-    ("TCP_KEEPALIVE", IDLE_S),  # as macOS calls it
+    ("TCP_KEEPALIVE", IDLE_S),  # macOS's name
     ("TCP_KEEPINTVL", INTERVAL_S),
     ("TCP_KEEPCNT", COUNT),
 )
 
 
 def keep_alive(sock: Any, timeout_s: float) -> None:
-    """Have the kernel break a connection, a socket or what asyncio has for one, when its other end is gone.
+    """Enable keepalive on a socket, or asyncio's wrapper of one.
 
-    What a system does not know of these settings is left out.
+    Settings that the system lacks are left out.
 
     Args:
-        timeout_s: how long what was sent may stay without acknowledgement (TCP_USER_TIMEOUT, RFC 5482). It is as long as a request
-            may take, because a broker that is alive and lets us wait counts too; never shorter than `GONE_S`.
+        timeout_s: of unacknowledged data (TCP_USER_TIMEOUT, RFC 5482), at least `GONE_S`. It is the request timeout,
+            because a slow but live broker counts too.
     """
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,6 +1,6 @@
-"""An address to listen on.
+"""Listening sockets.
 
-What lives here: the socket, and why it cannot be had, in words. What does not: what is spoken on it (`http_server`).
+What lives here: the socket, and texts for its errors. What does not: the protocol on it (`http_server`).
 """
 
 import asyncio
@@ -21,11 +21,11 @@ _REMEDIES: Final = {
 
 
 class CannotListen(BuswayError):
-    """The address cannot be had; the text says why and what to do."""
+    """The address is not available; the text has the reason and the remedy."""
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether only this machine can reach a server on that host."""
+    """Return whether the host is reachable from this machine only."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -33,30 +33,30 @@ def is_this_machine(host: str) -> bool:
 
 
 def in_url(host: str) -> str:
-    """The host as it stands before `:PORT`."""
+    """Return the host as in a URL, before `:PORT`."""
     return f"[{host}]" if ":" in host else host
 
 
 async def bind(host: str, port: int, *, who: str) -> socket.socket:
-    """A socket that listens; connections wait in it until somebody accepts them.
+    """Return a listening socket; connections queue in it until accepted.
 
     Args:
-        host: an address of this machine or a name of one; an IPv4 address of the name goes before an IPv6 one.
+        host: an address or name of this machine; IPv4 addresses of a name come before IPv6.
         port: 0 takes a free one.
-        who: begins the sentence of the error.
+        who: subject of the error text.
 
     Raises:
-        CannotListen: the port is taken or not for this user, or the host is not this machine's or does not resolve.
+        CannotListen: the port is taken or not permitted, or the host is not this machine's or does not resolve.
     """
     loop: Any = asyncio.get_running_loop()
     if (simulated := getattr(loop, "listening_socket", None)) is not None:  # a simulated network
         return cast("socket.socket", simulated(host, port))
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     except (OSError, ValueError) as problem:
         raise CannotListen(f"{who} cannot listen on {in_url(host)}:{port}: {reason(problem)}") from None
-    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
-    # The protocol is named because the event loop switches Nagle's algorithm off only where it sees TCP.
+    family, kind, protocol, _, address = min(addresses, key=lambda entry: entry[0] != socket.AF_INET)
+    # With the protocol, because the event loop sets TCP_NODELAY only on sockets with IPPROTO_TCP.
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -69,7 +69,7 @@ async def bind(host: str, port: int, *, who: str) -> socket.socket:
 
 
 def reason(problem: OSError | ValueError) -> str:
-    """Why an address could not be had, and what to do."""
+    """Return the reason for an error, and the remedy."""
     if isinstance(problem, ValueError | socket.gaierror):
         text = problem.strerror if isinstance(problem, OSError) else problem
         return f"the host does not resolve ({text}); give an address of this machine, such as 127.0.0.1"

@@ -1,7 +1,7 @@
 """The machine that a process runs on.
 
-What lives here: `OS`, the real clocks, identifiers and chance, and `current_machine`, which of them the running event loop stands for.
-A simulated loop has a machine of its own in its attribute `machine`, so that clients which a service makes anywhere are simulated, too.
+What lives here: `OS`, the real clocks, ids and random numbers, and `current_machine`, that of the running event loop. A
+simulated loop has a separate one in its attribute `machine`, so that all clients of a service are simulated.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ OS: Final = Machine(
     wall_ms=_wall_ms,
     monotonic_s=time.monotonic,
     uuid4=uuid.uuid4,
-    chance=random.Random(),  # noqa: S311 - spreads load, guards nothing
+    chance=random.Random(),  # noqa: S311 - spreads load; no secrets depend on it
 )
 
 
 def current_machine() -> Machine:
-    """The machine of the running event loop, the real one where none runs; look it up once, at start, and keep it."""
+    """Return the event loop's machine, else the real one; call it once at start."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -35,5 +35,5 @@ def current_machine() -> Machine:
 
 
 def has_threads() -> bool:
-    """Whether threads may run beside the running event loop; a simulated one is alone, and does their work itself."""
+    """Return whether threads may run beside the event loop; a simulated one does their work."""
     return current_machine() is OS

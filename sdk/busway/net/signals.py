@@ -1,7 +1,7 @@
-"""The signals that ask a process to end.
+"""Signals that end a process.
 
-What lives here: waiting for the first of them, or of events, for whatever serves until then. What does not: what is ended, and how (whoever waits); an
-app that is still starting (`busway.app.serving`), a supervisor that passes signals on (`busway.cli.processes`).
+What lives here: waiting for the first of them, or of events. What does not: what is ended, and how; an app during its
+start (`busway.app.serving`), a supervisor that passes signals on (`busway.cli.processes`).
 """
 
 import asyncio
@@ -12,8 +12,11 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def until_signal(*others: asyncio.Event) -> "asyncio.Task[None]":
-    """Done at SIGINT or SIGTERM, or when one of `others` is set. Signals are listened to from this call on, so that whoever reads
-    afterwards that the process serves may end it at once. A second signal ends the process without waiting for anything."""
+    """Return a task that ends at SIGINT, SIGTERM or one of `others`.
+
+    Handlers are installed by this call, before the process reports that it serves. A second signal ends the process at
+    once.
+    """
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
@@ -28,7 +31,7 @@ def until_signal(*others: asyncio.Event) -> "asyncio.Task[None]":
 
 
 async def first_of(*events: asyncio.Event) -> None:
-    """Return when one of them is set."""
+    """Wait until one of the events is set."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

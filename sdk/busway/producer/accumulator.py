@@ -1,12 +1,12 @@
-"""Records on their way: batches by partition, in order.
+"""Unsent and unacknowledged batches by partition, in order.
 
-What lives here: where a record goes, when a batch is full, due or too old, and the sequence numbers of an idempotent producer
-(KIP-98, KIP-360). What does not: sending (`sender`), clocks (times come in). A partition has at most one batch under way, so
-that a retry can never overtake what follows it.
+What lives here: filling batches, when one is full, due or expired, and an idempotent producer's sequence numbers
+(KIP-98, KIP-360). What does not: sending (`sender`), clocks (times are arguments). A partition has at most one batch in
+flight, so that a retry never overtakes later records.
 
-Sequence numbers are used up by the acknowledgement, so a batch that was never written leaves no gap behind. One that is given up and
-may have been written ends the partition's epoch: in the same one, the broker would take the next batch for its repetition. Epochs are
-the partition's own, as the broker keeps them, so that no other partition has to wait.
+An acknowledgement uses up sequence numbers, so an unwritten batch leaves no gap. A failed batch that may have been
+written ends the partition's epoch: in that epoch, the broker would take the next batch for a duplicate. Each partition
+has a separate epoch, as in the broker, so that no other has to wait.
 """
 
 from collections import deque
@@ -18,26 +18,26 @@ from busway.errors import BuswayError
 from busway_protocol.records.builder import BatchBuilder
 
 RECORD_OVERHEAD = 24
-"""Bytes that a record may need beside key, value and headers; an upper estimate."""
+"""Upper bound of a record's bytes beside key, value and headers."""
 SEQUENCES = 2**31
 EPOCH_MAX = 2**15 - 1
-"""After it, a new producer id is needed."""
+"""A new producer id is needed after it."""
 
 Partition = tuple[str, int]
 
 
 Waiter = tuple[int, int, Any]
-"""Position and timestamp of a record and the future of who waits for it, or for it and others behind it that came together."""
+"""Position, timestamp and future of a record, which may also stand for later ones."""
 
 
 @dataclass(slots=True, eq=False)
 class Together:
-    """Records of one partition that are handed over together.
+    """Records of one partition with one future per batch.
 
     Attributes:
-        make_future: makes one for each batch that they get into.
-        futures: those that were made.
-        batch: the one that the last of them got into.
+        make_future: called for each batch.
+        futures: the results.
+        batch: of the last record.
     """
 
     make_future: Callable[[], Any]
@@ -47,16 +47,16 @@ class Together:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records for one partition, and who waits for them, by position.
+    """Records for one partition, and their waiters by position.
 
     Attributes:
-        shared: those of the waiters' futures that stand for records further behind as well.
-        common: the one of them that stands for all that came without their own.
-        uncertain: it was sent, and no answer tells that it was not written.
-        halved: it was part of a larger one that was refused for its size.
-        given_up: it took too long while it was under way; nobody waits for it any more, only its sequence numbers matter.
-        problem: why it was not acknowledged the last time.
-        settled: it is acknowledged or has failed, and is no partition's any more.
+        shared: futures of waiters that stand for later records as well.
+        common: the one of `send_among`.
+        uncertain: it was sent, and may have been written.
+        halved: part of a larger batch that was refused for its size.
+        given_up: expired in flight; its waiters have failed, only its sequence numbers matter.
+        problem: the last error.
+        settled: acknowledged or failed, and removed.
     """
 
     partition: Partition
@@ -80,7 +80,7 @@ class _Queue:
     """A partition's batches.
 
     Attributes:
-        batch_size: bytes after which a batch is full; less than the producer's own where the topic takes less.
+        batch_size: bytes of a full batch; below the producer's if the topic's limit is lower.
         spent: the producer id whose last epoch was used up here.
     """
 
@@ -94,7 +94,7 @@ class _Queue:
     spent: int | None = None
 
     def renew(self, *, identity: bool) -> None:
-        """Begin at sequence 0 of the next epoch, or of a new producer id; a batch that waits is encoded anew."""
+        """Start sequence 0 of the next epoch or a new producer id; encode the waiting batch again."""
         self.next_sequence = 0
         if identity or self.epoch == EPOCH_MAX:
             self.spent, self.producer_id = self.producer_id, -1
@@ -108,11 +108,10 @@ class Accumulator:
     """All batches of a producer.
 
     Args:
-        batch_size: bytes after which a batch is full.
-        linger_s: how long one that is not full waits.
+        batch_size: bytes of a full batch.
+        linger_s: how long others wait.
         compression: codec name.
-        transactional: whether records belong to transactions; then the epoch is the producer's own, as its transaction coordinator gives
-            it, and not the partitions'.
+        transactional: the epoch comes from the transaction coordinator, the same for all partitions.
     """
 
     def __init__(self, *, batch_size: int, linger_s: float, compression: str, transactional: bool = False) -> None:
@@ -122,10 +121,10 @@ class Accumulator:
         self._transactional = transactional
         self._queues: dict[Partition, _Queue] = {}
         self.buffered = 0
-        """Bytes of records that wait or are under way."""
+        """Bytes of waiting and in-flight records."""
         self.flushing = 0
 
-    def append(  # noqa: PLR0917 - once for every record: keyword arguments would cost a tenth of it
+    def append(  # noqa: PLR0917 - called for every record: keyword arguments would cost a tenth of its time
         self,
         partition: Partition,
         now: float,
@@ -136,10 +135,13 @@ class Accumulator:
         size: int,
         waiter: Any,
     ) -> bool:
-        """Add a record, its headers encoded; answers whether a batch was opened or became full, so that the sender should look.
+        """Add a record; return whether a batch was opened or became full.
+
+        Then the sender has to be woken.
 
         Args:
-            waiter: the future of who waits for it, or `Together` with others; None where `common` is asked for next.
+            headers: encoded.
+            waiter: a future or `Together`; None if `common` follows.
         """
         queue = self._queues.get(partition)
         if queue is None:
@@ -154,7 +156,7 @@ class Accumulator:
         builder = batch.builder
         builder.append_encoded(timestamp_ms, key, value, headers)
         if opened:
-            batches.append(batch)  # only now: a record that cannot be encoded leaves no empty batch behind
+            batches.append(batch)  # after the encoding, whose failure must not leave an empty batch behind
         if waiter is None:
             pass
         elif type(waiter) is not Together:
@@ -170,7 +172,7 @@ class Accumulator:
         return opened or builder.size_bytes >= queue.batch_size
 
     def common(self, partition: Partition, timestamp_ms: int, make_future: Callable[[], Any]) -> Any:
-        """The future that stands for the record that was added last, of that time, and for all others of its batch that this was asked for."""
+        """Return the batch's shared future, extended to the last record, of this timestamp."""
         batch = self._queues[partition].batches[-1]
         if batch.common is None:
             batch.common = make_future()
@@ -179,8 +181,8 @@ class Accumulator:
         return batch.common
 
     def ready(self, now: float) -> tuple[list[Partition], float | None]:
-        """Partitions whose first batch is to be sent now, and the moment when the next one will be."""
-        found = []
+        """Return partitions whose first batch is due, and when the next will be."""
+        ready = []
         soonest: float | None = None
         for partition, queue in self._queues.items():
             if queue.in_flight or not queue.batches:
@@ -191,22 +193,22 @@ class Accumulator:
             if not (full or self.flushing or first.encoded is not None):
                 due = max(due, first.due)
             if due <= now:
-                found.append(partition)
+                ready.append(partition)
             elif soonest is None or due < soonest:
                 soonest = due
-        return found, soonest
+        return ready, soonest
 
     def lacks_identity(self, partition: Partition, producer_id: int) -> bool:
-        """Whether the partition needs another producer id than this one before it can go on."""
+        """Return whether the partition needs a producer id other than this one."""
         queue = self._queues[partition]
         return queue.producer_id < 0 and queue.spent == producer_id
 
     def take(self, partition: Partition, producer_id: int, epoch: int = 0) -> Batch:
-        """The first batch of a partition, encoded; the partition is muted until the batch is settled.
+        """Return a partition's first batch, encoded; mute the partition until it is settled.
 
         Args:
-            producer_id: of an idempotent producer, for a partition that has none yet; else -1.
-            epoch: of a transactional producer; a partition that has another one begins at sequence 0.
+            producer_id: of an idempotent producer, for a partition without one; else -1.
+            epoch: of a transactional producer; a change restarts at sequence 0.
         """
         queue = self._queues[partition]
         assert not queue.in_flight
@@ -225,13 +227,16 @@ class Accumulator:
         return batch
 
     def acknowledged(self, batch: Batch) -> None:
-        """The batch has been written: its sequence numbers are used up."""
+        """Remove a written batch and advance the sequence number."""
         queue = self._queues[batch.partition]
         queue.next_sequence = (queue.next_sequence + batch.builder.count) % SEQUENCES
         self._drop(queue, batch)
 
     def failed(self, batch: Batch) -> bool:
-        """The batch is given up; answers whether that ended the partition's epoch, or in a transaction the producer's."""
+        """Remove a failed batch; return whether the epoch has ended.
+
+        The epoch is the partition's, or in a transaction the producer's.
+        """
         queue = self._queues[batch.partition]
         self._drop(queue, batch)
         ends = batch.uncertain and queue.producer_id >= 0
@@ -240,7 +245,7 @@ class Accumulator:
         return ends
 
     def _drop(self, queue: _Queue, batch: Batch) -> None:
-        if queue.batches[0] is batch:  # only the first one can be under way
+        if queue.batches[0] is batch:  # only the first can be in flight
             queue.in_flight = False
         queue.batches.remove(batch)
         self.buffered -= batch.size
@@ -253,15 +258,15 @@ class Accumulator:
         queue.retry_at = at
 
     def retry_renewed(self, batch: Batch, at: float, *, identity: bool = False) -> None:
-        """Send the batch, which was certainly not written, under the partition's next epoch or another producer id; not before `at`."""
+        """Send an unwritten batch again, under the next epoch or another producer id."""
         self.retry(batch, at)
         batch.uncertain = False
         self._queues[batch.partition].renew(identity=identity)
 
     def split(self, batch: Batch) -> None:
-        """Put two halves in the place of a batch that is larger than its topic takes, and make later ones no larger than these.
+        """Replace a batch that is too large for its topic by two halves; limit later ones.
 
-        The topic's limit may be of compressed bytes, so halving finds it where no reckoning would (KAFKA-8350).
+        The topic's limit may be of compressed bytes, which only halving finds (KAFKA-8350).
         """
         queue = self._queues[batch.partition]
         assert queue.batches[0] is batch
@@ -271,26 +276,29 @@ class Accumulator:
         queue.batch_size = min(queue.batch_size, batch.builder.size_bytes // 2)
 
     def expired(self, now: float, timeout_s: float) -> tuple[list[Batch], float]:
-        """Batches that have become too old, and the moment when the next one can be; those under way are `given_up` by this."""
-        found = []
+        """Return batches older than the timeout, and when the next expires.
+
+        Those in flight become `given_up`.
+        """
+        expired = []
         soonest = now + timeout_s
         for queue in self._queues.values():
             for batch in queue.batches:
                 if now - batch.created < timeout_s:
                     soonest = min(soonest, batch.created + timeout_s)
-                    break  # those behind it are younger
+                    break  # later ones are younger
                 if not batch.given_up:
                     batch.given_up = self.is_under_way(batch)
-                    found.append(batch)
-        return found, soonest
+                    expired.append(batch)
+        return expired, soonest
 
     def is_under_way(self, batch: Batch) -> bool:
-        """Whether a request holds it."""
+        """Return whether the batch is in flight."""
         queue = self._queues[batch.partition]
         return queue.in_flight and queue.batches[0] is batch
 
     def all_batches(self) -> list[Batch]:
-        """Every batch, for those who end a producer."""
+        """Return every batch."""
         return [batch for queue in self._queues.values() for batch in queue.batches]
 
 
@@ -320,7 +328,7 @@ def _halves(batch: Batch) -> tuple[Batch, Batch]:
 
 
 def _parts(whole: Any) -> tuple[Any, Any]:
-    """Futures for both halves of what one stands for: it is done when both are, with where the first one was put."""
+    """Create futures for both halves; when both are done, `whole` gets the first one's result."""
     first, second = (whole.get_loop().create_future() for _ in range(2))
 
     def settle(_: Any) -> None:
@@ -331,7 +339,7 @@ def _parts(whole: Any) -> tuple[Any, Any]:
             whole.set_result(first.result())
         else:
             whole.set_exception(problem)
-            whole.exception()  # nobody need await it
+            whole.exception()  # mark as retrieved: it need not be awaited
 
     for part in (first, second):
         part.add_done_callback(settle)

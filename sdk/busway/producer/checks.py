@@ -1,6 +1,6 @@
-"""Whether what is to be sent is a record, and how large it is.
+"""Checks of a record and its size.
 
-What lives here: the checks of a record's parts. What does not: whether its topic and partition are there (`producer`).
+What lives here: types, size and timestamp. What does not: whether topic and partition exist (`producer`).
 """
 
 from typing import Any, Final
@@ -14,14 +14,14 @@ _TIMESTAMP_LIMIT: Final = 2**63
 
 
 def size_of(topic: str, value: Any, key: Any, headers: Headers, most: int) -> int:
-    """About how many bytes a record takes, once it is sure that it is one.
+    """Check the types of a record and return its approximate size in bytes.
 
     Args:
-        most: bytes; the producer's max_request_size.
+        most: the producer's max_request_size.
 
     Raises:
-        TypeError: key, value or headers are no such things.
-        MessageTooLarge: it takes more than `most`.
+        TypeError: key, value or headers have the wrong type.
+        MessageTooLarge: the size exceeds `most`.
     """
     if not (isinstance(value, _BYTES) and isinstance(key, _BYTES)):
         raise TypeError(
@@ -48,10 +48,10 @@ def _size_of_headers(headers: Headers) -> int:
 
 
 def checked_timestamp(timestamp_ms: int) -> int:
-    """The same moment, in milliseconds since 1970.
+    """Return the timestamp, in milliseconds since 1970.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is negative or not below 2**63.
     """
     if not 0 <= timestamp_ms < _TIMESTAMP_LIMIT:
         raise ValueError(f"timestamp_ms: {timestamp_ms} is no moment in milliseconds since 1970")

@@ -1,6 +1,6 @@
-"""Which partition a record goes to.
+"""Choice of a record's partition.
 
-What lives here: `Partitioner`: the partition of a key, of the caller's own choice, or of records without either. What does not: the hash of keys
+What lives here: `Partitioner`: by key, by the caller's function, or for neither. What does not: the hash of keys
 (`busway_protocol.partitioning`).
 """
 
@@ -11,9 +11,9 @@ from busway_protocol.partitioning import partition_for_key
 
 
 class Partitioner:
-    """Chooses partitions of topics that are known.
+    """Chooser of partitions of topics in the metadata.
 
-    Records without a key stay in one partition for a batch, then go on to another one by chance, as in Kafka (KIP-480).
+    Records without a key stay in one partition for a batch, then move to a random one (KIP-480).
     """
 
     def __init__(self, metadata: ClusterMetadata, options: ProducerOptions) -> None:
@@ -23,10 +23,10 @@ class Partitioner:
         self._keyless: dict[str, tuple[int, int]] = {}
 
     def choose(self, topic: str, key: bytes | None, size: int) -> int:
-        """The partition of a record of about `size` bytes.
+        """Return the partition of a record of about `size` bytes.
 
         Raises:
-            ValueError: the caller's own partitioner names one that is not there.
+            ValueError: the caller's partitioner returned a partition that does not exist.
         """
         count = self.count(topic)
         if self._partitioner is not None:
@@ -40,10 +40,10 @@ class Partitioner:
         return number
 
     def given(self, topic: str, number: int) -> int:
-        """The same number.
+        """Return the partition.
 
         Raises:
-            ValueError: the topic has no such partition.
+            ValueError: the topic does not have it.
         """
         count = self.count(topic)
         if not 0 <= number < count:
@@ -51,5 +51,5 @@ class Partitioner:
         return number
 
     def count(self, topic: str) -> int:
-        """How many partitions the topic has."""
+        """Return the topic's number of partitions."""
         return len(self._metadata.topics[topic].partitions)

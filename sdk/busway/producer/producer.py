@@ -1,7 +1,7 @@
-"""The producer that users see.
+"""The public producer.
 
-What lives here: `Producer`: partition, size and buffer checks, then the accumulator. What does not: sending (`sender`), transactions
-(`transactions`).
+What lives here: `Producer`: checks of partition, size and buffer. What does not: batches (`accumulator`), sending
+(`sender`), transactions (`transactions`).
 """
 
 import asyncio
@@ -34,12 +34,12 @@ KeyValueHeaders: TypeAlias = tuple[bytes | None, bytes | None, tuple[tuple[str, 
 
 
 class Producer:
-    """Sends records, batched, in order, each once.
+    """Producer of records, in batches, in order, each once.
 
     Args:
         bootstrap_servers: `host:port`, several with commas or as a list.
-        client_id: told to the brokers.
-        options: see `ProducerOptions`, which are also accepted as keyword arguments.
+        client_id: sent to the brokers.
+        options: the fields of `ProducerOptions`.
     """
 
     def __init__(
@@ -65,10 +65,12 @@ class Producer:
         self._wall_ms = OS.wall_ms
 
     async def start(self) -> None:
-        """Connect, and take a producer id. With a transactional_id: fence the producer that had it before, abort what that left open.
+        """Connect and get a producer id.
+
+        With a transactional_id: fence its previous producer and abort that one's open transaction.
 
         Raises:
-            ConnectionFailed: no broker can be reached.
+            ConnectionFailed: no broker is reachable.
             ProducerFenced, TransactionFailed: the transactional id is refused.
         """
         self._wall_ms = current_machine().wall_ms
@@ -82,11 +84,13 @@ class Producer:
         self._task = asyncio.get_running_loop().create_task(self._sender.run(), name="busway-producer")
 
     async def stop(self, timeout_s: float | None = None) -> None:
-        """Send what waits, then disconnect. A transaction that is open is aborted, one that is being committed is seen through.
+        """Send what is buffered, then disconnect.
+
+        An open transaction is aborted; an end in progress is awaited.
 
         Args:
-            timeout_s: what is not acknowledged by then fails, and a line in the log says how many records of which partitions; None
-                waits until everything is acknowledged or has failed, which takes delivery_timeout_ms at most.
+            timeout_s: what is unacknowledged by then fails and is counted by partition in the log; None waits until
+                everything is settled, at most delivery_timeout_ms.
         """
         if self._task is None:
             return
@@ -106,13 +110,13 @@ class Producer:
             await self._cluster.close()
 
     def cut(self) -> None:
-        """Drop the connections, now and for good, as when the process is killed; `abort` ends the tasks as well."""
+        """Drop the connections permanently, as if the process were killed; `abort` also ends the tasks."""
         self._cluster.abort()
 
     async def abort(self) -> None:
-        """End at once, as when the process is killed: nothing more is sent, and what was not acknowledged fails.
+        """Stop as if the process were killed: nothing is sent, unacknowledged records fail.
 
-        All that happens before anything else runs; this then returns when the tasks have ended.
+        All this happens before the first await; the call returns when the tasks have ended.
         """
         task, self._task = self._task, None
         self._cluster.abort()
@@ -142,20 +146,20 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> "asyncio.Future[RecordMetadata]":
-        """Hand a record over; the future is done when it is acknowledged.
+        """Send a record; the future is done when it is acknowledged.
 
-        Waits only while the topic is not known yet or buffer_memory is used up.
+        Waits only while the topic is unknown or buffer_memory is used up.
 
         Raises:
-            TypeError, ValueError: key, value, headers or timestamp are no such things, or the partition is not there.
-            MessageTooLarge: the record is larger than max_request_size.
-            BrokerError: the topic cannot be had.
+            TypeError, ValueError: key, value, headers or timestamp are invalid, or the partition does not exist.
+            MessageTooLarge: the record exceeds max_request_size.
+            BrokerError: the topic is not available.
             NotRunning: the producer was not started.
             InvalidTransactionState: the producer is transactional, and no transaction is open.
             TransactionAbortable, ProducerFenced, TransactionFailed: the transaction has failed.
         """
         waiter: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        await self._hand_over(topic, value, key, partition, timestamp_ms, headers, waiter)
+        await self._append(topic, value, key, partition, timestamp_ms, headers, waiter)
         return waiter
 
     async def send_among(
@@ -168,21 +172,18 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> "asyncio.Future[RecordMetadata]":
-        """As `send`, for who need not know where a record was put: one future stands for all such records of a batch.
+        """Send a record as `send`, with one future for all such records of a batch.
 
-        It costs a fraction of what one for each record costs. It is done when the batch is acknowledged, with where the first of them in
-        it was put; nobody should cancel it.
-
-        Raises:
-            As `send`.
+        Far cheaper than a future for each. It is done when the batch is acknowledged, with the metadata of the first of
+        them in it; do not cancel it. Errors as in `send`.
         """
-        where, stamp = await self._hand_over(topic, value, key, partition, timestamp_ms, headers, None)
+        where, stamp = await self._append(topic, value, key, partition, timestamp_ms, headers, None)
         common: asyncio.Future[RecordMetadata] = self._accumulator.common(
             where, stamp, asyncio.get_running_loop().create_future
         )
         return common
 
-    async def _hand_over(  # noqa: PLR0917 - once for every record: keyword arguments would cost a tenth of it
+    async def _append(  # noqa: PLR0917 - called for every record: keyword arguments would cost a tenth of its time
         self,
         topic: str,
         value: bytes | None,
@@ -221,19 +222,17 @@ class Producer:
         timestamp_ms: int | None = None,
         linger: bool = True,
     ) -> "list[asyncio.Future[RecordMetadata]]":
-        """Hand many records of one partition over, in their order, for a fraction of the time that `send` takes for each.
+        """Send many records to one partition, in order, far cheaper than by `send`.
 
-        Waits as `send` does. A record is taken from `records` when there is room, and is handed over before anything else can run.
+        Waits and fails as `send` does; earlier records are sent even if `records` raises. A record is taken from
+        `records` when the buffer has room, and appended without an await in between.
 
         Args:
-            records: key, value and headers of each; the same tuple of headers as before is not encoded again.
-            linger: whether a batch that is not full waits for more, as in `send`.
+            records: (key, value, headers); the same headers tuple as before is not encoded again.
+            linger: whether the last batch waits for more records, as in `send`.
 
         Returns:
-            A future for each batch that they are in, done when that is acknowledged, with where the first of them in it was put.
-
-        Raises:
-            As `send`, and what `records` raises; those before are handed over.
+            A future for each batch, done when it is acknowledged, with the metadata of the first of them in it.
         """
         transaction = self._check_running()
         if topic not in self._cluster.metadata.topics:
@@ -248,9 +247,9 @@ class Producer:
         while True:
             while accumulator.buffered >= self.options.buffer_memory:
                 await self._space(topic)
-            if (found := next(source, None)) is None:
+            if (record := next(source, None)) is None:
                 break
-            key, value, headers = found
+            key, value, headers = record
             size = self._size(topic, value, key, headers)
             if headers is not latest:
                 latest, encoded = headers, encode_headers(headers)
@@ -273,10 +272,9 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Whether `send` would take the record, which is not sent.
+        """Check whether `send` would accept the record, without sending it.
 
-        Raises:
-            As `send`, but for what is about transactions.
+        Errors as in `send`, except for transactions.
         """
         self._size(topic, value, key, headers)
         if timestamp_ms is not None:
@@ -287,17 +285,17 @@ class Producer:
             self._placing.given(topic, partition)
 
     async def choose(self, topic: str, key: bytes | None, size: int) -> int:
-        """The partition that `send` would choose for a record of that size.
+        """Return the partition that `send` would choose.
 
         Raises:
-            BrokerError: the topic cannot be had.
+            BrokerError: the topic is not available.
         """
         if topic not in self._cluster.metadata.topics:
             await self._ensure(topic)
         return self._placing.choose(topic, key, size)
 
     def _check_running(self) -> int:
-        """The number of the open transaction, 0 for a producer that has none."""
+        """Return the number of the open transaction; 0 without transactions."""
         if self._task is None or self._task.done():
             raise NotRunning("the producer is not running; use `async with Producer(...)` or await start()")
         return 0 if self._transactions is None else self._transactions.require_open()
@@ -309,7 +307,7 @@ class Producer:
         await self._cluster.ensure_topics([topic], self.options.metadata_timeout_ms / 1000)
 
     async def _space(self, topic: str) -> None:
-        """Wait until a batch is done, and look whether the topic is still there; meanwhile no batch waits to become full."""
+        """Wait until a batch is done and the topic is still available; batches do not linger meanwhile."""
         self._accumulator.flushing += 1
         self._sender.wake()
         try:
@@ -328,7 +326,7 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Send a record and wait until it is acknowledged.
+        """Send a record and wait for its acknowledgement.
 
         Raises:
             DeliveryFailed: it was not acknowledged in time.
@@ -338,7 +336,7 @@ class Producer:
         return await waiter
 
     async def flush(self) -> None:
-        """Return when everything handed over so far is acknowledged or has failed."""
+        """Wait until everything sent so far is acknowledged or has failed."""
         await self._flushed(None)
 
     async def _flushed(self, timeout_s: float | None) -> bool:
@@ -357,23 +355,24 @@ class Producer:
 
     @contextlib.asynccontextmanager
     async def transaction(self, consumer: "Consumer | None" = None) -> AsyncIterator[None]:
-        """A transaction: committed at the end of the block, aborted when the block ends with an exception or is cancelled.
+        """Run the block in a transaction.
 
-        Records that were sent in the block need not be awaited: one that is not written fails the commit, and the transaction is aborted.
-        A producer has one transaction at a time, which any number of tasks may send in.
+        It is committed at the end, and aborted after an exception or cancellation. Records sent in the block need not
+        be awaited: one that is not written fails the commit, and the transaction is aborted. A producer has one
+        transaction at a time, in which any number of tasks may send.
 
         Args:
-            consumer: everything that it hands out in the block is committed with the transaction, in the name of the member that it was
-                handed to (KIP-447). When the transaction is aborted, the consumer goes back: to where it was, in partitions that it has
-                kept without a break; to the committed offset, in those that went away and came back. It needs a group,
-                enable_auto_commit=False and isolation_level="read_committed".
+            consumer: what it hands out in the block is committed with the transaction, as the member that received it
+                (KIP-447). After an abort the consumer seeks back, in partitions kept without a break; others, which were
+                revoked and assigned again, continue at the committed offset. It needs a group, enable_auto_commit=False and
+                isolation_level="read_committed".
 
         Raises:
-            TransactionAbortable: it was aborted; do its work again in another one.
-            TransactionInDoubt: the commit was not answered within delivery_timeout_ms.
-            ProducerFenced, TransactionFailed: the producer cannot go on.
-            InvalidTransactionState: another transaction is open, the producer has no transactional_id, or the consumer has handed out
-                records before the block that are not committed, or whose commit is under way.
+            TransactionAbortable: it was aborted; repeat its work in another one.
+            TransactionInDoubt: no response to the commit within delivery_timeout_ms.
+            ProducerFenced, TransactionFailed: the producer cannot continue.
+            InvalidTransactionState: another transaction is open, the producer has no transactional_id, or the consumer
+                has uncommitted records from before the block, or a commit in progress.
             ValueError: the consumer's options do not fit.
         """
         transactions = self._transactional()
@@ -388,30 +387,29 @@ class Producer:
             raise
 
     async def begin_transaction(self, consumer: "Consumer | None" = None) -> int:
-        """Begin a transaction; `transaction()` does so and ends it, too.
-
-        Arguments and errors are those of `transaction`. Returns the number of the transaction.
-        """
+        """Begin a transaction without ending it, and return its number. Arguments and errors as in `transaction`."""
         transactions = self._transactional()
         return await transactions.begin(None if consumer is None else consumer.transaction_input())
 
     async def commit_transaction(self) -> None:
-        """Wait until everything sent is acknowledged, then commit. Whoever is cancelled meanwhile is so when the transaction has ended.
+        """Wait until everything sent is acknowledged, then commit.
+
+        A cancellation takes effect when the transaction has ended.
 
         Raises:
-            TransactionAbortable: something was not written; `abort_transaction()` is what is left.
-            TransactionInDoubt: not answered within delivery_timeout_ms; call it again to learn the outcome.
-            ProducerFenced, TransactionFailed: the producer cannot go on.
+            TransactionAbortable: something was not written; call `abort_transaction()`.
+            TransactionInDoubt: no response within delivery_timeout_ms; call it again to learn the outcome.
+            ProducerFenced, TransactionFailed: the producer cannot continue.
             InvalidTransactionState: no transaction is open.
         """
         await self._transactional().end(commit=True)
 
     async def abort_transaction(self) -> None:
-        """Take back everything sent since the transaction was begun; records that are not acknowledged fail.
+        """Abort the transaction; unacknowledged records fail.
 
         Raises:
-            ProducerFenced, TransactionFailed: the producer cannot go on.
-            BrokerError, ConnectionFailed, RequestTimedOut: not answered within delivery_timeout_ms; may be called again.
+            ProducerFenced, TransactionFailed: the producer cannot continue.
+            BrokerError, ConnectionFailed, RequestTimedOut: no response within delivery_timeout_ms; may be called again.
             InvalidTransactionState: no transaction is open.
         """
         await self._transactional().end(commit=False)
@@ -419,27 +417,25 @@ class Producer:
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Have offsets of a group committed if and when the transaction is.
+        """Commit a group's offsets with the transaction, as `transaction(consumer)` does automatically.
 
         Args:
-            offsets: of the next record to read, for each partition.
-            group: `Consumer.group_metadata()` of who has read them, with enable_auto_commit=False; a member that its group has replaced
-                commits nothing (KIP-447).
-
-        `transaction(consumer)` does this by itself, and goes back after an abort.
+            offsets: of the next record to read.
+            group: `Consumer.group_metadata()` of the reader, with enable_auto_commit=False; a replaced member commits
+                nothing (KIP-447).
 
         Raises:
-            TransactionAbortable: they are refused: the group has moved on, the consumer has given partitions up since it has handed their
-                records out, or it is no member now. Nothing of the transaction can be committed then.
-            ProducerFenced, TransactionFailed: the producer cannot go on.
-            InvalidTransactionState: no transaction is open, or a `commit()` of these partitions is under way.
-            ValueError: the consumer commits by itself (enable_auto_commit).
+            TransactionAbortable: they are refused: the group has rebalanced, partitions were revoked since their
+                records were handed out, or the consumer is not a member. The transaction cannot be committed.
+            ProducerFenced, TransactionFailed: the producer cannot continue.
+            InvalidTransactionState: no transaction is open, or a `commit()` of these partitions is in progress.
+            ValueError: the consumer commits automatically (enable_auto_commit).
         """
-        found = {
+        next_offsets = {
             TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             for partition, offset in offsets.items()
         }
-        await self._transactional().send_offsets(found, group)
+        await self._transactional().send_offsets(next_offsets, group)
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:
@@ -449,11 +445,11 @@ class Producer:
         return self._transactions
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """Return a topic's number of partitions."""
         await self._cluster.ensure_topics([topic])
         return self._placing.count(topic)
 
     async def partition_for(self, topic: str, key: bytes) -> int:
-        """The partition that a record with this key goes to."""
+        """Return the partition of a key."""
         await self._cluster.ensure_topics([topic])
         return self._placing.choose(topic, key, len(key))

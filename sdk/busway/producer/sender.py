@@ -1,10 +1,10 @@
-"""The loop that sends what the accumulator has ready.
+"""The loop that sends ready batches.
 
-What lives here: grouping batches by leader, the Produce request, what each error means for a batch. What does not: the records'
-way into batches, sequence numbers (`accumulator`).
+What lives here: grouping batches by leader, the Produce request, reactions to errors. What does not: filling batches,
+sequence numbers (`accumulator`).
 
-A batch fails alone, and only when it may be lost or written twice otherwise: what the broker has certainly not written is sent again
-under the partition's next epoch when the two disagree about sequence numbers (KIP-360).
+A batch fails only if it would otherwise be lost or written twice: if sequence numbers disagree, a batch that was
+certainly not written is sent again under the partition's next epoch (KIP-360).
 """
 
 import asyncio
@@ -37,11 +37,11 @@ from busway_protocol.messages.transactions import InitProducerIdRequest, InitPro
 logger = logging.getLogger("busway.producer")
 
 NAMES_UNTIL: Final = 12
-"""From Produce 13 on topics go by id; names are used, so that a re-created topic is found again."""
+"""Last Produce version with topic names, which also find a recreated topic."""
 
 
 class Sender:
-    """Drains an accumulator until it is told to stop."""
+    """Sender of an accumulator's batches."""
 
     def __init__(self, cluster: ClusterClient, accumulator: Accumulator, options: ProducerOptions) -> None:
         self._cluster = cluster
@@ -62,19 +62,19 @@ class Sender:
             self.transactions = Transactions(TransactionRequests(cluster, options), self)
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Wake the loop."""
         self._wake.set()
 
     async def space(self) -> None:
-        """Return after the next batch is done."""
+        """Wait until the next batch is done."""
         self._space.clear()
         await self._space.wait()
 
     async def identify(self) -> None:
-        """Take a producer id, another one than before; with a transactional id, take that over.
+        """Get a new producer id, or take the transactional id over.
 
         Raises:
-            BrokerError, ConnectionFailed, RequestTimedOut.
+            BrokerError, ConnectionFailed, RequestTimedOut: after the request timeout.
             ProducerFenced, TransactionFailed: the transactional id is refused.
         """
         if self.transactions is not None:
@@ -106,7 +106,7 @@ class Sender:
         """Send until cancelled.
 
         Raises:
-            Exception: a mistake of ours; whoever waits for a record is told first.
+            Exception: an internal error, after all waiters have failed.
         """
         try:
             await self._run()
@@ -128,9 +128,9 @@ class Sender:
                 pass
 
     def _send_ready(self, now: float) -> float | None:
-        """Send what is ready; answers how long the loop may sleep.
+        """Send what is ready, without waiting; return the seconds until the next call.
 
-        Nothing is waited for here: a leader that does not answer, or that is not known, holds its own partitions alone.
+        A leader that is unknown or does not respond delays only its partitions.
         """
         partitions, soonest = self._accumulator.ready(now)
         wait = None if soonest is None else max(0.0, soonest - now)
@@ -177,7 +177,7 @@ class Sender:
         task.add_done_callback(self._requests.discard)
 
     def _fit(self, partitions: list[Partition]) -> list[Batch]:
-        """Batches for one request, within max_request_size but at least one."""
+        """Take batches for one request: at least one, about max_request_size."""
         taken: list[Batch] = []
         size = 0
         for partition in partitions:
@@ -219,7 +219,7 @@ class Sender:
                 if self._acks == 0:
                     self._fail(batch, problem)
                 else:
-                    self._again(batch, REAL_TIME.now_s(), problem)
+                    self._retry(batch, REAL_TIME.now_s(), problem)
         except BuswayError as problem:
             for batch in batches:
                 self._fail(batch, problem)
@@ -239,23 +239,23 @@ class Sender:
             for batch in batches:
                 self._succeed(batch, -1, -1)
             return
-        found = {
+        responses = {
             (topic.name, partition.index): partition
             for topic in answer.responses
             for partition in topic.partition_responses
         }
         for batch in batches:
-            partition = found.get(batch.partition)
+            partition = responses.get(batch.partition)
             if partition is None:
                 self._fail(batch, DeliveryFailed(f"{name_of(batch)}: the broker did not answer for this partition"))
             else:
                 self._judge(batch, batch not in certain, partition, now)
 
     def _judge(self, batch: Batch, was_uncertain: bool, partition: PartitionProduceResponse, now: float) -> None:
-        """Settle a batch, or have it sent again.
+        """Settle a batch or retry it.
 
         Args:
-            was_uncertain: whether it may have been written by an earlier request.
+            was_uncertain: an earlier request may have written it.
         """
         code = error_for(partition.error_code)
         problem = BrokerError(code, name_of(batch), partition.error_message)
@@ -267,20 +267,20 @@ class Sender:
         elif self.transactions is not None and not code.retriable:
             self._fail_in_transaction(batch, code, was_uncertain=was_uncertain, text=partition.error_message)
         elif code in LOST_TRACK and self._options.enable_idempotence and not (was_uncertain and batch.halved):
-            # Had the broker this batch, it would know it again: it keeps the last five of a producer, and we have one under way.
-            self._again(batch, now, problem, renewed=True)
+            # Not written: the broker detects duplicates of a producer's last five batches, and one is in flight.
+            self._retry(batch, now, problem, renewed=True)
         elif code is ErrorCode.INVALID_PRODUCER_EPOCH and self._options.enable_idempotence and not was_uncertain:
-            self._again(batch, now, problem, renewed=True, identity=True)
+            self._retry(batch, now, problem, renewed=True, identity=True)
         elif code.retriable:
             self._stale |= code in STALE_LEADER
-            self._again(batch, now, problem)
+            self._retry(batch, now, problem)
         else:
             if code is not ErrorCode.UNKNOWN_SERVER_ERROR:
-                batch.uncertain = was_uncertain  # this refusal is certain
+                batch.uncertain = was_uncertain  # the error excludes a write
             self._fail(batch, problem)
 
     def _fail_in_transaction(self, batch: Batch, code: ErrorCode, *, was_uncertain: bool, text: str | None) -> None:
-        """No other epoch helps here: the broker has what was written in this one."""
+        """Fail a batch without a new epoch: the broker has earlier batches of this one."""
         assert self.transactions is not None
         if code is not ErrorCode.UNKNOWN_SERVER_ERROR:
             batch.uncertain = was_uncertain or code in LOST_TRACK
@@ -301,13 +301,15 @@ class Sender:
         text = f"a batch of one record, {size} bytes, is larger than the topic's {setting}; raise that, or send less in a record"
         self._fail(batch, BrokerError(code, name_of(batch), text))
 
-    def _again(
+    def _retry(
         self, batch: Batch, now: float, problem: BuswayError, *, renewed: bool = False, identity: bool = False
     ) -> None:
-        """Send the batch again soon, under the partition's next epoch or another producer id if need be."""
+        """Retry the batch soon, if need be under the next epoch or another producer id."""
         batch.problem = problem
         if isinstance(problem, BrokerError):
-            serious = renewed or problem.code is ErrorCode.KAFKA_STORAGE_ERROR  # the disk is full, say: it may last
+            serious = (
+                renewed or problem.code is ErrorCode.KAFKA_STORAGE_ERROR
+            )  # for instance a full disk, which may last
             level = logging.WARNING if serious else logging.INFO
             how = "under another producer id" if identity else "under the next epoch" if renewed else "again"
             self._seldom.tell(level, (batch.partition, problem.code), "refused, and sent %s: %s", how, problem)
@@ -330,9 +332,9 @@ class Sender:
                 logging.WARNING, (batch.partition, "late"), "%d records failed: %s", batch.builder.count, problem
             )
             if batch.given_up:
-                self._tell(batch, problem)
+                self._fail_waiters(batch, problem)
                 if self.transactions is not None:
-                    self.transactions.batch_failed(None, problem, lost_track=False)  # that is known when it is answered
+                    self.transactions.batch_failed(None, problem, lost_track=False)  # known with the response
             else:
                 self._fail(batch, problem)
 
@@ -346,24 +348,24 @@ class Sender:
                 waiter.set_result(RecordMetadata(topic, number, offset, stamp))
 
     def _fail(self, batch: Batch, problem: BuswayError, code: ErrorCode | None = None) -> None:
-        if batch.settled:  # with others of its transaction
+        if batch.settled:  # failed with its transaction
             return
         ends = self._accumulator.failed(batch)
         if ends and self.transactions is None:
             logger.info("%s: goes on in another epoch, behind a batch that may have been written", name_of(batch))
-        self._tell(batch, problem)
+        self._fail_waiters(batch, problem)
         if self.transactions is not None:
             self.transactions.batch_failed(code, problem, lost_track=ends)
         self._space.set()
 
-    def _tell(self, batch: Batch, problem: BuswayError) -> None:
+    def _fail_waiters(self, batch: Batch, problem: BuswayError) -> None:
         for _, _, waiter in batch.waiters:
             if not waiter.done():
                 waiter.set_exception(problem)
-                waiter.exception()  # reading it once keeps asyncio from complaining about records nobody awaits
+                waiter.exception()  # mark as retrieved: asyncio warns about futures that are not awaited
 
     async def flush(self) -> None:
-        """Send what waits for more, and return when every record is acknowledged or has failed."""
+        """Send without linger until every record is acknowledged or has failed."""
         self._accumulator.flushing += 1
         self.wake()
         try:
@@ -372,29 +374,29 @@ class Sender:
             self._accumulator.flushing -= 1
 
     async def settled(self) -> None:
-        """Return when no record waits or is under way any more."""
+        """Wait until no record is buffered or in flight."""
         while self._accumulator.buffered:
             await self.space()
 
     def abandon(self, problem: BuswayError) -> None:
-        """Fail every record that is not acknowledged; those under way are given up, and are settled when they are answered."""
+        """Fail every unacknowledged record; batches in flight are settled by their response."""
         for batch in self._accumulator.all_batches():
             if self._accumulator.is_under_way(batch):
                 batch.given_up = True
-                self._tell(batch, problem)
+                self._fail_waiters(batch, problem)
             else:
                 self._fail(batch, problem)
 
     def left(self) -> dict[Partition, int]:
-        """How many records of each partition wait for their acknowledgement."""
-        found: dict[Partition, int] = {}
+        """Count unacknowledged records by partition."""
+        counts: dict[Partition, int] = {}
         for batch in self._accumulator.all_batches():
             if not batch.given_up:
-                found[batch.partition] = found.get(batch.partition, 0) + batch.builder.count
-        return found
+                counts[batch.partition] = counts.get(batch.partition, 0) + batch.builder.count
+        return counts
 
     async def stop(self) -> None:
-        """End the requests that are under way and fail what is left."""
+        """Cancel requests in flight and fail what is left."""
         for task in tuple(self._requests):
             task.cancel()
         if self._requests:

@@ -1,6 +1,6 @@
-"""What is looked up while records wait, one of a kind at a time.
+"""Lookups in the background, one of each kind at a time.
 
-What lives here: that nobody waits for it, and how soon it may be tried again. What does not: what is looked up (`sender`).
+What lives here: starting them and their rest period. What does not: the lookups (`sender`).
 """
 
 import logging
@@ -16,12 +16,12 @@ RETRY_S: Final = 0.1
 
 
 class SingleFlight:
-    """Errands by what they are for.
+    """Running lookups by their kind.
 
     Args:
         spawn: starts a task that ends with its owner.
-        done: called after each one, however it ended.
-        seldom: where failures are told.
+        done: called after each one, also after a failure.
+        rate_limited_log: for failures.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class SingleFlight:
         self._not_before: dict[str, float] = {}
 
     def begin(self, what: str, errand: Callable[[], Awaitable[None]], now: float, *, rest_s: float = RETRY_S) -> None:
-        """Run one, unless one for the same is under way or ended less than `rest_s` ago."""
+        """Run a lookup unless one of its kind is running or ended within `rest_s`."""
         if now >= self._not_before.get(what, 0.0):
             self._not_before[what] = math.inf
             self._spawn(self._run(what, errand, rest_s))

@@ -1,8 +1,8 @@
-"""What a transactional producer asks the coordinators of its transactions and of groups.
+"""Requests of a transactional producer to coordinators of transactions and groups.
 
-What lives here: each request, asked until it is decided, and each refusal in words that say what to do. What does not: when they are
-asked (`transactions`). The versions of a request say which protocol is meant: `implicit` is that of transaction.version 2 (KIP-890), where
-Produce and TxnOffsetCommit add to a transaction by themselves and its end raises the producer's epoch.
+What lives here: each request, retried until decided, and error texts with remedies. What does not: when they are sent
+(`transactions`). Request versions select the protocol: `implicit` is transaction.version 2 (KIP-890), where Produce and
+TxnOffsetCommit add to a transaction implicitly and EndTxn raises the epoch.
 """
 
 import logging
@@ -40,19 +40,19 @@ from busway_protocol.messages.transactions import (
 logger = logging.getLogger("busway.producer")
 
 SOON_S: Final = 0.02
-"""Wait while the transaction before is being ended (CONCURRENT_TRANSACTIONS): that takes milliseconds, as a rule."""
+"""Delay after CONCURRENT_TRANSACTIONS: the previous transaction usually ends within milliseconds."""
 FEATURE: Final = "transaction.version"
 IMPLICIT_FROM: Final = 2
-"""The level of the feature from which on a transaction is added to by what is sent in it."""
+"""First level of the feature with implicit additions to a transaction."""
 PRODUCE_BEFORE: Final = 11
-"""The last version of Produce that adds nothing to a transaction."""
+"""Last Produce version without implicit additions."""
 _PURPOSE: Final = "transactions"
 _ADD_BY_CLIENTS: Final = 3
 _END_BEFORE: Final = 4
 _COMMIT_BEFORE: Final = 4
 
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-_FOR_GOOD: Final = frozenset(
+_PERMANENT: Final = frozenset(
     {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -64,7 +64,7 @@ _FOR_GOOD: Final = frozenset(
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-"""No later transaction of this producer would fare better."""
+"""Errors that any later transaction of this producer would get as well."""
 _ENDS_ABORTABLY: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.UNKNOWN_PRODUCER_ID})
 _GROUP_MOVED_ON: Final = frozenset(
     {
@@ -77,7 +77,7 @@ _GROUP_MOVED_ON: Final = frozenset(
 
 
 class Identity(NamedTuple):
-    """A producer as brokers know it."""
+    """A producer's id and epoch."""
 
     producer_id: int
     epoch: int
@@ -87,10 +87,10 @@ NOBODY: Final = Identity(-1, -1)
 
 
 class TransactionRequests:
-    """Asks on behalf of one transactional id; each call asks again while that can help, for delivery_timeout_ms.
+    """Requests for one transactional id, retried for up to delivery_timeout_ms.
 
-    Every call raises TransactionAbortable, ProducerFenced or TransactionFailed when it is refused, and ConnectionFailed, RequestTimedOut
-    or a retriable BrokerError when it was not decided in time.
+    All raise TransactionAbortable, ProducerFenced or TransactionFailed for a refusal; ConnectionFailed, RequestTimedOut
+    or a retriable BrokerError at the timeout.
     """
 
     def __init__(self, cluster: ClusterClient, options: ProducerOptions) -> None:
@@ -103,16 +103,16 @@ class TransactionRequests:
         self._groups: dict[str, CoordinatorLink] = {}
         self._seldom = RateLimitedLog(logger)
         self.opened_at: float | None = None
-        """When the transaction was begun, by the event loop; for the words of a refusal."""
+        """When the transaction began, by the event loop; for error texts."""
 
     async def identify(self, before: Identity = NOBODY) -> tuple[Identity, bool]:
-        """Take the transactional id over from whoever had it, or go on under the next epoch; ends what was left open.
+        """Take the transactional id over, or continue under the next epoch; end open transactions.
 
         Args:
-            before: who this producer is; NOBODY takes over.
+            before: this producer; the default takes over.
 
         Returns:
-            Who this producer is from now on, and whether transactions are `implicit`.
+            The new identity, and whether transactions are `implicit`.
         """
         request = InitProducerIdRequest(
             transactional_id=self._id,
@@ -120,14 +120,14 @@ class TransactionRequests:
             producer_id=before.producer_id,
             producer_epoch=before.epoch,
         )
-        code, answer = await self._decided(self._coordinator, request, lambda found: [found.error_code])
+        code, answer = await self._decided(self._coordinator, request, lambda response: [response.error_code])
         if code is not ErrorCode.NONE:
             raise self._refused(code, "taking a producer id", abortable=False)
         level = (await self._coordinator.connection(_PURPOSE)).feature(FEATURE)
         return Identity(answer.producer_id, answer.producer_epoch), level >= IMPLICIT_FROM
 
     async def add_partitions(self, who: Identity, partitions: Collection[tuple[str, int]]) -> None:
-        """Make partitions part of the transaction, for brokers where Produce does not."""
+        """Add partitions to the transaction, for brokers where Produce does not."""
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for name, number in partitions:
             topics.setdefault(name, AddPartitionsToTxnTopic(name=name, partitions=[])).partitions.append(number)
@@ -140,10 +140,10 @@ class TransactionRequests:
         code, _ = await self._decided(
             self._coordinator,
             request,
-            lambda found: (
-                one.partition_error_code
-                for topic in found.results_by_topic_v3_and_below
-                for one in topic.results_by_partition
+            lambda response: (
+                partition.partition_error_code
+                for topic in response.results_by_topic_v3_and_below
+                for partition in topic.results_by_partition
             ),
             at_most=_ADD_BY_CLIENTS,
         )
@@ -152,11 +152,11 @@ class TransactionRequests:
             raise self._refused(code, f"adding {names} to the transaction")
 
     async def add_offsets(self, who: Identity, group_id: str) -> None:
-        """Make a group's offsets part of the transaction, for brokers where TxnOffsetCommit does not."""
+        """Add a group to the transaction, for brokers where TxnOffsetCommit does not."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self._id, producer_id=who.producer_id, producer_epoch=who.epoch, group_id=group_id
         )
-        code, _ = await self._decided(self._coordinator, request, lambda found: [found.error_code])
+        code, _ = await self._decided(self._coordinator, request, lambda response: [response.error_code])
         if code is not ErrorCode.NONE:
             raise self._refused(code, f"adding the offsets of group {group_id} to the transaction")
 
@@ -168,7 +168,7 @@ class TransactionRequests:
         *,
         implicit: bool,
     ) -> None:
-        """Have offsets wait for the end of the transaction."""
+        """Send offsets, pending until the transaction ends."""
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for partition, offset in offsets.items():
             topic = topics.setdefault(partition.topic, TxnOffsetCommitRequestTopic(name=partition.topic, partitions=[]))
@@ -196,7 +196,7 @@ class TransactionRequests:
         code, _ = await self._decided(
             link,
             request,
-            lambda found: (one.error_code for topic in found.topics for one in topic.partitions),
+            lambda response: (partition.error_code for topic in response.topics for partition in topic.partitions),
             at_most=None if implicit else _COMMIT_BEFORE,
         )
         if code in _GROUP_MOVED_ON:
@@ -209,15 +209,18 @@ class TransactionRequests:
             raise self._refused(code, f"committing offsets of group {group.group_id}")
 
     async def end(self, who: Identity, *, committed: bool, implicit: bool) -> Identity:
-        """Commit or abort; who this producer is from now on."""
+        """Commit or abort; return the new identity."""
         request = EndTxnRequest(
             transactional_id=self._id, producer_id=who.producer_id, producer_epoch=who.epoch, committed=committed
         )
         code, answer = await self._decided(
-            self._coordinator, request, lambda found: [found.error_code], at_most=None if implicit else _END_BEFORE
+            self._coordinator,
+            request,
+            lambda response: [response.error_code],
+            at_most=None if implicit else _END_BEFORE,
         )
         if committed and code is ErrorCode.INVALID_TXN_STATE:
-            # Not its commit that is repeated: the coordinator would have taken that.
+            # Not a repeated commit, which the coordinator would have accepted.
             why = self._overdue() or "by an administrator, or for another producer that takes its transactional_id over"
             text = f"{self._name}: the transaction was aborted already, {why}; abort it here as well and begin again ({code.name})"
             raise TransactionAbortable(text, code)
@@ -234,7 +237,7 @@ class TransactionRequests:
         *,
         at_most: int | None = None,
     ) -> tuple[ErrorCode, Any]:
-        """The answer that decides, and the first refusal in it."""
+        """Retry until decided; return the deciding error code and the response."""
         deadline = REAL_TIME.now_s() + self._patience_s
         backoff = link.backoff()
         while True:
@@ -246,7 +249,7 @@ class TransactionRequests:
                 raise TransactionFailed(f"{self._name}: {unsupported}") from None
             except (ConnectionFailed, RequestTimedOut) as failed:
                 problem = failed
-            except BrokerError as failed:  # of the search for the coordinator
+            except BrokerError as failed:  # from FindCoordinator
                 if not failed.retriable:
                     raise self._refused(failed.code, "looking for its coordinator", abortable=False) from None
                 problem = failed
@@ -269,8 +272,8 @@ class TransactionRequests:
         return f"transactional id {self._id}"
 
     def refused_for_good(self, code: ErrorCode) -> TransactionFailed | None:
-        """Why the producer cannot go on after this refusal of a batch; None where the transaction's abort will tell."""
-        if code is ErrorCode.PRODUCER_FENCED or (code in _FOR_GOOD and code is not ErrorCode.INVALID_TXN_STATE):
+        """Return why a batch's error stops the producer; None if the abort will report it."""
+        if code is ErrorCode.PRODUCER_FENCED or (code in _PERMANENT and code is not ErrorCode.INVALID_TXN_STATE):
             return self._refused(code, "sending")
         return None
 
@@ -278,25 +281,25 @@ class TransactionRequests:
         head = f"{self._name}: {what}"
         if code in FENCED:
             return ProducerFenced(f"{head}: {self.fenced_text()} ({code.name})", code)
-        if abortable or (abortable is None and code not in _FOR_GOOD):
+        if abortable or (abortable is None and code not in _PERMANENT):
             return TransactionAbortable(f"{head}: {code.text}; abort it and begin again ({code.name})", code)
-        return TransactionFailed(f"{head}: {self._words(code)} ({code.name})", code)
+        return TransactionFailed(f"{head}: {self._text_of(code)} ({code.name})", code)
 
     def fenced_text(self) -> str:
-        """What happened when brokers know a newer epoch of this producer."""
+        """Explain a newer epoch of this producer at the brokers."""
         text = "another producer with the same transactional_id has taken over"
         if overdue := self._overdue():
             text = f"the transaction was aborted, {overdue}, or {text}"
         return f"{text}; nothing of this transaction is committed. Stop this producer; start a new one if it is the one that should work"
 
     def _overdue(self) -> str:
-        """That the transaction was open for longer than its timeout, if it was."""
+        """Explain that the transaction exceeded its timeout; empty if it did not."""
         open_s = 0.0 if self.opened_at is None else REAL_TIME.now_s() - self.opened_at
         if open_s * 1000 < self._timeout_ms:
             return ""
         return f"open for {open_s:.1f} s, longer than transaction_timeout_ms={self._timeout_ms}"
 
-    def _words(self, code: ErrorCode) -> str:
+    def _text_of(self, code: ErrorCode) -> str:
         words = {
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "no right to use it: it needs Write and Describe on TransactionalId",
             ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the cluster has forgotten this producer, which made no transaction within "
@@ -309,7 +312,7 @@ class TransactionRequests:
 
 
 def _worst(numbers: Iterable[int]) -> ErrorCode:
-    """The code that decides among those of one answer: a refusal, or else what is to be tried again."""
+    """Return the code that decides: a permanent error, else a retriable one."""
     retriable = other = ErrorCode.NONE
     for code in map(error_for, numbers):
         if code.retriable:

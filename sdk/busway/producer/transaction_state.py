@@ -1,7 +1,7 @@
-"""What a transactional producer may do when.
+"""State machine of a producer's transactions.
 
-What lives here: the states of a producer's transaction and the table of what leads from one to another; pure. What does not: requests
-(`transaction_requests`), what happens in a state (`transactions`).
+What lives here: states and transitions; pure. What does not: requests (`transaction_requests`), actions
+(`transactions`).
 """
 
 from collections.abc import Mapping
@@ -12,36 +12,36 @@ from busway.errors import InvalidTransactionState
 
 
 class State(Enum):
-    """Where the producer is."""
+    """State of the producer."""
 
     NEW = auto()
-    """It has no producer id yet."""
+    """Without a producer id."""
     READY = auto()
     """No transaction is open."""
     OPEN = auto()
     BROKEN = auto()
-    """Something of the transaction is lost: it can only be aborted."""
+    """A part of the transaction is lost: it must be aborted."""
     COMMITTING = auto()
     ABORTING = auto()
     OVER = auto()
-    """Fenced, or refused for good."""
+    """Fenced, or refused permanently."""
 
 
 class Event(Enum):
-    """What happens to it."""
+    """Cause of a transition."""
 
     IDENTIFIED = auto()
     BEGIN = auto()
     COMMIT = auto()
-    """Also once more, while a commit is in doubt."""
+    """May repeat while a commit is in doubt."""
     ABORT = auto()
-    """Also once more, while an abort was not answered."""
+    """May repeat while an abort has no response."""
     ENDED = auto()
-    """The coordinator has decided as it was asked to."""
+    """The coordinator confirmed the end."""
     BREAK = auto()
-    """The transaction cannot be committed any more."""
+    """The transaction cannot be committed."""
     DIE = auto()
-    """No transaction of this producer can be committed any more."""
+    """No later transaction of this producer can be committed."""
 
 
 TABLE: Final[Mapping[State, Mapping[Event, State]]] = {
@@ -53,7 +53,7 @@ TABLE: Final[Mapping[State, Mapping[Event, State]]] = {
     State.ABORTING: {Event.ABORT: State.ABORTING, Event.ENDED: State.READY},
     State.OVER: {},
 }
-"""State → event → next state. From every state DIE leads to OVER."""
+"""State → event → next state. DIE leads from every state to OVER."""
 _NO_TRANSACTION: Final = "no transaction is open; begin one, best with `async with producer.transaction():`"
 _REFUSALS: Final[Mapping[tuple[State, Event], str]] = {
     (State.NEW, Event.BEGIN): "the producer was not started; use `async with Producer(...)` or await start()",
@@ -69,10 +69,10 @@ _REFUSALS: Final[Mapping[tuple[State, Event], str]] = {
 
 
 def after(state: State, event: Event) -> State:
-    """The next state.
+    """Return the next state.
 
     Raises:
-        InvalidTransactionState: the event does not fit; the text says what would.
+        InvalidTransactionState: the event does not fit; the text has the remedy.
     """
     if event is Event.DIE:
         return State.OVER

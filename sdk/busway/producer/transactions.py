@@ -1,7 +1,8 @@
-"""A producer's transactions: what is part of one, and how it ends.
+"""Transactions of a producer: their contents and their end.
 
-What lives here: the transaction under way, in the states of `transaction_state`, and the order of what its end takes. What does not: the
-requests (`transaction_requests`), records on their way (`sender`). An end that was asked for goes on whatever becomes of who asked.
+What lives here: the current transaction, by `transaction_state`, and the order of steps that end it. What does not:
+requests (`transaction_requests`), sending records (`sender`). A requested end continues even if its caller is
+cancelled.
 """
 
 import asyncio
@@ -27,38 +28,38 @@ Partition = tuple[str, int]
 
 
 class Outgoing(Protocol):
-    """The records of a producer, as its transactions see them."""
+    """A producer's records, as needed here."""
 
     async def flush(self) -> None:
-        """Return when every record is acknowledged or has failed."""
+        """Wait until every record is acknowledged or has failed."""
 
     async def settled(self) -> None:
-        """Return when no record is under way any more."""
+        """Wait until no record is in flight."""
 
     def abandon(self, problem: BuswayError) -> None:
-        """Fail every record that is not acknowledged; those under way are waited for by `settled`."""
+        """Fail every unacknowledged record; `settled` waits for those in flight."""
 
 
 class Input(Protocol):
-    """What a transaction reads, whose offsets are committed with it."""
+    """Source of the offsets committed with a transaction."""
 
     def begin(self) -> None:
-        """Take along what is handed out from now on, or raise InvalidTransactionState."""
+        """Collect what is handed out from now on, or raise InvalidTransactionState."""
 
     def offsets(self) -> tuple[Mapping[TopicPartition, OffsetAndMetadata], GroupMetadata]:
-        """Return what to commit in whose name, or raise TransactionAbortable."""
+        """Return the offsets and their member, or raise TransactionAbortable."""
 
     def ended(self, *, committed: bool) -> None:
-        """Go on behind what was committed, or go back."""
+        """Continue after a commit, or seek back."""
 
 
 class Transactions:
     """The transactions of one producer, one at a time.
 
     Attributes:
-        identity: who the producer is for brokers.
-        implicit: partitions need not be added before something is sent to them (KIP-890).
-        number: of the latest transaction that was begun.
+        identity: the producer's id and epoch.
+        implicit: partitions need not be added before a send (KIP-890).
+        number: of the latest transaction.
     """
 
     def __init__(self, requests: TransactionRequests, outgoing: Outgoing) -> None:
@@ -71,26 +72,26 @@ class Transactions:
         self._partitions: set[Partition] = set()
         self._groups: set[str] = set()
         self._input: Input | None = None
-        """Whose offsets are not part of the transaction yet, or whose transaction has not ended."""
+        """The input of the transaction that has not ended."""
         self._has_input = False
-        """The offsets of the input are part of the transaction."""
+        """The input's offsets are part of the transaction."""
         self._started = False
-        """The coordinator knows of this transaction."""
+        """The coordinator has this transaction."""
         self._maybe_started = False
-        """It may know: it was asked to add something, and the answer did not come."""
+        """It may have it: an addition was requested, without a response."""
         self._lost_track = False
-        """Brokers may have other sequence numbers of this producer than it has itself."""
+        """Brokers may have other sequence numbers than this producer."""
         self._problem: TransactionFailed | None = None
         self._asking = asyncio.Lock()
-        """Held by whoever adds to the transaction, or ends it."""
+        """Held while adding to the transaction or ending it."""
         self._ending: asyncio.Task[None] | None = None
 
     async def identify(self) -> None:
-        """Take the transactional id over; a producer that is started once more is a new one.
+        """Take the transactional id over, also after a restart.
 
         Raises:
             ProducerFenced, TransactionFailed: it is refused.
-            BrokerError, ConnectionFailed, RequestTimedOut: not decided within delivery_timeout_ms.
+            BrokerError, ConnectionFailed, RequestTimedOut: undecided within delivery_timeout_ms.
         """
         self._state, self._problem, self._lost_track = State.NEW, None, False
         self._input = None
@@ -98,14 +99,14 @@ class Transactions:
         logger.info("sends in transactions as producer %d, epoch %d", *self.identity)
         self._step(Event.IDENTIFIED)
 
-    # What users may do now
+    # Checks for callers
 
     def require_open(self) -> int:
-        """The number of the open transaction.
+        """Return the number of the open transaction.
 
         Raises:
-            TransactionAbortable: it has failed and has to be aborted.
-            ProducerFenced, TransactionFailed: the producer cannot go on.
+            TransactionAbortable: it has failed and must be aborted.
+            ProducerFenced, TransactionFailed: the producer cannot continue.
             InvalidTransactionState: no transaction is open.
         """
         if self._state is State.OPEN:
@@ -116,7 +117,7 @@ class Transactions:
         raise InvalidTransactionState("this producer sends in transactions only: `async with producer.transaction():`")
 
     def require(self, number: int) -> None:
-        """Whether this transaction is the open one still; whoever has waited asks again.
+        """Check after a wait that this transaction is still open.
 
         Raises:
             As `require_open`.
@@ -125,31 +126,31 @@ class Transactions:
             raise InvalidTransactionState("the transaction that this belonged to has ended meanwhile")
 
     def is_open(self, number: int) -> bool:
-        """Whether this transaction can be ended still."""
+        """Return whether this transaction can still be ended."""
         return self.number == number and self._state in {State.OPEN, State.BROKEN}
 
     def _raise_problem(self) -> None:
         if self._problem is not None and self._state in {State.BROKEN, State.OVER}:
             raise type(self._problem)(str(self._problem), self._problem.code) from self._problem.__cause__
 
-    # What the sender asks and tells
+    # Called by the sender
 
     @property
     def sends(self) -> bool:
-        """Whether records may go out."""
+        """Whether records may be sent."""
         return self._state in {State.OPEN, State.COMMITTING}
 
     def lacks(self, partition: Partition) -> bool:
-        """Whether the partition has to be added before anything is sent to it."""
+        """Return whether the partition must be added before a send."""
         return not self.implicit and partition not in self._partitions
 
     def sent(self, partition: Partition) -> None:
-        """A record for the partition goes out."""
+        """Record a send to the partition."""
         self._partitions.add(partition)
         self._started = True
 
     async def add(self, partitions: Collection[Partition]) -> None:
-        """Add partitions; a refusal ends the transaction."""
+        """Add partitions; an error fails the transaction."""
         async with self._asking:
             wanted = [partition for partition in partitions if self.lacks(partition)]
             if not wanted or not self.sends:
@@ -164,21 +165,21 @@ class Transactions:
             self._started = True
 
     def batch_failed(self, code: ErrorCode | None, problem: BuswayError, *, lost_track: bool) -> None:
-        """Records of the transaction were not written: it can only be aborted.
+        """Fail the transaction: records of it were not written.
 
         Args:
-            code: the broker's refusal; None where there was no answer in time.
-            lost_track: whether they may have been written after all, or others are missing.
+            code: the broker's error; None without a response in time.
+            lost_track: they may have been written, or others are missing.
         """
         self._lost_track |= lost_track
         self.fail((self._requests.refused_for_good(code) if code is not None else None) or problem)
 
     def fenced_text(self) -> str:
-        """What it means that brokers know a newer epoch."""
+        """Explain a newer epoch of this producer at the brokers."""
         return self._requests.fenced_text()
 
     def fail(self, problem: BuswayError) -> None:
-        """The transaction cannot be committed, or the producer cannot go on; what waits to be sent fails."""
+        """Fail the transaction or the producer, and all unsent records."""
         final = isinstance(problem, TransactionFailed) and not isinstance(problem, TransactionAbortable)
         if self._state is State.OVER or (not final and not self.sends):
             return
@@ -197,18 +198,18 @@ class Transactions:
     # Beginning, adding offsets, ending
 
     async def begin(self, source: Input | None = None) -> int:
-        """Begin a transaction; its number. One that is being ended is waited for.
+        """Begin a transaction and return its number; wait for one that is ending.
 
         Args:
             source: its offsets are committed with the transaction.
 
         Raises:
-            ProducerFenced, TransactionFailed: the producer cannot go on.
-            InvalidTransactionState: another one is open, or the input is not ready for one.
+            ProducerFenced, TransactionFailed: the producer cannot continue.
+            InvalidTransactionState: another one is open, or the input is not ready.
         """
         if self._ending is not None and not self._ending.done():
             await asyncio.wait([self._ending])
-        if self._state is State.ABORTING:  # the coordinator did not answer when it was aborted
+        if self._state is State.ABORTING:  # the abort had no response
             await self.end(commit=False)
         if self._state is State.OVER:
             self._raise_problem()
@@ -225,13 +226,13 @@ class Transactions:
         return self.number
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
-        """Have offsets of a group committed when the transaction is.
+        """Commit a group's offsets with the transaction.
 
         Raises:
-            TransactionAbortable: they are refused, the group has moved on say, or were not taken in time.
-            ProducerFenced, TransactionFailed: the producer cannot go on.
-            InvalidTransactionState: no transaction is open, or a commit of these partitions is under way.
-            ValueError: the consumer commits by itself.
+            TransactionAbortable: they are refused, for instance after a rebalance, or not accepted in time.
+            ProducerFenced, TransactionFailed: the producer cannot continue.
+            InvalidTransactionState: no transaction is open, or a commit of these partitions is in progress.
+            ValueError: the consumer commits automatically.
         """
         number = self.require_open()
         if not offsets:
@@ -264,7 +265,7 @@ class Transactions:
             raise
 
     async def _send_input(self) -> None:
-        """Send the offsets of what was read in the transaction, once."""
+        """Send the input's offsets, once."""
         if self._input is None or self._has_input:
             return
         try:
@@ -280,7 +281,7 @@ class Transactions:
         """Abort because of a problem.
 
         Raises:
-            TransactionFailed: the abort failed, too, and the problem is one of Busway's.
+            TransactionFailed: the abort failed too, and the problem is a BuswayError.
         """
         try:
             await self.end(commit=False)
@@ -294,13 +295,13 @@ class Transactions:
             )
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort; who is cancelled meanwhile is so when the transaction has ended.
+        """Commit or abort; a cancellation takes effect when the transaction has ended.
 
         Raises:
-            TransactionAbortable: it cannot be committed, and has to be aborted.
-            TransactionInDoubt: a commit was not answered within delivery_timeout_ms.
-            ProducerFenced, TransactionFailed: the producer cannot go on.
-            BrokerError, ConnectionFailed, RequestTimedOut: an abort was not answered in time.
+            TransactionAbortable: it cannot be committed and must be aborted.
+            TransactionInDoubt: no response to a commit within delivery_timeout_ms.
+            ProducerFenced, TransactionFailed: the producer cannot continue.
+            BrokerError, ConnectionFailed, RequestTimedOut: no response to an abort in time.
             InvalidTransactionState: no transaction is open.
         """
         if self._state is State.OVER or (commit and self._state is State.BROKEN):
@@ -319,7 +320,7 @@ class Transactions:
     async def _commit(self) -> None:
         async with self._asking:
             self._raise_problem()
-            await self._send_input()  # before the flush: what is handed out during it belongs to no work that was sent
+            await self._send_input()  # before the flush: nothing was sent for records handed out during it
         await self._outgoing.flush()
         async with self._asking:
             self._raise_problem()
@@ -370,7 +371,7 @@ class Transactions:
             source.ended(committed=committed)
 
     async def close(self, timeout_s: float | None) -> None:
-        """See what is being ended through, and abort what is open: nobody else will, and its readers wait."""
+        """Wait for an end in progress; abort an open transaction, which blocks its readers."""
         ending = self._ending
         if ending is None or ending.done():
             if self._state not in {State.OPEN, State.BROKEN}:
@@ -384,7 +385,7 @@ class Transactions:
             logger.warning("the producer stops with a transaction that was not ended; its timeout does it: %s", why)
 
     async def cut(self) -> None:
-        """End at once, as when the process is killed."""
+        """Stop as if the process were killed."""
         ending, self._ending = self._ending, None
         if ending is not None and not ending.done():
             ending.cancel()
@@ -392,7 +393,10 @@ class Transactions:
 
 
 async def _outlast(work: "asyncio.Task[None]") -> None:
-    """Wait for work that goes on when the waiting is cancelled; that takes effect when the work is done, or when it comes again."""
+    """Wait for work that survives a cancellation of the wait.
+
+    The cancellation takes effect when the work is done, or when it is repeated.
+    """
     try:
         await asyncio.shield(work)
     except asyncio.CancelledError:

@@ -1,4 +1,5 @@
-"""Share groups: members that take records of the same partitions one by one, and say of each what became of it (KIP-932).
+"""Share groups: members take single records of shared partitions and acknowledge each (KIP-932).
 
-What lives here: `ShareConsumer` and its parts. What does not: groups that share partitions (`busway.consumer`), handlers (`busway.app`).
+What lives here: `ShareConsumer` and its parts. What does not: consumer groups (`busway.consumer`), handlers
+(`busway.app`).
 """

@@ -1,10 +1,10 @@
-"""What one partition of a ShareFetch answer holds: batches, and which of their records are this member's.
+"""Records of one partition in a ShareFetch response that this member acquired.
 
-What lives here: decoding the batches one by one, and saying at once what nobody needs to handle: offsets without a record, records that
-cannot be read; pure. What does not: asking for them (`leader`), telling what became of them (`held`).
+What lives here: decoding batches one by one, and settling offsets without a record and unreadable records; pure. What
+does not: fetching (`leader`), acknowledging (`held`).
 
-The batches hold more than was acquired: others have those records, or had them before. An acquired offset may hold no record: it was
-compacted away, or is a transaction's marker.
+The batches also hold records that others have or had. An acquired offset may hold no record: it was compacted away, or
+is a marker.
 """
 
 from collections import deque
@@ -25,17 +25,17 @@ RELEASE: Final = 2
 REJECT: Final = 3
 RENEW: Final = 4
 Range = tuple[int, int, int]
-"""First and last offset, and what became of all between them."""
+"""First and last offset, and the acknowledgement of all between them."""
 
 
 @dataclass(slots=True)
 class Taken:
-    """What came out of some batches.
+    """Result of decoding.
 
     Attributes:
         records: to hand out.
-        settled: what nobody needs to handle.
-        problem: why some of it cannot be read.
+        settled: not handed out.
+        problem: why some are unreadable.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -44,13 +44,12 @@ class Taken:
 
 
 class Acquired:
-    """The records of one partition that one answer brought, not handed out yet.
+    """Records of one partition and response, not handed out yet.
 
     Args:
-        partition: of which.
         data: record batches.
-        acquired: which offsets are this member's, and for which time each is delivered.
-        until_s: when the lock on them ends, in seconds of the event loop.
+        acquired: this member's offsets and their delivery counts.
+        until_s: end of their lock, in seconds of the event loop.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Acquired:
         self.until_s = until_s
         self._ranges: deque[tuple[int, int, int]] = deque()
         last = -1
-        for part in sorted(acquired, key=lambda one: one.first_offset):
+        for part in sorted(acquired, key=lambda acquired_range: acquired_range.first_offset):
             first = max(part.first_offset, last + 1)
             if first <= part.last_offset:
                 self._ranges.append((first, part.last_offset, part.delivery_count))
@@ -80,7 +79,7 @@ class Acquired:
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
-        """First and last offsets that are this member's and not handed out yet, ascending."""
+        """First and last offsets acquired and not handed out yet, ascending."""
         return [(first, last) for first, last, _ in self._ranges]
 
     @property
@@ -89,7 +88,7 @@ class Acquired:
         return not (self._records or self._batches or self._ranges or self._broken)
 
     def take(self, limit: int, *, check_crcs: bool) -> Taken:
-        """At most `limit` records; decodes no more batches than they are in, and none behind one that is damaged."""
+        """Return at most `limit` records; decode only their batches, and none behind a damaged one."""
         taken = Taken()
         while not self.is_empty and len(taken.records) < limit:
             if self._records:
@@ -139,7 +138,7 @@ class Acquired:
         taken.settled += self._cut(header.last_offset, GAP)
 
     def _end(self, taken: Taken) -> None:
-        """No batch is left: what is acquired beyond them holds no record, or came too damaged to be cut into batches."""
+        """Settle offsets behind the last batch: no record, or damaged beyond batches."""
         problem, self._broken = self._broken, None
         if problem is None and self._whole:
             taken.settled += self._cut(None, GAP)
@@ -150,7 +149,7 @@ class Acquired:
             taken.problem = self._damaged(str(problem or "a batch is cut off"), released, "released")
 
     def _cut(self, up_to: int | None, kind: int) -> list[Range]:
-        """Take the acquired offsets up to one, it included, out; None for all."""
+        """Remove and return the acquired offsets up to `up_to`, inclusive; None for all."""
         result: list[Range] = []
         while self._ranges and (up_to is None or self._ranges[0][0] <= up_to):
             first, last, count = self._ranges.popleft()

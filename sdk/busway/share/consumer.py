@@ -1,7 +1,7 @@
-"""The share consumer that users see.
+"""The public share consumer.
 
-What lives here: `ShareConsumer`: reading, acknowledging, closing. What does not: fetching (`fetcher`) and the membership (`membership`),
-which run in tasks of their own while the consumer is started.
+What lives here: `ShareConsumer`: reading, acknowledging, closing. What does not: fetching (`fetcher`) and membership
+(`membership`), which run in background tasks.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ logger = logging.getLogger("busway.share")
 Acknowledge: TypeAlias = Literal["accept", "release", "reject", "renew"]
 _KINDS: Final[dict[str, int]] = {"accept": ACCEPT, "release": RELEASE, "reject": REJECT, "renew": RENEW}
 _REFUSED_MAX: Final = 20
-"""So many reasons why acknowledgements were not taken are kept for whoever commits; one is enough to look."""
+"""Error texts of acknowledgements kept for `commit`."""
 _CLOSE_S: Final = 5.0
-"""A consumer that stops waits no longer for its leaders: what they are not told comes again."""
+"""Timeout of the last acknowledgements, seconds. Lost ones are delivered again."""
 
 
 class ShareConsumer:
-    """Takes records one by one, as a member of a share group: each goes to one member, which says what became of it.
+    """Member of a share group; each record goes to one member, which acknowledges it.
 
-    What is not acknowledged within the broker's lock time (30 s by default) goes to another member, and so does what is released, until it
-    was delivered as often as the broker allows (5 times by default). There is no order between records.
+    What is not acknowledged within the broker's lock time (30 s by default), or is released, goes to another member,
+    until it was delivered as often as the broker allows (5 times by default). Records have no order.
 
     Args:
         topics: whose records to take.
         bootstrap_servers: `host:port`, several with commas or as a list.
         group_id: the share group.
-        client_id: told to the brokers.
-        options: see `ShareConsumerOptions`, which are also accepted as keyword arguments.
+        client_id: sent to the brokers.
+        options: the fields of `ShareConsumerOptions`.
     """
 
     def __init__(
@@ -71,19 +71,20 @@ class ShareConsumer:
         self._tasks: list[asyncio.Task[None]] = []
         self._unconfirmed: set[asyncio.Future[None]] = set()
         self._refused: deque[str] = deque(maxlen=_REFUSED_MAX)
-        """Why acknowledgements were not taken since the last commit."""
+        """Errors of acknowledgements since the last commit."""
 
     def _changed(self) -> None:
         self._fetcher.wake()
 
-    # Life
+    # Lifecycle
 
     async def start(self) -> None:
         """Connect and join the group.
 
         Raises:
-            ConnectionFailed: no broker can be reached.
-            BrokerError: a topic cannot be had.
+            ConnectionFailed: no broker is reachable.
+            BrokerError: a topic is not available.
+            NotRunning: it is already running.
         """
         if self._tasks:
             raise NotRunning("the share consumer is running already")
@@ -101,7 +102,7 @@ class ShareConsumer:
         ]
 
     async def stop(self) -> None:
-        """Tell what was acknowledged, release what is held, leave the group, disconnect."""
+        """Send acknowledgements, release held records, leave the group, disconnect."""
         tasks, self._tasks = self._tasks, []
         if not tasks:
             await self._cluster.close()
@@ -119,11 +120,11 @@ class ShareConsumer:
             await self._cluster.close()
 
     def cut(self) -> None:
-        """Drop the connections, now and for good, as when the process is killed; `abort` ends the tasks as well."""
+        """Drop the connections permanently, as if the process were killed; `abort` also ends the tasks."""
         self._cluster.abort()
 
     async def abort(self) -> None:
-        """End at once, as when the process is killed: nothing is told, the group is not left."""
+        """Stop as if the process were killed: no acknowledgements, the group is not left."""
         tasks, self._tasks = self._tasks, []
         self.cut()
         await _end(tasks)
@@ -137,20 +138,20 @@ class ShareConsumer:
     ) -> None:
         await self.stop()
 
-    # What it is
+    # State
 
     def member_id(self) -> str:
-        """What the group calls this member."""
+        """Return the member id."""
         return self._member.member_id
 
     @property
     def has_joined(self) -> bool:
-        """Whether the group has told which partitions are this member's."""
+        """Whether this member is in the group and has an assignment, even an empty one."""
         return self._member.joined and self._member.epoch > 0
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long a record is locked for whoever got it, in ms; None before the first answer of a leader."""
+        """Lock time of a record, ms; None before a leader's first response."""
         return round(self._fetcher.lock_s * 1000) or None
 
     # Reading
@@ -158,14 +159,15 @@ class ShareConsumer:
     async def getmany(
         self, *, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[Record]]:
-        """Records by partition, at most `max_records`; waits up to `timeout_ms` for the first.
+        """Return up to `max_records` records by partition (default max_poll_records).
 
-        With implicit acknowledgement it accepts what the last call handed out.
+        Waits up to `timeout_ms` for the first. Implicit acknowledgement accepts what the last call handed out.
 
         Raises:
-            DamagedData: records cannot be read; they were rejected, or released where nobody can tell which they are.
+            DamagedData: records are unreadable; they were rejected, or released if their offsets are unknown.
             BrokerError, UnsupportedByBroker: the group or a partition is refused.
             NotRunning: the consumer was not started.
+            ValueError: `max_records` is below 1.
         """
         self._check()
         if self.options.acknowledgement_mode == "implicit":
@@ -185,14 +187,10 @@ class ShareConsumer:
             await self._fetcher.arrival(left, limit)
 
     async def getone(self) -> Record:
-        """The next record; waits for it.
-
-        Raises:
-            DamagedData, BrokerError, UnsupportedByBroker, NotRunning: as `getmany`.
-        """
+        """Wait for the next record. Errors as in `getmany`."""
         while True:
-            found = await self.getmany(timeout_ms=60_000, max_records=1)
-            for records in found.values():
+            polled = await self.getmany(timeout_ms=60_000, max_records=1)
+            for records in polled.values():
                 return records[0]
 
     async def __aiter__(self) -> AsyncIterator[Record]:
@@ -204,33 +202,32 @@ class ShareConsumer:
             raise NotRunning("the share consumer is not running; use `async with ShareConsumer(...)` or await start()")
         self._member.reader.polled()
         if self._member.problem is not None:
-            raise self._member.problem.with_traceback(None)  # which grows whenever it is raised
+            raise self._member.problem.with_traceback(None)  # the traceback grows with every raise
 
-    # What became of them
+    # Acknowledgements
 
     def acknowledge(self, record: Record, kind: Acknowledge = "accept") -> "asyncio.Future[None]":
-        """Say what became of a record: accept: it is done. release: somebody shall have it again. reject: nobody can handle it, nobody
-        shall have it again. renew: it takes longer, lock it anew.
+        """Acknowledge a record with the next request to its leader.
 
-        It goes out with the next request to the record's leader. Whoever wants to know awaits the answer.
+        accept: it is done. release: deliver it again. reject: never deliver it again. renew: extend its lock.
 
         Returns:
-            A future: None when the leader knows, `AcknowledgementFailed` when it did not take it: the record comes again.
+            A future: None when the leader has taken it; `AcknowledgementFailed` if not: the record is delivered again.
 
         Raises:
             AcknowledgementFailed: the record is not held any more.
-            ValueError: there is no such kind, or acknowledgement is implicit.
+            ValueError: the kind is unknown, or acknowledgement is implicit.
         """
         if kind not in _KINDS:
             raise ValueError(f"acknowledge takes {', '.join(_KINDS)}, not {kind!r}")
         if self.options.acknowledgement_mode == "implicit":
             raise ValueError("acknowledgement is implicit: the next getmany, or commit, accepts what was handed out")
-        told = self._fetcher.acknowledge(TopicPartition(record.topic, record.partition), record.offset, _KINDS[kind])
-        self._confirm([told])
-        return _seen(asyncio.shield(told))
+        result = self._fetcher.acknowledge(TopicPartition(record.topic, record.partition), record.offset, _KINDS[kind])
+        self._confirm([result])
+        return _seen(asyncio.shield(result))
 
-    def _confirm(self, told: "Iterable[asyncio.Future[None]]") -> None:
-        for future in told:
+    def _confirm(self, futures: "Iterable[asyncio.Future[None]]") -> None:
+        for future in futures:
             if future not in self._unconfirmed:
                 self._unconfirmed.add(future)
                 future.add_done_callback(self._confirmed)
@@ -243,10 +240,10 @@ class ShareConsumer:
             self._refused.append(reason)
 
     async def commit(self) -> None:
-        """Return when the leaders know all that was acknowledged up to now; with implicit acknowledgement accept what was handed out.
+        """Wait until the leaders have all acknowledgements; implicit ones accept what was handed out.
 
         Raises:
-            AcknowledgementFailed: some of it was not taken since the last call; those records come again.
+            AcknowledgementFailed: some failed since the last call; those records are delivered again.
         """
         self._check()
         if self.options.acknowledgement_mode == "implicit":
@@ -254,7 +251,7 @@ class ShareConsumer:
         self._confirm(self._fetcher.untold())
         if waiting := set(self._unconfirmed):
             await asyncio.wait(waiting)
-            await asyncio.sleep(0)  # those that are done are taken note of
+            await asyncio.sleep(0)  # run the callbacks of the futures that are done
         refused = list(self._refused)
         self._refused.clear()
         if refused:

@@ -1,9 +1,9 @@
-"""Asking every leader of a member's partitions, when records are wanted or something is to be told.
+"""Requests to all leaders of a member's partitions, for records or acknowledgements.
 
-What lives here: which partitions are whose, one request under way for each leader, what is tried again and when. What does not: what goes
-out and comes in (`leader`), the assignment (`membership`).
+What lives here: partitions by leader, one request in flight per leader, retries. What does not: the requests
+(`leader`), the assignment (`membership`).
 
-Nothing is fetched ahead: the lock on a record runs from the moment when it is acquired.
+Nothing is fetched ahead: a record's lock runs from its acquisition.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ from busway_protocol.errors import ErrorCode
 logger = logging.getLogger("busway.share")
 
 _RETRY_S: Final = 0.1
-"""A leader that cannot be asked for now is left alone for so long."""
+"""Delay after a leader's error."""
 _FULL_S: Final = 1.0
-"""And one that has no room for another session for so long."""
+"""Delay after a leader's session limit was reached."""
 
 
 class ShareFetcher:
-    """Brings a member its records, and its leaders what became of them."""
+    """Exchange of records and acknowledgements with all leaders."""
 
     def __init__(self, cluster: ClusterClient, options: ShareConsumerOptions, member: ShareMember) -> None:
         self._cluster = cluster
@@ -58,18 +58,18 @@ class ShareFetcher:
 
     @property
     def lock_s(self) -> float:
-        """How long records are locked, by what the leaders told last; 0 before that."""
+        """Shortest lock time of the leaders, seconds; 0 before the first response."""
         return min((leader.lock_s for leader in self._leaders.values() if leader.lock_s), default=0.0)
 
     def wake(self) -> None:
-        """Something changed: the assignment, or what is to be told."""
+        """Wake the loop and the reader after a change."""
         self._wake.set()
         self._arrived.set()
 
     # The loop
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Send requests until cancelled."""
         try:
             while True:
                 self._wake.clear()
@@ -86,7 +86,7 @@ class ShareFetcher:
                 leader.end()
 
     def _step(self) -> float | None:
-        """Start what can be asked now; seconds until there is more, None until it is woken."""
+        """Start requests that are due; return the seconds until the next, None until woken."""
         if self._closing:
             return None
         now = REAL_TIME.now_s()
@@ -105,13 +105,13 @@ class ShareFetcher:
             if leader.retry_at > now:
                 waits.append(leader.retry_at - now)
                 continue
-            mine = wanted.get(node, {})
-            if leader.is_urgent(mine) or (leader.waiting and not (self._demand and mine)):
+            partitions = wanted.get(node, {})
+            if leader.is_urgent(partitions) or (leader.waiting and not (self._demand and partitions)):
                 leader.task = self._start(self._ask(leader, leader.acknowledge()))
-            elif self._demand and not fetching and (mine or leader.session.partitions):
+            elif self._demand and not fetching and (partitions or leader.session.partitions):
                 fetching, leader.is_fetching = single, True
-                leader.task = self._start(self._ask(leader, leader.fetch(mine, self._demand)))
-                if single:  # the next one's turn comes first next time
+                leader.task = self._start(self._ask(leader, leader.fetch(partitions, self._demand)))
+                if single:  # start the next call with another leader
                     self._leaders[node] = self._leaders.pop(node)
             elif leader.waiting:
                 leader.task = self._start(self._ask(leader, leader.acknowledge()))
@@ -121,7 +121,7 @@ class ShareFetcher:
         return Leader(node, self._cluster, self._options, self._member.member_id, self._names.get)
 
     def _wanted(self) -> tuple[dict[int, dict[Id, TopicPartition]], bool]:
-        """What is assigned, by leader, and whether some of it is not known here yet."""
+        """Return the assignment by leader, and whether some leaders or topics are unknown."""
         metadata = self._cluster.metadata
         names = {topic.topic_id: topic.name for topic in metadata.topics.values()}
         wanted: dict[int, dict[Id, TopicPartition]] = {}
@@ -187,11 +187,11 @@ class ShareFetcher:
     # Reading
 
     def ready(self, limit: int) -> dict[TopicPartition, list[Record]]:
-        """Records that are here, at most `limit`.
+        """Return at most `limit` records that are here.
 
         Raises:
-            BuswayError: what went wrong in the background.
-            DamagedData: some records cannot be read.
+            BuswayError: an error of the background.
+            DamagedData: some records are unreadable.
         """
         if self._problem is not None:
             problem, self._problem = self._problem, None
@@ -199,12 +199,12 @@ class ShareFetcher:
         now = REAL_TIME.now_s()
         result: dict[TopicPartition, list[Record]] = {}
         for node, leader in list(self._leaders.items()):
-            while limit > 0 and (found := leader.take(limit, now)) is not None:
-                partition, taken = found
+            while limit > 0 and (ready := leader.take(limit, now)) is not None:
+                partition, taken = ready
                 if taken.records:
                     result.setdefault(partition, []).extend(taken.records)
                     limit -= len(taken.records)
-                    self._leaders[node] = self._leaders.pop(node)  # the next call begins with another one
+                    self._leaders[node] = self._leaders.pop(node)  # start the next call with another leader
                 if taken.problem is not None:
                     logger.error("%s", taken.problem)
                     self._problem = taken.problem
@@ -217,7 +217,7 @@ class ShareFetcher:
         return result
 
     async def arrival(self, timeout_s: float, limit: int) -> None:
-        """Want at most `limit` records; return when something has arrived, or after the time."""
+        """Request at most `limit` records; wait for an arrival or the timeout."""
         self._arrived.clear()
         self._demand = limit
         self._wake.set()
@@ -229,10 +229,10 @@ class ShareFetcher:
         finally:
             self._demand = 0
 
-    # What became of them
+    # Acknowledgements
 
     def acknowledge(self, partition: TopicPartition, offset: int, kind: int) -> "asyncio.Future[None]":
-        """Something became of a record that was handed out; the future is done when its leader knows.
+        """Acknowledge a record; the future is done when its leader has responded.
 
         Raises:
             AcknowledgementFailed: it is not held.
@@ -254,7 +254,7 @@ class ShareFetcher:
         return None
 
     def acknowledge_all(self, kind: int) -> None:
-        """The same became of everything that was handed out."""
+        """Acknowledge everything handed out."""
         for leader in self._leaders.values():
             for held, offsets in leader.everything_held():
                 for offset in offsets:
@@ -262,11 +262,11 @@ class ShareFetcher:
         self._wake.set()
 
     def untold(self) -> "list[asyncio.Future[None]]":
-        """For all that is to be told, when it has been."""
+        """Return the futures of all pending acknowledgements."""
         return [future for leader in self._leaders.values() for future in leader.futures()]
 
     async def close(self) -> None:
-        """Tell what is to be told, and end the sessions: what is still held is released."""
+        """Send pending acknowledgements and end the sessions, which releases held records."""
         self._closing = True
         self._demand = 0
         if busy := [leader.task for leader in self._leaders.values() if leader.task is not None]:

@@ -1,10 +1,11 @@
-"""Records that a member holds, and what is to be told about them.
+"""Held records and their pending acknowledgements.
 
-What lives here: what was handed out and until when it is locked; acknowledgements that wait to be sent, and those on their way, as
-batches of the wire; pure but for the futures of who waits. What does not: sending them (`leader`).
+What lives here: handed-out offsets and their locks; acknowledgements pending and in flight, as batches; pure except for
+futures. What does not: sending (`leader`).
 
-A leader takes all that one request tells of a partition, or nothing of it. So renewals, which a group may refuse, go apart from what is
-final; what is locked no more is left out; and what was refused together is told again in halves, until only what is wrong is refused.
+A leader accepts all acknowledgements of a partition in a request, or none. So renewals, which a group may refuse, are
+sent separately; expired locks are left out; refused acknowledgements are sent again in halves, until only the wrong
+ones are refused.
 """
 
 import asyncio
@@ -21,11 +22,11 @@ from busway_protocol.messages.share_groups import AcknowledgementBatch
 
 @dataclass(slots=True, eq=False)
 class Word:
-    """What became of an offset, or of all from the first to the last.
+    """Acknowledgement of a range of offsets.
 
     Attributes:
-        until_s: when their lock ends, in seconds of the event loop.
-        result: None when the leader has taken it; else why not.
+        until_s: end of their lock, in seconds of the event loop.
+        result: None when the leader has taken it; else the error.
     """
 
     first: int
@@ -35,29 +36,29 @@ class Word:
     result: "asyncio.Future[None]"
 
     def done(self, problem: Exception | None) -> None:
-        """The leader has answered, or will not."""
+        """Set the result."""
         if self.result.done():
             return
         if problem is None:
             self.result.set_result(None)
         else:
             self.result.set_exception(problem)
-            self.result.exception()  # who does not ask need not be told: the records come again
+            self.result.exception()  # mark as retrieved: the records are delivered again anyway
 
 
 @dataclass(slots=True, eq=False)
 class Told:
-    """Acknowledgements of one partition that go out together, by their first offsets: all of them renewals, or none."""
+    """Acknowledgements of one partition and request, by first offset: only renewals, or none."""
 
     words: dict[int, Word] = field(default_factory=dict)
 
     @property
     def renews(self) -> bool:
-        """Whether locks are to be prolonged."""
+        """Whether they renew locks."""
         return any(word.kind == RENEW for word in self.words.values())
 
     def batches(self) -> list[AcknowledgementBatch]:
-        """As the wire has them: in order, and never two for one offset."""
+        """Convert to batches of the request: in order, each offset once."""
         result: list[AcknowledgementBatch] = []
         for _, word in sorted(self.words.items()):
             before = result[-1] if result else None
@@ -70,19 +71,19 @@ class Told:
         return result
 
     def halves(self) -> "list[Told]":
-        """The same in two, by offsets."""
+        """Split in two by offset."""
         words = sorted(self.words.items())
         middle = (len(words) + 1) // 2
         return [Told(dict(part)) for part in (words[:middle], words[middle:]) if part]
 
     def done(self, problem: Exception | None) -> None:
-        """The leader has answered, or will not."""
+        """Set all results."""
         for word in self.words.values():
             word.done(problem)
 
 
 class Lane:
-    """Acknowledgements of one partition that wait: some that are to go out apart, and then all others together."""
+    """Pending acknowledgements of one partition: parts to send separately, then all others."""
 
     __slots__ = ("_apart", "_together")
 
@@ -95,56 +96,56 @@ class Lane:
 
     @property
     def is_torn(self) -> bool:
-        """Whether some were refused together, and go out again."""
-        return any(told.words for told in self._apart)
+        """Whether parts of a refused request are pending."""
+        return any(part.words for part in self._apart)
 
     def words(self) -> list[Word]:
-        """All of them."""
-        return [word for told in (*self._apart, self._together) for word in told.words.values()]
+        """Return all."""
+        return [word for part in (*self._apart, self._together) for word in part.words.values()]
 
     def find(self, offset: int) -> Word | None:
-        """What waits to be told of an offset."""
-        return next((told.words[offset] for told in (*self._apart, self._together) if offset in told.words), None)
+        """Return the pending acknowledgement of an offset."""
+        return next((part.words[offset] for part in (*self._apart, self._together) if offset in part.words), None)
 
     def add(self, word: Word) -> None:
-        """To be told with the others."""
+        """Add to those sent together."""
         self._together.words[word.first] = word
 
     def drop(self, offset: int) -> Word | None:
-        """Not to be told any more."""
-        for told in (*self._apart, self._together):
-            if (word := told.words.pop(offset, None)) is not None:
+        """Remove an offset's acknowledgement."""
+        for part in (*self._apart, self._together):
+            if (word := part.words.pop(offset, None)) is not None:
                 return word
         return None
 
     def take_out(self, is_meant: Callable[[Word], bool]) -> list[Word]:
-        """Remove the words that are meant, and return them."""
-        found: list[Word] = []
-        for told in (*self._apart, self._together):
-            meant = [first for first, word in told.words.items() if is_meant(word)]
-            found += [told.words.pop(first) for first in meant]
-        return found
+        """Remove and return those that match."""
+        removed: list[Word] = []
+        for part in (*self._apart, self._together):
+            meant = [first for first, word in part.words.items() if is_meant(word)]
+            removed += [part.words.pop(first) for first in meant]
+        return removed
 
-    def tear(self, told: Told) -> None:
-        """They were refused together."""
-        self._apart.extend(told.halves())
+    def tear(self, refused: Told) -> None:
+        """Send refused acknowledgements again in halves."""
+        self._apart.extend(refused.halves())
 
     def take(self) -> Told:
-        """What goes out next; empty where there is nothing."""
+        """Remove and return those of the next request; may be empty."""
         while self._apart:
-            if (told := self._apart.popleft()).words:
-                return told
-        told, self._together = self._together, Told()
-        return told
+            if (part := self._apart.popleft()).words:
+                return part
+        part, self._together = self._together, Told()
+        return part
 
 
 class HeldPartition:
-    """What a member holds of one partition, from one session with its leader.
+    """Records of one partition held in one session with its leader.
 
     Attributes:
-        until_s: for each offset that was handed out, when its lock ends, in seconds of the event loop.
-        final: what became of records.
-        renewals: locks to be prolonged.
+        until_s: end of the lock of each handed-out offset, in seconds of the event loop.
+        final: pending acknowledgements except renewals.
+        renewals: pending renewals.
     """
 
     __slots__ = ("final", "partition", "renewals", "until_s")
@@ -156,12 +157,12 @@ class HeldPartition:
         self.renewals = Lane()
 
     def hand_out(self, offsets: Iterable[int], until_s: float) -> None:
-        """Records are handed out now."""
+        """Record offsets that are handed out."""
         for offset in offsets:
             self.until_s[offset] = until_s
 
     def delivered(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Forget earlier locks on offsets that the leader delivers again; acknowledgements that wait for these fail.
+        """Drop earlier locks of redelivered offsets and fail their acknowledgements.
 
         Args:
             ranges: first and last offsets, ascending.
@@ -183,12 +184,12 @@ class HeldPartition:
         return AcknowledgementFailed(f"{name} offset {offset}: its lock has ended, it comes again")
 
     def expire(self, now_s: float) -> None:
-        """Forget what is not held any more, so that this never grows beyond what brokers lock."""
+        """Drop expired locks, so that memory is bounded by what brokers lock."""
         for offset in [offset for offset, until_s in self.until_s.items() if until_s <= now_s]:
             del self.until_s[offset]
 
     def acknowledge(self, offset: int, kind: int) -> "asyncio.Future[None]":
-        """Something became of a record; one whose lock is renewed is held on."""
+        """Acknowledge a record; a renewed one stays held."""
         renewal = self.renewals.find(offset)
         if kind == RENEW:
             if renewal is None:
@@ -196,14 +197,14 @@ class HeldPartition:
                 self.renewals.add(renewal)
             return renewal.result
         word = self._word(offset, offset, kind, self.until_s.pop(offset))
-        if renewal is not None:  # the last word counts, for whoever waits for the one before too
+        if renewal is not None:  # the last acknowledgement counts, also for the waiter of the renewal
             self.renewals.drop(offset)
             word.result = renewal.result
         self.final.add(word)
         return word.result
 
     def settle(self, ranges: Iterable[Range], until_s: float) -> None:
-        """Offsets that nobody handles."""
+        """Acknowledge offsets that are not handed out."""
         for first, last, kind in ranges:
             self.final.add(self._word(first, last, kind, until_s))
 
@@ -211,38 +212,38 @@ class HeldPartition:
         return Word(first, last, kind, until_s, asyncio.get_running_loop().create_future())
 
     def take(self, now_s: float, *, renewals: bool) -> Told | None:
-        """What goes out next, which is then on its way; what is locked no more never does, and fails."""
+        """Remove and return the next acknowledgements to send; fail those with expired locks."""
         lane = self.renewals if renewals else self.final
         while lane:
-            told = lane.take()
-            for offset, word in list(told.words.items()):
+            part = lane.take()
+            for offset, word in list(part.words.items()):
                 if word.until_s <= now_s:
-                    del told.words[offset]
+                    del part.words[offset]
                     word.done(self._ended(offset))
-            if told.words:
-                return told
+            if part.words:
+                return part
         return None
 
-    def renewed(self, told: Told, until_s: float) -> None:
-        """The leader has taken it: locks are prolonged."""
-        for offset in told.words:
+    def renewed(self, accepted: Told, until_s: float) -> None:
+        """Extend the locks of accepted renewals."""
+        for offset in accepted.words:
             if offset in self.until_s:
                 self.until_s[offset] = until_s
             elif (word := self.final.find(offset)) is not None:
                 word.until_s = until_s
 
-    def refused(self, told: Told, problem: AcknowledgementFailed) -> None:
-        """The leader has taken none of it, perhaps for the sake of one: the others are told again."""
-        if told.renews:
-            for offset in [offset for offset in told.words if offset not in self.until_s]:
-                told.words.pop(offset).done(problem)
-        if len(told.words) > 1:
-            (self.renewals if told.renews else self.final).tear(told)
+    def refused(self, part: Told, problem: AcknowledgementFailed) -> None:
+        """Send refused acknowledgements again in parts; fail a single one."""
+        if part.renews:
+            for offset in [offset for offset in part.words if offset not in self.until_s]:
+                part.words.pop(offset).done(problem)
+        if len(part.words) > 1:
+            (self.renewals if part.renews else self.final).tear(part)
         else:
-            told.done(problem)
+            part.done(problem)
 
     def lose(self, problem: AcknowledgementFailed) -> None:
-        """Nothing of it is held any more."""
+        """Fail everything: nothing is held any more."""
         for word in (*self.renewals.words(), *self.final.words()):
             word.done(problem)
         self.renewals, self.final = Lane(), Lane()

@@ -1,7 +1,7 @@
-"""What one leader has given a member, and the one request that is on its way to it.
+"""One leader's records and the one request in flight to it.
 
-What lives here: `Leader`: records that were acquired and not handed out, what is held, sending and taking answers in. What does not: which
-partitions it leads and when to ask (`fetcher`), the layout of requests (`session`).
+What lives here: `Leader`: acquired and held records, sending, processing responses. What does not: its partitions and
+when to send (`fetcher`), the layout of requests (`session`).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ logger = logging.getLogger("busway.share")
 
 _PURPOSE: Final = "share"
 _RENEWS: Final = 2
-"""From ShareAcknowledge 2 on a lock can be renewed (KIP-1222)."""
+"""First ShareAcknowledge version with lock renewal (KIP-1222)."""
 SESSION_OVER: Final = frozenset(
     {
         ErrorCode.SHARE_SESSION_NOT_FOUND,
@@ -44,16 +44,16 @@ _ELSEWHERE: Final = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""What may be over as soon as metadata are newer, although not each of them is called retriable."""
+"""Errors that newer metadata may resolve, although not all are retriable."""
 _REFUSES_ONE: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
-"""One acknowledgement is wrong, and all others of its partition are refused with it."""
+"""One acknowledgement is wrong; all of its partition are refused."""
 
 
 class Leader:
     """One leader of this member's partitions.
 
     Args:
-        name_of: a partition's name; None where its topic's id is not known.
+        name_of: returns a partition's name; None if its topic's id is unknown.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Leader:
         self.is_fetching = False
         self.retry_at = 0.0
         self.lock_s = 0.0
-        """How long records are locked; 0 before the leader has told."""
+        """Lock time of records; 0 until known."""
         self.acquired: deque[tuple[HeldPartition, Acquired]] = deque()
         self._has_renewed = False
         self._ids: dict[TopicPartition, Id] = {}
@@ -81,12 +81,12 @@ class Leader:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is on its way."""
+        """Whether no request is in flight."""
         return self.task is None or self.task.done()
 
     @property
     def waiting(self) -> bool:
-        """Whether something is to be told."""
+        """Whether acknowledgements are pending."""
         return any(held.final or held.renewals for held in self._held.values())
 
     @property
@@ -94,8 +94,10 @@ class Leader:
         return any(held.renewals for held in self._held.values())
 
     def is_urgent(self, wanted: Container[Id]) -> bool:
-        """Whether something is to be told that no fetch of those partitions can carry: renewals, what was refused together, and what
-        became of the records of other partitions."""
+        """Return whether acknowledgements are pending that a fetch of these partitions cannot carry.
+
+        These are renewals, parts of refused requests, and those of other partitions.
+        """
         return any(
             held.renewals or held.final.is_torn or (held.final and key not in wanted)
             for key, held in self._held.items()
@@ -104,30 +106,30 @@ class Leader:
     def _take_waiting(self, only: Container[Id] | None = None, *, renewals: bool = False) -> dict[Id, Told]:
         now_s = REAL_TIME.now_s()
         return {
-            key: told
+            key: pending
             for key, held in self._held.items()
-            if (only is None or key in only) and (told := held.take(now_s, renewals=renewals)) is not None
+            if (only is None or key in only) and (pending := held.take(now_s, renewals=renewals)) is not None
         }
 
     # Handing out
 
     def held(self, partition: TopicPartition, offset: int) -> HeldPartition | None:
-        """Where a record is held that was handed out; None if it is not."""
-        found = self._held.get(self._ids[partition]) if partition in self._ids else None
-        return found if found is not None and offset in found.until_s else None
+        """Return the partition that holds a handed-out record; None if not held."""
+        holder = self._held.get(self._ids[partition]) if partition in self._ids else None
+        return holder if holder is not None and offset in holder.until_s else None
 
     def everything_held(self) -> list[tuple[HeldPartition, list[int]]]:
-        """All that was handed out and not acknowledged."""
+        """Return all offsets handed out and not acknowledged."""
         return [(held, list(held.until_s)) for held in self._held.values() if held.until_s]
 
     def futures(self) -> "list[asyncio.Future[None]]":
-        """For all that waits to be told, when it has been."""
+        """Return the futures of all pending acknowledgements."""
         return [
             word.result for held in self._held.values() for lane in (held.renewals, held.final) for word in lane.words()
         ]
 
     def take(self, limit: int, now_s: float) -> tuple[TopicPartition, Taken] | None:
-        """Records of one partition to hand out; None if none is here."""
+        """Return records of one partition to hand out; None without any."""
         while self.acquired:
             held, acquired = self.acquired[0]
             if acquired.until_s <= now_s:
@@ -145,18 +147,18 @@ class Leader:
                 return acquired.partition, taken
         return None
 
-    # Asking
+    # Requests
 
     async def fetch(self, wanted: Mapping[Id, TopicPartition], limit: int) -> None:
-        """One ShareFetch, with what is to be told of those partitions.
+        """Send one ShareFetch, with the pending acknowledgements of its partitions.
 
         Raises:
-            BuswayError: it failed; the session is over, or goes on.
+            BuswayError: it failed; the session may have ended.
         """
-        told = self._take_waiting(wanted) if self.session.is_open else {}
-        request = self.session.fetch(wanted, told, limit)
+        sent = self._take_waiting(wanted) if self.session.is_open else {}
+        request = self.session.fetch(wanted, sent, limit)
         try:
-            answer: ShareFetchResponse = await self._send(request, told)
+            answer: ShareFetchResponse = await self._send(request, sent)
         finally:
             self.is_fetching = False
         self._note_lock(answer.acquisition_lock_timeout_ms)
@@ -165,10 +167,12 @@ class Leader:
         for topic in answer.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
-                if key in told:
-                    self._told(key, told.pop(key), data.acknowledge_error_code, data.acknowledge_error_message)
+                if key in sent:
+                    self._on_acknowledged(
+                        key, sent.pop(key), data.acknowledge_error_code, data.acknowledge_error_message
+                    )
                 problem = self._take_in(key, wanted.get(key) or self._name_of(key), data, until_s) or problem
-        self._unanswered(told)
+        self._unanswered(sent)
         if problem is not None:
             raise problem
 
@@ -191,7 +195,7 @@ class Leader:
         return None
 
     async def acknowledge(self) -> None:
-        """One ShareAcknowledge with what is to be told: renewals alone, and in turns with all else.
+        """Send one ShareAcknowledge: renewals alone, in turns with the others.
 
         Raises:
             BuswayError: it failed.
@@ -200,38 +204,38 @@ class Leader:
         if renewals and not await self._can_renew():
             return
         self._has_renewed = renewals
-        if told := self._take_waiting(renewals=renewals):
-            await self._tell(told)
+        if pending := self._take_waiting(renewals=renewals):
+            await self._send_acknowledgements(pending)
 
     async def close(self) -> None:
-        """Tell what became of records, then end the session: what is still held is released.
+        """Send pending acknowledgements, then end the session, which releases held records.
 
         Raises:
             BuswayError: it failed.
         """
         self._drop_renewals(AcknowledgementFailed("the consumer ends, its records are released"))
-        while told := self._take_waiting():
-            await self._tell(told)
-        await self._tell({}, final=True)
+        while pending := self._take_waiting():
+            await self._send_acknowledgements(pending)
+        await self._send_acknowledgements({}, final=True)
         self.end()
 
     def end(self) -> None:
-        """Let what waits to be sent fail: nothing is sent any more."""
+        """Fail pending acknowledgements."""
         self._lose({}, NotRunning("the consumer has ended"))
 
-    async def _tell(self, told: dict[Id, Told], *, final: bool = False) -> None:
-        request = self.session.acknowledge(told, final=final)
-        answer: ShareAcknowledgeResponse = await self._send(request, told)
+    async def _send_acknowledgements(self, sent: dict[Id, Told], *, final: bool = False) -> None:
+        request = self.session.acknowledge(sent, final=final)
+        answer: ShareAcknowledgeResponse = await self._send(request, sent)
         self._note_lock(answer.acquisition_lock_timeout_ms)
         for topic in answer.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
-                if key in told:
-                    self._told(key, told.pop(key), data.error_code, data.error_message)
-        self._unanswered(told)
+                if key in sent:
+                    self._on_acknowledged(key, sent.pop(key), data.error_code, data.error_message)
+        self._unanswered(sent)
 
     async def _can_renew(self) -> bool:
-        """Whether the broker renews locks; if not, what waits for that fails."""
+        """Return whether the broker renews locks; otherwise fail pending renewals."""
         try:
             connection = await self._cluster.connection(self.node, _PURPOSE)
             if connection.version(ApiKey.SHARE_ACKNOWLEDGE) >= _RENEWS:
@@ -246,37 +250,37 @@ class Leader:
 
     def _drop_renewals(self, problem: AcknowledgementFailed) -> None:
         for held in self._held.values():
-            while told := held.renewals.take().words:
-                for word in told.values():
+            while words := held.renewals.take().words:
+                for word in words.values():
                     word.done(problem)
 
-    async def _send(self, request: Any, told: dict[Id, Told]) -> Any:
-        """Its answer, when the session goes on with it."""
+    async def _send(self, request: Any, sent: dict[Id, Told]) -> Any:
+        """Return the response; any error ends the session."""
         try:
             connection = await self._cluster.connection(self.node, _PURPOSE)
             answer = await connection.request(request)
         except UnsupportedByBroker as old:
-            self._lose(told, old)
+            self._lose(sent, old)
             raise UnsupportedByBroker(f"{old}; {NEEDED}") from None
         except BuswayError as problem:
-            self._lose(told, problem)
+            self._lose(sent, problem)
             raise
         except BaseException:
-            self._lose(told, AcknowledgementFailed("the consumer was ended"))
+            self._lose(sent, AcknowledgementFailed("the consumer was ended"))
             raise
         code = error_for(answer.error_code)
         if code is ErrorCode.NONE:
             self.session.went_on()
             return answer
         refused = BrokerError(code, f"share session with broker {self.node}", answer.error_message)
-        self._lose(told, refused)
+        self._lose(sent, refused)
         raise refused
 
     def _note_lock(self, lock_ms: int) -> None:
         if lock_ms > 0:
             self.lock_s = lock_ms / 1000
 
-    def _told(self, key: Id, about: Told, error_code: int, text: str | None) -> None:
+    def _on_acknowledged(self, key: Id, about: Told, error_code: int, text: str | None) -> None:
         code = error_for(error_code)
         if code is not ErrorCode.NONE:
             name = self._name_of(key) or key
@@ -290,16 +294,16 @@ class Leader:
             held.renewed(about, REAL_TIME.now_s() + self.lock_s)
         about.done(None)
 
-    def _unanswered(self, told: Mapping[Id, Told]) -> None:
-        for about in told.values():
+    def _unanswered(self, sent: Mapping[Id, Told]) -> None:
+        for about in sent.values():
             about.done(AcknowledgementFailed(f"broker {self.node} said nothing about what it was told"))
 
-    def _lose(self, told: Mapping[Id, Told], problem: BuswayError) -> None:
-        """The session is over: the leader gives to others what was acquired in it."""
+    def _lose(self, sent: Mapping[Id, Told], problem: BuswayError) -> None:
+        """End the session: the leader releases what was acquired in it."""
         self.session.ended()
         failed = AcknowledgementFailed(f"the session with broker {self.node} is over: {problem}")
         failed.__cause__ = problem
-        for about in told.values():
+        for about in sent.values():
             about.done(failed)
         for held in self._held.values():
             held.lose(failed)
@@ -309,5 +313,5 @@ class Leader:
 
 
 def is_elsewhere(problem: BrokerError) -> bool:
-    """Whether it passes, perhaps once it is known anew who leads what."""
+    """Return whether the error may pass, perhaps after a metadata refresh."""
     return problem.retriable or problem.code in SESSION_OVER or problem.code in _ELSEWHERE

@@ -1,9 +1,9 @@
-"""A member of a share group, as its coordinator knows it.
+"""Member of a share group.
 
-What lives here: joining, showing that it lives, the assignment, joining again after it was fenced, leaving. What does not: fetching what
-is assigned (`leader`), where the coordinator is (`busway.cluster.coordinator`).
+What lives here: joining, heartbeats, the assignment, rejoining after a fence, leaving. What does not: fetching
+(`leader`), finding the coordinator (`busway.cluster.coordinator`).
 
-A coordinator that cannot be reached, has moved or is loading says nothing about the member, which asks again in the same epoch.
+A coordinator that is unreachable, moved or loading is asked again in the same epoch.
 """
 
 import base64
@@ -27,7 +27,7 @@ _JOIN: Final = 0
 _LEAVE: Final = -1
 _FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 _LEAVE_S: Final = 3.0
-"""Leaving is a courtesy: without it the others wait for the session to end."""
+"""Timeout of leaving, seconds. Leaving only saves the group the session timeout."""
 _READER_LOOK_S: Final = 0.1
 NEEDED: Final = (
     "share groups need brokers that serve them and a cluster with share.version=1: Busway, with a data directory of this version, or "
@@ -37,7 +37,7 @@ AssignedIds = frozenset[tuple[UUID, int]]
 
 
 def new_member_id() -> str:
-    """A member's name: a random UUID as Kafka writes them, which never begins with a dash."""
+    """Generate a random UUID in Kafka's notation, without a leading dash."""
     while True:
         text = base64.urlsafe_b64encode(current_machine().uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -45,15 +45,13 @@ def new_member_id() -> str:
 
 
 class ShareMember:
-    """Keeps a member in its group.
+    """Member of a share group.
 
     Args:
-        cluster: its connections.
-        group: the share group.
-        topics: that it wants records of.
-        rack: where it is.
-        reader_s: a member that asks for no records for so long leaves, until it does again.
-        changed: called when the assignment has changed.
+        topics: the subscription.
+        rack: of the client.
+        reader_s: maximum time between polls; the member then leaves until the next poll.
+        changed: called when the assignment or `problem` has changed.
     """
 
     def __init__(
@@ -71,19 +69,19 @@ class ShareMember:
         self.epoch = _JOIN
         self.assigned: AssignedIds = frozenset()
         self.joined = False
-        """Whether the group has assigned anything yet, be it nothing."""
+        """Whether the group has ever sent an assignment, even an empty one."""
         self.problem: BuswayError | None = None
         self.reader = PollTracker()
         self._topics = sorted(topics)
         self._unheard = True
-        """Whether the last answer may have been lost: all is said once more then, as Java's member does."""
+        """The last response may be lost: the next heartbeat repeats the full state, as Java's does."""
         self._rack = rack
         self._reader_s = reader_s
         self._changed = changed
         self._link = CoordinatorLink(cluster, group, CoordinatorKind.GROUP, logger)
 
     async def run(self) -> None:
-        """Join, and stay until cancelled or refused for good; `problem` says why."""
+        """Join and stay until cancelled or permanently refused, which sets `problem`."""
         backoff = self._link.backoff()
         while True:
             if self.reader.away_s() > self._reader_s:
@@ -113,7 +111,7 @@ class ShareMember:
         self._changed()
 
     async def _beat(self) -> float:
-        """Show that it lives: seconds until it does so again."""
+        """Send a heartbeat and return the seconds until the next."""
         joining = self.epoch == _JOIN
         whole, self._unheard = joining or self._unheard, True
         asked = self.epoch
@@ -166,7 +164,7 @@ class ShareMember:
             await REAL_TIME.sleep(_READER_LOOK_S)
 
     async def leave(self) -> None:
-        """Leave the group, so that the others have its partitions at once."""
+        """Leave the group, so that others get its partitions at once."""
         if self.epoch == _JOIN:
             return
         request = ShareGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=_LEAVE)

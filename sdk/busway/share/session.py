@@ -1,9 +1,10 @@
-"""A share session with one leader: what the leader believes this member wants of it (KIP-932).
+"""A share session with one leader: the leader's view of this member (KIP-932).
 
-What lives here: the session's epoch, its partitions, and the requests that change them; pure. What does not: sending (`leader`).
+What lives here: the session's epoch and partitions, and requests that change them; pure. What does not: sending
+(`leader`).
 
-Every request moves the epoch on. An epoch that the leader does not expect, or a connection that ends, ends the session, and all that was
-acquired in it is released.
+Every request increments the epoch. An unexpected epoch, or the end of the connection, ends the session and releases its
+acquired records.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,11 +27,11 @@ NEW: Final = 0
 _FINAL: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 Id = tuple[UUID, int]
-"""A partition by its topic's id and its number."""
+"""Topic id and partition."""
 
 
 class ShareSession:
-    """One member's session with one leader."""
+    """Session of one member with one leader."""
 
     def __init__(self, options: ShareConsumerOptions, member_id: str) -> None:
         self._options = options
@@ -44,26 +45,26 @@ class ShareSession:
         return self.epoch != NEW
 
     def went_on(self) -> None:
-        """The leader took a request."""
+        """Record a successful request."""
         self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
 
     def ended(self) -> None:
-        """The leader has it no more; the next fetch opens another one."""
+        """Record the end; the next fetch opens a new session."""
         self.epoch = NEW
         self.partitions.clear()
 
-    def fetch(self, wanted: Iterable[Id], told: Mapping[Id, Told], limit: int) -> ShareFetchRequest:
-        """A request for records of exactly these partitions, at most `limit` of them."""
+    def fetch(self, wanted: Iterable[Id], pending: Mapping[Id, Told], limit: int) -> ShareFetchRequest:
+        """Build a request for at most `limit` records of exactly these partitions."""
         options = self._options
         wanted_ids = set(wanted)
-        assert told.keys() <= wanted_ids, "what is told about others would add them to the session"
+        assert pending.keys() <= wanted_ids, "what is told about others would add them to the session"
         added = sorted(wanted_ids - self.partitions)
         forgotten = sorted(self.partitions - wanted_ids)
         self.partitions = wanted_ids
         topics: dict[UUID, FetchTopic] = {}
-        for topic_id, number in sorted({*added, *told}):
+        for topic_id, number in sorted({*added, *pending}):
             topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id, partitions=[]))
-            about = told.get((topic_id, number))
+            about = pending.get((topic_id, number))
             batches = about.batches() if about is not None else []
             topic.partitions.append(FetchPartition(partition_index=number, acknowledgement_batches=batches))
         gone: dict[UUID, ForgottenTopic] = {}
@@ -83,17 +84,17 @@ class ShareSession:
             forgotten_topics_data=list(gone.values()),
         )
 
-    def acknowledge(self, told: Mapping[Id, Told], *, final: bool = False) -> ShareAcknowledgeRequest:
-        """A request that tells what became of records; a `final` one ends the session and releases what is left."""
+    def acknowledge(self, pending: Mapping[Id, Told], *, final: bool = False) -> ShareAcknowledgeRequest:
+        """Build an acknowledgement; a `final` one ends the session and releases what is left."""
         topics: dict[UUID, AcknowledgeTopic] = {}
-        for topic_id, number in sorted(told):
+        for topic_id, number in sorted(pending):
             topic = topics.setdefault(topic_id, AcknowledgeTopic(topic_id=topic_id, partitions=[]))
-            batches = told[topic_id, number].batches()
+            batches = pending[topic_id, number].batches()
             topic.partitions.append(AcknowledgePartition(partition_index=number, acknowledgement_batches=batches))
         return ShareAcknowledgeRequest(
             group_id=self._options.group_id,
             member_id=self._member_id,
             share_session_epoch=_FINAL if final else self.epoch,
-            is_renew_ack=any(one.renews for one in told.values()),
+            is_renew_ack=any(acknowledgements.renews for acknowledgements in pending.values()),
             topics=list(topics.values()),
         )

@@ -1,7 +1,7 @@
-"""The bytes that consumers put into JoinGroup and SyncGroup: subscriptions and assignments, versions 0 to 3.
+"""Consumers' bytes in JoinGroup and SyncGroup: subscriptions and assignments, versions 0 to 3.
 
-What lives here: `ConsumerProtocolSubscription`, `ConsumerProtocolAssignment` and their framing (int16 version in front).
-What does not: the assignors. A version above 3 is read as 3, for later ones only add at the end.
+What lives here: `ConsumerProtocolSubscription`, `ConsumerProtocolAssignment` and their framing (int16 version first).
+What does not: the assignors. A version above 3 is read as 3, since later ones only add at the end.
 """
 
 import struct
@@ -23,7 +23,7 @@ _PREFIX: Final = struct.Struct(">h")
 
 @wire_struct
 class OwnedTopicPartition:
-    """Partitions of one topic that the member owned before."""
+    """A topic's partitions owned before."""
 
     topic: Annotated[TopicName, since(1)] = ""
     partitions: Annotated[list[Int32], since(1)] = field(default_factory=list)
@@ -31,7 +31,7 @@ class OwnedTopicPartition:
 
 @message(versions=(0, 3))
 class ConsumerProtocolSubscription:
-    """What a consumer asks for."""
+    """Subscription of a consumer."""
 
     topics: list[Str]
     user_data: NullableBytes = None
@@ -42,7 +42,7 @@ class ConsumerProtocolSubscription:
 
 @wire_struct
 class AssignedTopicPartition:
-    """Partitions of one topic given to the member."""
+    """A topic's assigned partitions."""
 
     topic: TopicName
     partitions: list[Int32]
@@ -50,7 +50,7 @@ class AssignedTopicPartition:
 
 @message(versions=(0, 3))
 class ConsumerProtocolAssignment:
-    """What a consumer gets."""
+    """Assignment of a consumer."""
 
     assigned_partitions: list[AssignedTopicPartition]
     user_data: NullableBytes = None
@@ -73,7 +73,7 @@ def _version(data: Buffer) -> int:
 
 
 def version_of(data: Buffer) -> int:
-    """The version in front of a subscription or an assignment, the oldest where there is none."""
+    """Return the version of a subscription or an assignment; 0 without a valid one."""
     try:
         return _version(data)
     except MalformedMessage:
@@ -81,7 +81,7 @@ def version_of(data: Buffer) -> int:
 
 
 def encode_subscription(subscription: Subscription, version: int = VERSION) -> bytes:
-    """The subscription as JoinGroup metadata; the group instance id travels beside it."""
+    """Encode a subscription as JoinGroup metadata, without the group instance id."""
     value = ConsumerProtocolSubscription(
         topics=sorted(subscription.topics),
         user_data=subscription.user_data,
@@ -96,18 +96,20 @@ def encode_subscription(subscription: Subscription, version: int = VERSION) -> b
 
 
 def decode_subscription(data: Buffer, group_instance_id: str | None = None, *, bounded: bool = False) -> Subscription:
-    """The subscription in `data`; bytes behind what version 3 knows are ignored.
+    """Decode a subscription; bytes behind version 3 are ignored.
 
     Args:
         bounded: see `decode_from`.
 
     Raises:
-        MalformedMessage: these are no such bytes.
+        MalformedMessage: the bytes are invalid.
     """
     value, _ = decode_from(ConsumerProtocolSubscription, _version(data), data, 2, bounded=bounded)
     return Subscription(
         topics=tuple(value.topics),
-        owned_partitions=tuple((one.topic, number) for one in value.owned_partitions for number in one.partitions),
+        owned_partitions=tuple(
+            (owned.topic, number) for owned in value.owned_partitions for number in owned.partitions
+        ),
         generation_id=value.generation_id,
         group_instance_id=group_instance_id,
         rack_id=value.rack_id,
@@ -118,7 +120,7 @@ def decode_subscription(data: Buffer, group_instance_id: str | None = None, *, b
 def encode_assignment(
     partitions: Iterable[TopicPartition], user_data: bytes | None = None, version: int = VERSION
 ) -> bytes:
-    """The assignment as SyncGroup carries it."""
+    """Encode an assignment for SyncGroup."""
     value = ConsumerProtocolAssignment(
         assigned_partitions=[
             AssignedTopicPartition(topic=topic, partitions=numbers) for topic, numbers in _grouped(partitions).items()
@@ -129,25 +131,25 @@ def encode_assignment(
 
 
 def decode_assignment(data: Buffer) -> list[TopicPartition]:
-    """The partitions in `data`; empty bytes are an empty assignment.
+    """Return the assigned partitions; none for empty bytes.
 
     Raises:
-        MalformedMessage: these are no such bytes.
+        MalformedMessage: the bytes are invalid.
     """
     return assignment_with_user_data(data)[0]
 
 
 def assignment_with_user_data(data: Buffer, *, bounded: bool = False) -> tuple[list[TopicPartition], bytes]:
-    """The partitions in `data`, and what an assignor has put beside them.
+    """Return the assigned partitions and the assignor's user data.
 
     Args:
         bounded: see `decode_from`.
 
     Raises:
-        MalformedMessage: these are no such bytes.
+        MalformedMessage: the bytes are invalid.
     """
     if len(data) == 0:
         return [], b""
     value, _ = decode_from(ConsumerProtocolAssignment, _version(data), data, 2, bounded=bounded)
-    partitions = [(one.topic, number) for one in value.assigned_partitions for number in one.partitions]
+    partitions = [(assigned.topic, number) for assigned in value.assigned_partitions for number in assigned.partitions]
     return partitions, bytes(value.user_data or b"")

@@ -1,7 +1,7 @@
-"""The cooperative sticky assignor: members keep reading what they keep while the rest moves in two rebalances (KIP-429).
+"""The cooperative sticky assignor: partitions move in two rebalances, others are read meanwhile (KIP-429).
 
-What lives here: the rule of the first of the two: a partition that would change hands is given to nobody until its owner, seeing
-that it lost it, has joined again without it. What does not: the target itself (`sticky`), revoking (the consumer).
+What lives here: the first rebalance, which assigns a moving partition to no member until its owner has revoked it and
+rejoined. What does not: the target (`sticky`), revoking (the consumer).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ NAME = "cooperative-sticky"
 
 
 def assign(partitions_by_topic: Mapping[str, int], subscriptions: Mapping[str, Subscription]) -> Assignment:
-    """Member id → partitions; what someone else still owns is in no list."""
+    """Return member id → partitions, without those that another member still owns."""
     target = sticky.assign(partitions_by_topic, subscriptions)
     latest: dict[tuple[str, int], tuple[int, set[str]]] = {}
     for member, subscription in subscriptions.items():
@@ -24,6 +24,6 @@ def assign(partitions_by_topic: Mapping[str, int], subscriptions: Mapping[str, S
             elif subscription.generation_id == generation:
                 latest[partition] = (generation, holders | {member})
     return {
-        member: [one for one in partitions if one not in latest or latest[one][1] <= {member}]
+        member: [partition for partition in partitions if partition not in latest or latest[partition][1] <= {member}]
         for member, partitions in target.items()
     }

@@ -1,6 +1,7 @@
-"""The range assignor: of each topic, every member gets a run of consecutive partitions.
+"""The range assignor: consecutive partitions of each topic for every member.
 
-What lives here: the same result as Java's `RangeAssignor` for members without racks. What does not: rack awareness (KIP-881).
+What lives here: the results of Java's `RangeAssignor` for members without racks. What does not: rack awareness
+(KIP-881).
 """
 
 from collections.abc import Mapping
@@ -11,10 +12,10 @@ NAME = "range"
 
 
 def assign(partitions_by_topic: Mapping[str, int], subscriptions: Mapping[str, Subscription]) -> Assignment:
-    """Member id → partitions. Topics that do not exist are left out."""
+    """Return member id → partitions, without topics that do not exist."""
     assignment: Assignment = {member: [] for member in subscriptions}
     members = sorted(subscriptions, key=lambda member: member_order(member, subscriptions[member]))
-    for topic in sorted({topic for one in subscriptions.values() for topic in one.topics}):
+    for topic in sorted({topic for subscription in subscriptions.values() for topic in subscription.topics}):
         partitions = partitions_by_topic.get(topic, 0)
         readers = [member for member in members if topic in subscriptions[member].topics]
         share, extra = divmod(partitions, len(readers))

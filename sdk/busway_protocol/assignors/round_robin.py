@@ -1,6 +1,6 @@
-"""The round robin assignor: all partitions of all topics are dealt out in turn.
+"""The round robin assignor: all partitions of all topics in turn.
 
-What lives here: the same result as Java's `RoundRobinAssignor`. What does not: keeping what members had (`sticky`).
+What lives here: the results of Java's `RoundRobinAssignor`. What does not: stickiness (`sticky`).
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ NAME = "roundrobin"
 
 
 def assign(partitions_by_topic: Mapping[str, int], subscriptions: Mapping[str, Subscription]) -> Assignment:
-    """Member id → partitions. Topics that do not exist are left out."""
+    """Return member id → partitions, without topics that do not exist."""
     assignment: Assignment = {member: [] for member in subscriptions}
     members = sorted(subscriptions, key=lambda member: member_order(member, subscriptions[member]))
     place = 0
-    for topic in sorted({topic for one in subscriptions.values() for topic in one.topics}):
+    for topic in sorted({topic for subscription in subscriptions.values() for topic in subscription.topics}):
         for number in range(partitions_by_topic.get(topic, 0)):
             while topic not in subscriptions[members[place % len(members)]].topics:
                 place += 1

@@ -1,7 +1,7 @@
-"""The sticky assignor: as even as the subscriptions allow, and of such assignments one that moves little (KIP-54).
+"""The sticky assignor: as balanced as subscriptions allow, with few moves (KIP-54).
 
-What lives here: balance first, then stickiness; deterministic. What does not: giving partitions up before others get them
-(`cooperative_sticky`). The result is as balanced as Java's, not member for member the same.
+What lives here: balance first, then stickiness; deterministic. What does not: revoking partitions before others get
+them (`cooperative_sticky`). Results are as balanced as Java's, not identical per member.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ NAME = "sticky"
 
 
 def assign(partitions_by_topic: Mapping[str, int], subscriptions: Mapping[str, Subscription]) -> Assignment:
-    """Member id → partitions: no member can be given a partition of one that has two or more above it."""
+    """Return member id → partitions; no member could take one from another with two more."""
     if not subscriptions:
         return {}
     members = sorted(subscriptions, key=lambda member: member_order(member, subscriptions[member]))
@@ -25,8 +25,8 @@ def assign(partitions_by_topic: Mapping[str, int], subscriptions: Mapping[str, S
     for partition, member in owner.items():
         owned[member].add(partition)
     free = [partition for partition in everything if partition not in owner]
-    for partition in sorted(free, key=lambda one: (len(readers[one[0]]), one)):
-        member = min(readers[partition[0]], key=lambda one: len(owned[one]))
+    for partition in sorted(free, key=lambda partition: (len(readers[partition[0]]), partition)):
+        member = min(readers[partition[0]], key=lambda candidate: len(owned[candidate]))
         owned[member].add(partition)
     _balance(owned, members, wanted, readers)
     return {member: sorted(owned[member]) for member in subscriptions}
@@ -38,7 +38,7 @@ def _kept(
     wanted: Mapping[str, frozenset[str]],
     subscriptions: Mapping[str, Subscription],
 ) -> dict[TopicPartition, str]:
-    """Who keeps what: of several claims the one of the latest generation holds; of equal ones none does."""
+    """Return kept partitions by owner: the latest generation's claim counts, equal claims cancel."""
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
     for member in members:
         for partition in dict.fromkeys(subscriptions[member].owned_partitions):
@@ -59,13 +59,15 @@ def _balance(
     wanted: Mapping[str, frozenset[str]],
     readers: Mapping[str, list[str]],
 ) -> None:
-    """Moves partitions along chains from members with many to members with few until no chain helps.
+    """Move partitions along chains from loaded to less loaded members until no chain helps.
 
-    Each move makes the sum of squares of the loads smaller, so this ends.
+    Each chain lowers the sum of squared loads, so this ends.
     """
     stuck: set[str] = set()
     while True:
-        poor = min((one for one in members if one not in stuck), key=lambda one: len(owned[one]), default=None)
+        poor = min(
+            (member for member in members if member not in stuck), key=lambda member: len(owned[member]), default=None
+        )
         if poor is None:
             return
         chain = _chain_to(poor, owned, wanted, readers)
@@ -84,21 +86,24 @@ def _chain_to(
     wanted: Mapping[str, frozenset[str]],
     readers: Mapping[str, list[str]],
 ) -> list[tuple[str, TopicPartition, str]] | None:
-    """The shortest chain of moves by which `poor` gains one partition from someone with at least two more."""
+    """Return the shortest chain that moves a partition to `poor` from a member with two more."""
     came: dict[str, tuple[str, TopicPartition, str]] = {}
     frontier = [poor]
     seen = {poor}
     while frontier:
         following: list[str] = []
         for taker in frontier:
-            for giver in sorted({one for topic in wanted[taker] for one in readers[topic]} - seen):
-                partition = max((one for one in owned[giver] if one[0] in wanted[taker]), default=None)
+            for giver in sorted({member for topic in wanted[taker] for member in readers[topic]} - seen):
+                partition = max(
+                    (owned_partition for owned_partition in owned[giver] if owned_partition[0] in wanted[taker]),
+                    default=None,
+                )
                 if partition is None:
                     continue
                 seen.add(giver)
                 came[giver] = (giver, partition, taker)
                 following.append(giver)
-        rich = max(following, key=lambda one: len(owned[one]), default=None)
+        rich = max(following, key=lambda member: len(owned[member]), default=None)
         if rich is not None and len(owned[rich]) >= len(owned[poor]) + 2:
             chain = []
             while rich != poor:

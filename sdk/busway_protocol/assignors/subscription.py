@@ -1,4 +1,4 @@
-"""What an assignor gets to know of a member, and what it returns.
+"""Input and output of assignors.
 
 What lives here: `Subscription` and the shape of assignments. What does not: their bytes (`consumer_protocol`).
 """
@@ -8,13 +8,13 @@ from typing import Final, TypeAlias
 
 TopicPartition: TypeAlias = tuple[str, int]
 Assignment: TypeAlias = dict[str, list[TopicPartition]]
-"""member id → partitions."""
+"""Member id → partitions."""
 NO_GENERATION: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """A member's wishes: topics, and for sticky assignors what it owned in which generation (-1 unknown, KIP-792)."""
+    """Topics of a member; for sticky assignors also owned partitions and their generation (-1 unknown, KIP-792)."""
 
     topics: tuple[str, ...]
     owned_partitions: tuple[TopicPartition, ...] = ()
@@ -25,6 +25,6 @@ class Subscription:
 
 
 def member_order(member_id: str, subscription: Subscription) -> tuple[int, str, str]:
-    """Sort key of members: static ones first, by instance id, so a restart under a new member id keeps its place."""
+    """Return a sort key: static members first, by instance id, so that order survives restarts."""
     instance = subscription.group_instance_id
     return (1, member_id, "") if instance is None else (0, instance, member_id)

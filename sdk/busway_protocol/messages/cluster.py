@@ -1,6 +1,6 @@
-"""What a broker speaks, and which brokers there are.
+"""API versions, features, and brokers of the cluster.
 
-Messages: ApiVersions, UpdateFeatures, DescribeCluster. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: ApiVersions, UpdateFeatures, DescribeCluster. Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -25,7 +25,7 @@ from busway_protocol.types import (
 
 @message(api_key=18, direction="request", versions=(0, 4), flexible=3)
 class ApiVersionsRequest:
-    """Asks what the broker speaks; the client says its software name from version 3 on (KIP-511)."""
+    """Request for the broker's versions, with the client's software name from version 3 on (KIP-511)."""
 
     client_software_name: Annotated[Str, since(3), ignorable] = ""
     client_software_version: Annotated[Str, since(3), ignorable] = ""
@@ -33,7 +33,7 @@ class ApiVersionsRequest:
 
 @struct
 class ApiVersion:
-    """The versions of one API that the broker serves, both ends included."""
+    """Served versions of one API, inclusive."""
 
     api_key: Int16
     min_version: Int16
@@ -42,7 +42,7 @@ class ApiVersion:
 
 @struct
 class SupportedFeatureKey:
-    """The levels of a feature that this broker could run at."""
+    """Levels of a feature that this broker supports."""
 
     name: Annotated[Str, since(3)] = ""
     min_version: Annotated[Int16, since(3)] = 0
@@ -51,7 +51,7 @@ class SupportedFeatureKey:
 
 @struct
 class FinalizedFeatureKey:
-    """The level of a feature that the whole cluster has agreed on; changes how clients behave."""
+    """Level of a feature in force in the cluster; affects clients."""
 
     name: Annotated[Str, since(3)] = ""
     max_version_level: Annotated[Int16, since(3)] = 0
@@ -60,7 +60,7 @@ class FinalizedFeatureKey:
 
 @message(api_key=18, direction="response", versions=(0, 4), flexible=3)
 class ApiVersionsResponse:
-    """The versions of every API, and the features of the cluster (KIP-584)."""
+    """Versions of all APIs, and the cluster's features (KIP-584)."""
 
     error_code: Int16
     api_keys: list[ApiVersion]
@@ -73,7 +73,7 @@ class ApiVersionsResponse:
 
 @struct
 class FeatureUpdateKey:
-    """A feature and the level that it is to have: 1 raises, 2 lowers where nothing is lost, 3 lowers whatever is lost."""
+    """New level of a feature: 1 upgrade, 2 safe downgrade, 3 downgrade with loss."""
 
     feature: Str
     max_version_level: Int16
@@ -83,7 +83,7 @@ class FeatureUpdateKey:
 
 @message(api_key=57, direction="request", versions=(0, 2), flexible=0)
 class UpdateFeaturesRequest:
-    """Asks to finalize features at other levels (KIP-584)."""
+    """Finalization of features at other levels (KIP-584)."""
 
     timeout_ms: Int32 = 60000
     feature_updates: list[FeatureUpdateKey]
@@ -92,7 +92,7 @@ class UpdateFeaturesRequest:
 
 @struct
 class UpdatableFeatureResult:
-    """What became of one feature."""
+    """Result for one feature."""
 
     feature: Str
     error_code: Int16
@@ -101,7 +101,7 @@ class UpdatableFeatureResult:
 
 @message(api_key=57, direction="response", versions=(0, 2), flexible=0)
 class UpdateFeaturesResponse:
-    """What became of all features; from version 2 on they have one answer."""
+    """Results of all features; one for all from version 2 on."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16
@@ -111,7 +111,7 @@ class UpdateFeaturesResponse:
 
 @message(api_key=60, direction="request", versions=(0, 2), flexible=0)
 class DescribeClusterRequest:
-    """Asks for the brokers of the cluster (KIP-700)."""
+    """Request for the cluster's brokers (KIP-700)."""
 
     include_cluster_authorized_operations: Bool
     endpoint_type: Annotated[Int8, since(1)] = 1
@@ -120,7 +120,7 @@ class DescribeClusterRequest:
 
 @struct
 class DescribeClusterBroker:
-    """A broker, or from version 1 on a controller, and where it listens."""
+    """A broker, or from version 1 on a controller, with its address."""
 
     broker_id: BrokerId
     host: Str
@@ -131,7 +131,7 @@ class DescribeClusterBroker:
 
 @message(api_key=60, direction="response", versions=(0, 2), flexible=0)
 class DescribeClusterResponse:
-    """The brokers, the controller and the id of the cluster."""
+    """Brokers, controller and cluster id."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16

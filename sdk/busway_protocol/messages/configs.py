@@ -1,7 +1,7 @@
 """Reading and changing settings.
 
-Messages: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources. Layouts as in Kafka 4.3.1; the fields
-keep Kafka's names.
+Messages: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources. Layouts and field names as in
+Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -13,7 +13,7 @@ from busway_protocol.types import Bool, Int8, Int16, Int32, NullableStr, Str, ig
 
 @struct
 class DescribeConfigsResource:
-    """A topic, broker or group whose settings are asked for; null keys ask for all of them."""
+    """A topic, broker or group; null keys request all its settings."""
 
     resource_type: Int8
     resource_name: Str
@@ -22,7 +22,7 @@ class DescribeConfigsResource:
 
 @message(api_key=32, direction="request", versions=(1, 4), flexible=4)
 class DescribeConfigsRequest:
-    """Asks for the settings of topics, brokers and groups."""
+    """Request for settings of topics, brokers and groups."""
 
     resources: list[DescribeConfigsResource]
     include_synonyms: Annotated[Bool, since(1)] = False
@@ -31,7 +31,7 @@ class DescribeConfigsRequest:
 
 @struct
 class DescribeConfigsSynonym:
-    """A value that would hold, were the ones before it in the list not set."""
+    """A value that holds if all before it in the list are unset."""
 
     name: Annotated[Str, since(1)]
     value: Annotated[NullableStr, since(1)]
@@ -40,7 +40,7 @@ class DescribeConfigsSynonym:
 
 @struct
 class DescribeConfigsResourceResult:
-    """One setting: its value (null where it is a secret), where that comes from, its type."""
+    """One setting: value (null if secret), source, type."""
 
     name: Str
     value: NullableStr
@@ -54,7 +54,7 @@ class DescribeConfigsResourceResult:
 
 @struct
 class DescribeConfigsResult:
-    """The settings of one resource, or why they are withheld."""
+    """Settings of one resource, or an error."""
 
     error_code: Int16
     error_message: NullableStr
@@ -65,7 +65,7 @@ class DescribeConfigsResult:
 
 @message(api_key=32, direction="response", versions=(1, 4), flexible=4)
 class DescribeConfigsResponse:
-    """Every setting with its value, source and synonyms (KIP-226, KIP-569)."""
+    """Settings with value, source and synonyms (KIP-226, KIP-569)."""
 
     throttle_time_ms: Int32 = 0
     results: list[DescribeConfigsResult]
@@ -73,7 +73,7 @@ class DescribeConfigsResponse:
 
 @struct
 class AlterableConfig:
-    """A setting and its new value; null takes it back to its default."""
+    """A setting's new value; null resets it."""
 
     name: Str
     value: NullableStr
@@ -81,7 +81,7 @@ class AlterableConfig:
 
 @struct
 class AlterConfigsResource:
-    """A resource and all that it is to have set."""
+    """A resource and all its settings."""
 
     resource_type: Int8
     resource_name: Str
@@ -90,7 +90,7 @@ class AlterConfigsResource:
 
 @message(api_key=33, direction="request", versions=(0, 2), flexible=2)
 class AlterConfigsRequest:
-    """Replaces all settings of a resource; what is not named goes back to its default."""
+    """Replacement of all settings of resources; others are reset."""
 
     resources: list[AlterConfigsResource]
     validate_only: Bool
@@ -98,7 +98,7 @@ class AlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    """Whether the settings of one resource were replaced."""
+    """Result for one resource."""
 
     error_code: Int16
     error_message: NullableStr
@@ -108,7 +108,7 @@ class AlterConfigsResourceResponse:
 
 @message(api_key=33, direction="response", versions=(0, 2), flexible=2)
 class AlterConfigsResponse:
-    """The outcome for each resource."""
+    """Results by resource."""
 
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse]
@@ -116,7 +116,7 @@ class AlterConfigsResponse:
 
 @struct
 class IncrementalAlterConfigsRequestAlterableConfig:
-    """A setting and what to do with it: 0 set, 1 delete, 2 append, 3 subtract."""
+    """Change of a setting: 0 set, 1 delete, 2 append, 3 subtract."""
 
     name: Str
     config_operation: Int8
@@ -125,7 +125,7 @@ class IncrementalAlterConfigsRequestAlterableConfig:
 
 @struct
 class IncrementalAlterConfigsRequestAlterConfigsResource:
-    """A resource and the changes to its settings."""
+    """A resource and changes of its settings."""
 
     resource_type: Int8
     resource_name: Str
@@ -134,7 +134,7 @@ class IncrementalAlterConfigsRequestAlterConfigsResource:
 
 @message(api_key=44, direction="request", versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsRequest:
-    """Sets, deletes, appends to or takes from single settings (KIP-339)."""
+    """Changes of single settings (KIP-339)."""
 
     resources: list[IncrementalAlterConfigsRequestAlterConfigsResource]
     validate_only: Bool
@@ -142,7 +142,7 @@ class IncrementalAlterConfigsRequest:
 
 @struct
 class IncrementalAlterConfigsResponseAlterConfigsResourceResponse:
-    """Whether the changes to one resource were made: all of them or none."""
+    """Result for one resource: all changes or none."""
 
     error_code: Int16
     error_message: NullableStr
@@ -152,7 +152,7 @@ class IncrementalAlterConfigsResponseAlterConfigsResourceResponse:
 
 @message(api_key=44, direction="response", versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsResponse:
-    """The outcome for each resource."""
+    """Results by resource."""
 
     throttle_time_ms: Int32 = 0
     responses: list[IncrementalAlterConfigsResponseAlterConfigsResourceResponse]
@@ -160,14 +160,14 @@ class IncrementalAlterConfigsResponse:
 
 @message(api_key=74, direction="request", versions=(0, 1), flexible=0)
 class ListConfigResourcesRequest:
-    """Asks which resources can have settings; version 0 for those of client metrics alone, no types for all (KIP-1142)."""
+    """Request for resources with settings; version 0 for client metrics only, no types for all (KIP-1142)."""
 
     resource_types: Annotated[list[Int8], since(1)] = field(default_factory=list)
 
 
 @struct
 class ConfigResource:
-    """A resource: its name, and its type by the number that DescribeConfigs takes."""
+    """Name of a resource, and its type as in DescribeConfigs."""
 
     resource_name: Str
     resource_type: Annotated[Int8, since(1), ignorable] = 16

@@ -1,6 +1,6 @@
 """Reading record batches.
 
-Messages: Fetch. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: Fetch. Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -29,7 +29,7 @@ from busway_protocol.types import (
 
 @struct
 class ReplicaState:
-    """Which follower asks, and in which of its lives (KIP-903); -1 for consumers."""
+    """Follower and its broker epoch (KIP-903); -1 for consumers."""
 
     replica_id: Annotated[BrokerId, since(15)] = -1
     replica_epoch: Annotated[Int64, since(15)] = -1
@@ -37,7 +37,7 @@ class ReplicaState:
 
 @struct
 class FetchPartition:
-    """From where to read a partition, how much of it, and what the reader believes of its epochs."""
+    """Offset and size limit for a partition, and the reader's epochs."""
 
     partition: Int32
     current_leader_epoch: Annotated[Int32, since(9), ignorable] = -1
@@ -51,7 +51,7 @@ class FetchPartition:
 
 @struct
 class FetchTopic:
-    """The partitions of one topic that are wanted."""
+    """Requested partitions of a topic."""
 
     topic: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
@@ -60,7 +60,7 @@ class FetchTopic:
 
 @struct
 class ForgottenTopic:
-    """Partitions that the fetch session is to drop (KIP-227)."""
+    """Partitions to remove from the fetch session (KIP-227)."""
 
     topic: Annotated[TopicName, since(7), until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
@@ -69,7 +69,7 @@ class ForgottenTopic:
 
 @message(api_key=1, direction="request", versions=(4, 18), flexible=12)
 class FetchRequest:
-    """What to read and how long to wait for it; from version 7 within a session that sends only changes (KIP-227)."""
+    """Request for batches, with a maximum wait; from version 7 on only changes in a session (KIP-227)."""
 
     cluster_id: Annotated[NullableStr, since(12), tag(0), ignorable] = None
     replica_id: Annotated[BrokerId, until(14)] = -1
@@ -87,7 +87,7 @@ class FetchRequest:
 
 @struct
 class EpochEndOffset:
-    """Where the reader's log parts from the leader's: it has to cut itself there (KIP-595)."""
+    """Where the reader's log diverges from the leader's and must be truncated (KIP-595)."""
 
     epoch: Annotated[Int32, since(12)] = -1
     end_offset: Annotated[Int64, since(12)] = -1
@@ -95,7 +95,7 @@ class EpochEndOffset:
 
 @struct
 class LeaderIdAndEpoch:
-    """Who leads now, so that a reader need not ask for metadata first (KIP-951)."""
+    """Current leader, which saves a metadata request (KIP-951)."""
 
     leader_id: Annotated[BrokerId, since(12)] = -1
     leader_epoch: Annotated[Int32, since(12)] = -1
@@ -103,7 +103,7 @@ class LeaderIdAndEpoch:
 
 @struct
 class SnapshotId:
-    """The snapshot to load where the log no longer goes back far enough; metadata log only."""
+    """Snapshot to load if the log starts later; metadata log only."""
 
     end_offset: Int64 = -1
     epoch: Int32 = -1
@@ -111,7 +111,7 @@ class SnapshotId:
 
 @struct
 class AbortedTransaction:
-    """A producer whose records from this offset up to its next marker were rolled back."""
+    """A producer whose records from this offset to its next marker are aborted."""
 
     producer_id: Annotated[ProducerId, since(4)]
     first_offset: Annotated[Int64, since(4)]
@@ -119,7 +119,7 @@ class AbortedTransaction:
 
 @struct
 class PartitionData:
-    """Batches of one partition, and its high watermark, last stable offset and start."""
+    """Batches of a partition, its high watermark, last stable offset and start."""
 
     partition_index: Int32
     error_code: Int16
@@ -136,7 +136,7 @@ class PartitionData:
 
 @struct
 class FetchableTopicResponse:
-    """What was read of one topic."""
+    """Batches of one topic."""
 
     topic: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
@@ -145,7 +145,7 @@ class FetchableTopicResponse:
 
 @struct
 class NodeEndpoint:
-    """The address of a leader that the response names (KIP-951)."""
+    """Address of a leader in the response (KIP-951)."""
 
     node_id: Annotated[BrokerId, since(16)] = 0
     host: Annotated[Str, since(16)] = ""
@@ -155,7 +155,7 @@ class NodeEndpoint:
 
 @message(api_key=1, direction="response", versions=(4, 18), flexible=12)
 class FetchResponse:
-    """Batches by topic and partition, and where each log stands."""
+    """Batches by topic and partition."""
 
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Annotated[Int16, since(7), ignorable] = 0

@@ -1,6 +1,7 @@
-"""Consumer groups with client-side assignment, and their committed offsets.
+"""Classic groups, with assignment by clients, and committed offsets.
 
-Messages: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups, OffsetCommit, OffsetFetch, OffsetDelete. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups,
+OffsetCommit, OffsetFetch, OffsetDelete. Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -31,7 +32,7 @@ from busway_protocol.types import (
 
 @message(api_key=10, direction="request", versions=(0, 6), flexible=3)
 class FindCoordinatorRequest:
-    """Asks which broker coordinates a group or transaction; many at once from version 4 on (KIP-699)."""
+    """Request for the coordinator of a group or transaction; of many from version 4 on (KIP-699)."""
 
     key: Annotated[Str, until(3)] = ""
     key_type: Annotated[Int8, since(1)] = 0
@@ -40,7 +41,7 @@ class FindCoordinatorRequest:
 
 @struct
 class Coordinator:
-    """The coordinator of one key, or why none is known."""
+    """Coordinator of one key, or an error."""
 
     key: Annotated[Str, since(4)] = ""
     node_id: Annotated[BrokerId, since(4)] = 0
@@ -52,7 +53,7 @@ class Coordinator:
 
 @message(api_key=10, direction="response", versions=(0, 6), flexible=3)
 class FindCoordinatorResponse:
-    """The coordinator of each key."""
+    """Coordinators by key."""
 
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Annotated[Int16, until(3)] = 0
@@ -65,7 +66,7 @@ class FindCoordinatorResponse:
 
 @struct
 class JoinGroupRequestProtocol:
-    """An assignor that the member can work with, and its subscription in that assignor's bytes."""
+    """An assignor of the member, and its subscription as bytes."""
 
     name: Str
     metadata: Bytes
@@ -73,7 +74,7 @@ class JoinGroupRequestProtocol:
 
 @message(api_key=11, direction="request", versions=(0, 9), flexible=6)
 class JoinGroupRequest:
-    """Asks to become or stay a member of a group."""
+    """Request to become or stay a member."""
 
     group_id: GroupId
     session_timeout_ms: Int32
@@ -87,7 +88,7 @@ class JoinGroupRequest:
 
 @struct
 class JoinGroupResponseMember:
-    """A member and its subscription; only the leader is told of them."""
+    """A member and its subscription; for the leader only."""
 
     member_id: Str
     group_instance_id: Annotated[NullableStr, since(5), ignorable] = None
@@ -96,7 +97,7 @@ class JoinGroupResponseMember:
 
 @message(api_key=11, direction="response", versions=(0, 9), flexible=6)
 class JoinGroupResponse:
-    """The new generation; the leader also gets every member's subscription."""
+    """New generation; for the leader also all subscriptions."""
 
     throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     error_code: Int16
@@ -111,7 +112,7 @@ class JoinGroupResponse:
 
 @struct
 class SyncGroupRequestAssignment:
-    """What one member is to read, in the assignor's bytes."""
+    """Assignment of one member as bytes."""
 
     member_id: Str
     assignment: Bytes
@@ -119,7 +120,7 @@ class SyncGroupRequestAssignment:
 
 @message(api_key=14, direction="request", versions=(0, 5), flexible=4)
 class SyncGroupRequest:
-    """The leader hands in the assignments; everyone else waits for theirs."""
+    """Assignments from the leader; empty from others, which wait for theirs."""
 
     group_id: GroupId
     generation_id: Int32
@@ -132,7 +133,7 @@ class SyncGroupRequest:
 
 @message(api_key=14, direction="response", versions=(0, 5), flexible=4)
 class SyncGroupResponse:
-    """This member's assignment."""
+    """Assignment of this member."""
 
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Int16
@@ -143,7 +144,7 @@ class SyncGroupResponse:
 
 @message(api_key=12, direction="request", versions=(0, 4), flexible=4)
 class HeartbeatRequest:
-    """Tells the coordinator that a member is alive."""
+    """Heartbeat of a member."""
 
     group_id: GroupId
     generation_id: Int32
@@ -153,7 +154,7 @@ class HeartbeatRequest:
 
 @message(api_key=12, direction="response", versions=(0, 4), flexible=4)
 class HeartbeatResponse:
-    """Whether the member may go on as it is."""
+    """Whether the member must rejoin."""
 
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Int16
@@ -161,7 +162,7 @@ class HeartbeatResponse:
 
 @struct
 class MemberIdentity:
-    """A member to take out: by member id, or by instance id where it is static."""
+    """A member to remove: by member id, or instance id if static."""
 
     member_id: Annotated[Str, since(3)] = ""
     group_instance_id: Annotated[NullableStr, since(3)] = None
@@ -170,7 +171,7 @@ class MemberIdentity:
 
 @message(api_key=13, direction="request", versions=(0, 5), flexible=4)
 class LeaveGroupRequest:
-    """Takes one member, or from version 3 on several (KIP-345), out of a group."""
+    """Removal of one member, from version 3 on of several (KIP-345)."""
 
     group_id: GroupId
     member_id: Annotated[Str, until(2)] = ""
@@ -179,7 +180,7 @@ class LeaveGroupRequest:
 
 @struct
 class MemberResponse:
-    """Whether one member was taken out."""
+    """Result for one member."""
 
     member_id: Annotated[Str, since(3)] = ""
     group_instance_id: Annotated[NullableStr, since(3)] = ""
@@ -188,7 +189,7 @@ class MemberResponse:
 
 @message(api_key=13, direction="response", versions=(0, 5), flexible=4)
 class LeaveGroupResponse:
-    """The outcome for each member."""
+    """Results by member."""
 
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Int16
@@ -197,7 +198,7 @@ class LeaveGroupResponse:
 
 @message(api_key=15, direction="request", versions=(0, 6), flexible=5)
 class DescribeGroupsRequest:
-    """Asks for the state and members of groups."""
+    """Request for state and members of groups."""
 
     groups: list[GroupId]
     include_authorized_operations: Annotated[Bool, since(3)] = False
@@ -205,7 +206,7 @@ class DescribeGroupsRequest:
 
 @struct
 class DescribedGroupMember:
-    """A member, where it connects from, its subscription and its assignment."""
+    """A member with client, host, subscription and assignment."""
 
     member_id: Str
     group_instance_id: Annotated[NullableStr, since(4), ignorable] = None
@@ -217,7 +218,7 @@ class DescribedGroupMember:
 
 @struct
 class DescribedGroup:
-    """One group: its state, its protocol and its members."""
+    """State, protocol and members of a group."""
 
     error_code: Int16
     error_message: Annotated[NullableStr, since(6)] = None
@@ -231,7 +232,7 @@ class DescribedGroup:
 
 @message(api_key=15, direction="response", versions=(0, 6), flexible=5)
 class DescribeGroupsResponse:
-    """State, protocol and members of each group."""
+    """The groups."""
 
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     groups: list[DescribedGroup]
@@ -239,7 +240,7 @@ class DescribeGroupsResponse:
 
 @message(api_key=16, direction="request", versions=(0, 5), flexible=3)
 class ListGroupsRequest:
-    """Asks for the groups of one broker, by state and type."""
+    """Request for one broker's groups, by state and type."""
 
     states_filter: Annotated[list[Str], since(4)] = field(default_factory=list)
     types_filter: Annotated[list[Str], since(5)] = field(default_factory=list)
@@ -247,7 +248,7 @@ class ListGroupsRequest:
 
 @struct
 class ListedGroup:
-    """The name, protocol, state and type of a group."""
+    """Name, protocol, state and type of a group."""
 
     group_id: GroupId
     protocol_type: Str
@@ -257,7 +258,7 @@ class ListedGroup:
 
 @message(api_key=16, direction="response", versions=(0, 5), flexible=3)
 class ListGroupsResponse:
-    """The groups with their states."""
+    """The groups."""
 
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Int16
@@ -266,14 +267,14 @@ class ListGroupsResponse:
 
 @message(api_key=42, direction="request", versions=(0, 2), flexible=2)
 class DeleteGroupsRequest:
-    """Deletes groups without members (KIP-229)."""
+    """Deletion of groups without members (KIP-229)."""
 
     groups_names: list[GroupId]
 
 
 @struct
 class DeletableGroupResult:
-    """Whether one group was deleted."""
+    """Result for one group."""
 
     group_id: GroupId
     error_code: Int16
@@ -281,7 +282,7 @@ class DeletableGroupResult:
 
 @message(api_key=42, direction="response", versions=(0, 2), flexible=2)
 class DeleteGroupsResponse:
-    """The outcome for each group."""
+    """Results by group."""
 
     throttle_time_ms: Int32 = 0
     results: list[DeletableGroupResult]
@@ -289,7 +290,7 @@ class DeleteGroupsResponse:
 
 @struct
 class OffsetCommitRequestPartition:
-    """The next offset to read of a partition, and a note of the reader's own."""
+    """Next offset to read, and the reader's metadata."""
 
     partition_index: Int32
     committed_offset: Int64
@@ -299,7 +300,7 @@ class OffsetCommitRequestPartition:
 
 @struct
 class OffsetCommitRequestTopic:
-    """A topic, by name up to version 9 and by id from 10 on, and how far it was read."""
+    """Offsets of one topic, by name up to version 9, by id from 10 on."""
 
     name: Annotated[TopicName, until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -308,7 +309,7 @@ class OffsetCommitRequestTopic:
 
 @message(api_key=8, direction="request", versions=(2, 10), flexible=8)
 class OffsetCommitRequest:
-    """Stores how far a group has read."""
+    """Offsets to commit."""
 
     group_id: GroupId
     generation_id_or_member_epoch: Annotated[Int32, since(1), ignorable] = -1
@@ -320,7 +321,7 @@ class OffsetCommitRequest:
 
 @struct
 class OffsetCommitResponsePartition:
-    """Whether the offset of one partition was stored."""
+    """Result for one partition."""
 
     partition_index: Int32
     error_code: Int16
@@ -328,7 +329,7 @@ class OffsetCommitResponsePartition:
 
 @struct
 class OffsetCommitResponseTopic:
-    """The outcome for the partitions of one topic."""
+    """Results of one topic."""
 
     name: Annotated[TopicName, until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -337,7 +338,7 @@ class OffsetCommitResponseTopic:
 
 @message(api_key=8, direction="response", versions=(2, 10), flexible=8)
 class OffsetCommitResponse:
-    """The outcome for each partition."""
+    """Results by partition."""
 
     throttle_time_ms: Annotated[Int32, since(3), ignorable] = 0
     topics: list[OffsetCommitResponseTopic]
@@ -345,7 +346,7 @@ class OffsetCommitResponse:
 
 @struct
 class OffsetFetchRequestTopic:
-    """Partitions of one topic, in the versions that ask for a single group."""
+    """Partitions of one topic, in single-group versions."""
 
     name: Annotated[TopicName, until(7)] = ""
     partition_indexes: Annotated[list[Int32], until(7)] = field(default_factory=list)
@@ -353,7 +354,7 @@ class OffsetFetchRequestTopic:
 
 @struct
 class OffsetFetchRequestTopics:
-    """Partitions of one topic, in the versions that ask for many groups."""
+    """Partitions of one topic, in multi-group versions."""
 
     name: Annotated[TopicName, since(8), until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -362,7 +363,7 @@ class OffsetFetchRequestTopics:
 
 @struct
 class OffsetFetchRequestGroup:
-    """A group and what to tell of it; null topics ask for all its offsets."""
+    """Requested offsets of a group; null topics request all."""
 
     group_id: Annotated[GroupId, since(8)] = ""
     member_id: Annotated[NullableStr, since(9), ignorable] = None
@@ -372,7 +373,7 @@ class OffsetFetchRequestGroup:
 
 @message(api_key=9, direction="request", versions=(1, 10), flexible=6)
 class OffsetFetchRequest:
-    """Asks how far groups have read; many groups at once from version 8 on (KIP-709)."""
+    """Request for committed offsets; of many groups from version 8 on (KIP-709)."""
 
     group_id: Annotated[GroupId, until(7)] = ""
     topics: Annotated[list[OffsetFetchRequestTopic] | None, until(7), nullable_since(2), nullable_until(7)] = field(
@@ -384,7 +385,7 @@ class OffsetFetchRequest:
 
 @struct
 class OffsetFetchResponsePartition:
-    """A committed offset, or -1; in the versions that ask for a single group."""
+    """A committed offset, or -1; in single-group versions."""
 
     partition_index: Annotated[Int32, until(7)] = 0
     committed_offset: Annotated[Int64, until(7)] = 0
@@ -395,7 +396,7 @@ class OffsetFetchResponsePartition:
 
 @struct
 class OffsetFetchResponseTopic:
-    """Committed offsets of one topic, in the versions that ask for a single group."""
+    """Committed offsets of one topic, in single-group versions."""
 
     name: Annotated[TopicName, until(7)] = ""
     partitions: Annotated[list[OffsetFetchResponsePartition], until(7)] = field(default_factory=list)
@@ -403,7 +404,7 @@ class OffsetFetchResponseTopic:
 
 @struct
 class OffsetFetchResponsePartitions:
-    """A committed offset, or -1; in the versions that ask for many groups."""
+    """A committed offset, or -1; in multi-group versions."""
 
     partition_index: Annotated[Int32, since(8)] = 0
     committed_offset: Annotated[Int64, since(8)] = 0
@@ -414,7 +415,7 @@ class OffsetFetchResponsePartitions:
 
 @struct
 class OffsetFetchResponseTopics:
-    """Committed offsets of one topic, in the versions that ask for many groups."""
+    """Committed offsets of one topic, in multi-group versions."""
 
     name: Annotated[TopicName, since(8), until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -423,7 +424,7 @@ class OffsetFetchResponseTopics:
 
 @struct
 class OffsetFetchResponseGroup:
-    """The committed offsets of one group."""
+    """Committed offsets of one group."""
 
     group_id: Annotated[GroupId, since(8)] = ""
     topics: Annotated[list[OffsetFetchResponseTopics], since(8)] = field(default_factory=list)
@@ -432,7 +433,7 @@ class OffsetFetchResponseGroup:
 
 @message(api_key=9, direction="response", versions=(1, 10), flexible=6)
 class OffsetFetchResponse:
-    """The committed offsets."""
+    """Committed offsets."""
 
     throttle_time_ms: Annotated[Int32, since(3), ignorable] = 0
     topics: Annotated[list[OffsetFetchResponseTopic], until(7)] = field(default_factory=list)
@@ -442,14 +443,14 @@ class OffsetFetchResponse:
 
 @struct
 class OffsetDeleteRequestPartition:
-    """A partition whose committed offset is to go."""
+    """A partition."""
 
     partition_index: Int32
 
 
 @struct
 class OffsetDeleteRequestTopic:
-    """Partitions of one topic whose committed offsets are to go."""
+    """Partitions of one topic."""
 
     name: TopicName
     partitions: list[OffsetDeleteRequestPartition]
@@ -457,7 +458,7 @@ class OffsetDeleteRequestTopic:
 
 @message(api_key=47, direction="request", versions=(0, 0))
 class OffsetDeleteRequest:
-    """Deletes committed offsets of topics that the group no longer reads (KIP-496)."""
+    """Deletion of committed offsets of unsubscribed topics (KIP-496)."""
 
     group_id: GroupId
     topics: list[OffsetDeleteRequestTopic]
@@ -465,7 +466,7 @@ class OffsetDeleteRequest:
 
 @struct
 class OffsetDeleteResponsePartition:
-    """Whether the offset of one partition was deleted."""
+    """Result for one partition."""
 
     partition_index: Int32
     error_code: Int16
@@ -473,7 +474,7 @@ class OffsetDeleteResponsePartition:
 
 @struct
 class OffsetDeleteResponseTopic:
-    """The outcome for the partitions of one topic."""
+    """Results of one topic."""
 
     name: TopicName
     partitions: list[OffsetDeleteResponsePartition]
@@ -481,7 +482,7 @@ class OffsetDeleteResponseTopic:
 
 @message(api_key=47, direction="response", versions=(0, 0))
 class OffsetDeleteResponse:
-    """The outcome for each partition."""
+    """Results by partition."""
 
     error_code: Int16
     throttle_time_ms: Annotated[Int32, ignorable] = 0

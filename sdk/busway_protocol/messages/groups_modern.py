@@ -1,6 +1,6 @@
-"""Consumer groups that the coordinator balances (KIP-848).
+"""Consumer groups, with assignment by the coordinator (KIP-848).
 
-Messages: ConsumerGroupHeartbeat, ConsumerGroupDescribe. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: ConsumerGroupHeartbeat, ConsumerGroupDescribe. Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -32,7 +32,10 @@ class TopicPartitions:
 
 @message(api_key=68, direction="request", versions=(0, 1), flexible=0)
 class ConsumerGroupHeartbeatRequest:
-    """What a member wants and has, null where nothing has changed; by epoch 0 it joins, by -1 it leaves, by -2 a static one goes for a while."""
+    """A member's subscription and owned partitions, null if unchanged.
+
+    Epoch 0 joins, -1 leaves, -2 is a static member that leaves temporarily.
+    """
 
     group_id: GroupId
     member_id: Str
@@ -48,14 +51,14 @@ class ConsumerGroupHeartbeatRequest:
 
 @struct
 class Assignment:
-    """What a member may read at once."""
+    """Assigned partitions."""
 
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
 
 @message(api_key=68, direction="response", versions=(0, 1), flexible=0)
 class ConsumerGroupHeartbeatResponse:
-    """The epoch that the member is in, and what it may read, null where that has not changed."""
+    """Epoch of the member, and its assignment, null if unchanged."""
 
     throttle_time_ms: Int32
     error_code: Int16
@@ -68,7 +71,7 @@ class ConsumerGroupHeartbeatResponse:
 
 @message(api_key=69, direction="request", versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeRequest:
-    """Asks what groups look like."""
+    """Request for descriptions of groups."""
 
     group_ids: list[GroupId]
     include_authorized_operations: Bool
@@ -85,14 +88,14 @@ class DescribedTopicPartitions:
 
 @struct
 class DescribedAssignment:
-    """What a member has, or is to have."""
+    """Current or target assignment of a member."""
 
     topic_partitions: list[DescribedTopicPartitions] = field(default_factory=list)
 
 
 @struct
 class Member:
-    """One member; `member_type` 0 is a classic one, 1 a consumer."""
+    """One member; `member_type` 0 is classic, 1 consumer."""
 
     member_id: Str
     instance_id: NullableStr = None
@@ -124,7 +127,7 @@ class DescribedGroup:
 
 @message(api_key=69, direction="response", versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeResponse:
-    """What groups look like."""
+    """Descriptions of groups."""
 
     throttle_time_ms: Int32
     groups: list[DescribedGroup]

@@ -1,6 +1,6 @@
-"""Which topics there are and who leads their partitions.
+"""Topics, their partitions and leaders.
 
-Messages: Metadata, DescribeTopicPartitions. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: Metadata, DescribeTopicPartitions. Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -27,7 +27,7 @@ from busway_protocol.types import (
 
 @struct
 class MetadataRequestTopic:
-    """A topic asked for, by name or from version 10 on by id."""
+    """A requested topic, by name or from version 10 on by id."""
 
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
     name: Annotated[NullableStr, nullable_since(10), Entity("topicName")]
@@ -35,7 +35,7 @@ class MetadataRequestTopic:
 
 @message(api_key=3, direction="request", versions=(0, 13), flexible=9)
 class MetadataRequest:
-    """Asks for topics by name or id, or for all: an empty list in version 0, null from version 1 on."""
+    """Request for topics; all for an empty list in version 0, for null from version 1 on."""
 
     topics: Annotated[list[MetadataRequestTopic] | None, nullable_since(1)]
     allow_auto_topic_creation: Annotated[Bool, since(4)] = True
@@ -45,7 +45,7 @@ class MetadataRequest:
 
 @struct
 class MetadataResponseBroker:
-    """A broker that is alive, and where clients reach it."""
+    """A live broker and its address."""
 
     node_id: BrokerId
     host: Str
@@ -55,7 +55,7 @@ class MetadataResponseBroker:
 
 @struct
 class MetadataResponsePartition:
-    """The leader and the replicas of a partition."""
+    """Leader and replicas of a partition."""
 
     error_code: Int16
     partition_index: Int32
@@ -68,7 +68,7 @@ class MetadataResponsePartition:
 
 @struct
 class MetadataResponseTopic:
-    """A topic with its partitions, or why it cannot be told of."""
+    """A topic with its partitions, or an error."""
 
     error_code: Int16
     name: Annotated[NullableStr, nullable_since(12), Entity("topicName")]
@@ -80,7 +80,7 @@ class MetadataResponseTopic:
 
 @message(api_key=3, direction="response", versions=(0, 13), flexible=9)
 class MetadataResponse:
-    """The brokers, the controller, and the partitions of each topic."""
+    """Brokers, controller, and topics."""
 
     throttle_time_ms: Annotated[Int32, since(3), ignorable] = 0
     brokers: list[MetadataResponseBroker]
@@ -93,14 +93,14 @@ class MetadataResponse:
 
 @struct
 class TopicRequest:
-    """A topic asked for, by name."""
+    """A requested topic, by name."""
 
     name: TopicName
 
 
 @struct
 class Cursor:
-    """Where to go on: the first partition of the page wanted."""
+    """First partition of the requested page."""
 
     topic_name: TopicName
     partition_index: Int32
@@ -108,7 +108,7 @@ class Cursor:
 
 @message(api_key=75, direction="request", versions=(0, 0), flexible=0)
 class DescribeTopicPartitionsRequest:
-    """Pages through the partitions of topics, with a cursor (KIP-966)."""
+    """Request for a page of partitions, with a cursor (KIP-966)."""
 
     topics: list[TopicRequest]
     response_partition_limit: Int32 = 2000
@@ -117,7 +117,7 @@ class DescribeTopicPartitionsRequest:
 
 @struct
 class DescribeTopicPartitionsResponsePartition:
-    """Leader and replicas, and those that may lead after the in-sync ones are gone (KIP-966)."""
+    """Leader and replicas, and those eligible to lead without in-sync ones (KIP-966)."""
 
     error_code: Int16
     partition_index: Int32
@@ -132,7 +132,7 @@ class DescribeTopicPartitionsResponsePartition:
 
 @struct
 class DescribeTopicPartitionsResponseTopic:
-    """A topic with those of its partitions that fit the page."""
+    """A topic with its partitions in the page."""
 
     error_code: Int16
     name: Annotated[NullableStr, Entity("topicName")]
@@ -144,7 +144,7 @@ class DescribeTopicPartitionsResponseTopic:
 
 @struct
 class DescribeTopicPartitionsResponseCursor:
-    """The first partition of the next page."""
+    """First partition of the next page."""
 
     topic_name: TopicName
     partition_index: Int32
@@ -152,7 +152,7 @@ class DescribeTopicPartitionsResponseCursor:
 
 @message(api_key=75, direction="response", versions=(0, 0), flexible=0)
 class DescribeTopicPartitionsResponse:
-    """One page of partitions, and the cursor of the next."""
+    """One page of partitions, and the next cursor."""
 
     throttle_time_ms: Annotated[Int32, ignorable] = 0
     topics: list[DescribeTopicPartitionsResponseTopic]

@@ -1,6 +1,6 @@
-"""Looking offsets up, and moving the start of a log.
+"""Offsets by timestamp or epoch, and deletion of records.
 
-Messages: ListOffsets, OffsetForLeaderEpoch, DeleteRecords. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: ListOffsets, OffsetForLeaderEpoch, DeleteRecords. Layouts and field names as in Kafka 4.3.1.
 """
 
 from typing import Annotated
@@ -11,7 +11,7 @@ from busway_protocol.types import BrokerId, Int8, Int16, Int32, Int64, TopicName
 
 @struct
 class ListOffsetsPartition:
-    """A partition and the timestamp looked for: -1 end, -2 start, -3 largest timestamp."""
+    """A partition and the requested timestamp: -1 end, -2 start, -3 largest timestamp."""
 
     partition_index: Int32
     current_leader_epoch: Annotated[Int32, since(4), ignorable] = -1
@@ -20,7 +20,7 @@ class ListOffsetsPartition:
 
 @struct
 class ListOffsetsTopic:
-    """The partitions of one topic that are asked about."""
+    """Requested partitions of one topic."""
 
     name: TopicName
     partitions: list[ListOffsetsPartition]
@@ -28,7 +28,7 @@ class ListOffsetsTopic:
 
 @message(api_key=2, direction="request", versions=(1, 11), flexible=6)
 class ListOffsetsRequest:
-    """Asks for offsets by timestamp; negative timestamps ask for the ends of the log."""
+    """Request for offsets by timestamp; negative ones are ends of the log."""
 
     replica_id: BrokerId
     isolation_level: Annotated[Int8, since(2)] = 0
@@ -38,7 +38,7 @@ class ListOffsetsRequest:
 
 @struct
 class ListOffsetsPartitionResponse:
-    """The first offset at or after the timestamp, or -1 where there is none."""
+    """First offset at or after the timestamp, or -1."""
 
     partition_index: Int32
     error_code: Int16
@@ -49,7 +49,7 @@ class ListOffsetsPartitionResponse:
 
 @struct
 class ListOffsetsTopicResponse:
-    """What was found in the partitions of one topic."""
+    """Offsets of one topic."""
 
     name: TopicName
     partitions: list[ListOffsetsPartitionResponse]
@@ -57,7 +57,7 @@ class ListOffsetsTopicResponse:
 
 @message(api_key=2, direction="response", versions=(1, 11), flexible=6)
 class ListOffsetsResponse:
-    """One offset and timestamp for each partition asked about."""
+    """Offset and timestamp by partition."""
 
     throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     topics: list[ListOffsetsTopicResponse]
@@ -65,7 +65,7 @@ class ListOffsetsResponse:
 
 @struct
 class OffsetForLeaderPartition:
-    """A partition and the epoch whose end is looked for."""
+    """A partition and an epoch."""
 
     partition: Int32
     current_leader_epoch: Annotated[Int32, since(2), ignorable] = -1
@@ -74,7 +74,7 @@ class OffsetForLeaderPartition:
 
 @struct
 class OffsetForLeaderTopic:
-    """The partitions of one topic that are asked about."""
+    """Requested partitions of one topic."""
 
     topic: TopicName
     partitions: list[OffsetForLeaderPartition]
@@ -82,7 +82,7 @@ class OffsetForLeaderTopic:
 
 @message(api_key=23, direction="request", versions=(2, 4), flexible=4)
 class OffsetForLeaderEpochRequest:
-    """Asks where a leader epoch ended, to find out whether a log was cut (KIP-320)."""
+    """Request for the ends of leader epochs, which detects truncation (KIP-320)."""
 
     replica_id: Annotated[BrokerId, since(3), ignorable] = -2
     topics: list[OffsetForLeaderTopic]
@@ -90,7 +90,7 @@ class OffsetForLeaderEpochRequest:
 
 @struct
 class EpochEndOffset:
-    """The largest epoch up to the one asked for, and the offset behind its last record."""
+    """The largest epoch up to the requested one, and the offset behind its last record."""
 
     error_code: Int16
     partition: Int32
@@ -100,7 +100,7 @@ class EpochEndOffset:
 
 @struct
 class OffsetForLeaderTopicResult:
-    """What was found in the partitions of one topic."""
+    """End offsets of one topic."""
 
     topic: TopicName
     partitions: list[EpochEndOffset]
@@ -108,7 +108,7 @@ class OffsetForLeaderTopicResult:
 
 @message(api_key=23, direction="response", versions=(2, 4), flexible=4)
 class OffsetForLeaderEpochResponse:
-    """The end offset of each epoch asked about."""
+    """End offsets of the epochs."""
 
     throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     topics: list[OffsetForLeaderTopicResult]
@@ -124,7 +124,7 @@ class DeleteRecordsPartition:
 
 @struct
 class DeleteRecordsTopic:
-    """The partitions of one topic that are to be cut."""
+    """Partitions of one topic."""
 
     name: TopicName
     partitions: list[DeleteRecordsPartition]
@@ -132,7 +132,7 @@ class DeleteRecordsTopic:
 
 @message(api_key=21, direction="request", versions=(0, 2), flexible=2)
 class DeleteRecordsRequest:
-    """Moves the start of partitions forward; offset -1 means the high watermark (KIP-107)."""
+    """Deletion of records before an offset; -1 is the high watermark (KIP-107)."""
 
     topics: list[DeleteRecordsTopic]
     timeout_ms: Int32
@@ -140,7 +140,7 @@ class DeleteRecordsRequest:
 
 @struct
 class DeleteRecordsPartitionResult:
-    """Where a partition begins now."""
+    """New start of a partition."""
 
     partition_index: Int32
     low_watermark: Int64
@@ -149,7 +149,7 @@ class DeleteRecordsPartitionResult:
 
 @struct
 class DeleteRecordsTopicResult:
-    """The outcome for the partitions of one topic."""
+    """Results of one topic."""
 
     name: TopicName
     partitions: list[DeleteRecordsPartitionResult]
@@ -157,7 +157,7 @@ class DeleteRecordsTopicResult:
 
 @message(api_key=21, direction="response", versions=(0, 2), flexible=2)
 class DeleteRecordsResponse:
-    """The new start of each partition."""
+    """New starts by partition."""
 
     throttle_time_ms: Int32 = 0
     topics: list[DeleteRecordsTopicResult]

@@ -1,7 +1,7 @@
-"""Where partitions lie and who leads them: log directories, elections, reassignments.
+"""Log directories, leader elections, reassignments.
 
-Messages: DescribeLogDirs, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments. Layouts as in Kafka 4.3.1; the
-fields keep Kafka's names.
+Messages: DescribeLogDirs, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments. Layouts and field
+names as in Kafka 4.3.1.
 """
 
 from typing import Annotated
@@ -24,7 +24,7 @@ from busway_protocol.types import (
 
 @struct
 class DescribableLogDirTopic:
-    """A topic and those of its partitions whose logs are asked for."""
+    """Requested partitions of one topic."""
 
     topic: TopicName
     partitions: list[Int32]
@@ -32,14 +32,14 @@ class DescribableLogDirTopic:
 
 @message(api_key=35, direction="request", versions=(1, 5), flexible=2)
 class DescribeLogDirsRequest:
-    """Asks for the logs of partitions and their sizes; null asks for all."""
+    """Request for logs and their sizes; null for all."""
 
     topics: list[DescribableLogDirTopic] | None
 
 
 @struct
 class DescribeLogDirsPartition:
-    """One log: its size in bytes, and how far its end is ahead of the high watermark."""
+    """One log: size in bytes, and its end's lead over the high watermark."""
 
     partition_index: Int32
     partition_size: Int64
@@ -49,7 +49,7 @@ class DescribeLogDirsPartition:
 
 @struct
 class DescribeLogDirsTopic:
-    """A topic and its logs in one directory."""
+    """Logs of one topic in a directory."""
 
     name: TopicName
     partitions: list[DescribeLogDirsPartition]
@@ -57,7 +57,7 @@ class DescribeLogDirsTopic:
 
 @struct
 class DescribeLogDirsResult:
-    """One directory: what lies in it, and the room on its volume in bytes, -1 where it is not known (KIP-827)."""
+    """One directory: its logs, and the volume's bytes, -1 if unknown (KIP-827)."""
 
     error_code: Int16
     log_dir: Str
@@ -69,7 +69,7 @@ class DescribeLogDirsResult:
 
 @message(api_key=35, direction="response", versions=(1, 5), flexible=2)
 class DescribeLogDirsResponse:
-    """The data directories of a broker."""
+    """Data directories of a broker."""
 
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(3), ignorable] = 0
@@ -78,7 +78,7 @@ class DescribeLogDirsResponse:
 
 @struct
 class TopicPartitions:
-    """A topic and those of its partitions that are to elect a leader."""
+    """Partitions of one topic that elect a leader."""
 
     topic: TopicName
     partitions: list[Int32]
@@ -86,7 +86,7 @@ class TopicPartitions:
 
 @message(api_key=43, direction="request", versions=(0, 2), flexible=2)
 class ElectLeadersRequest:
-    """Asks for an election: 0 of the preferred replica, 1 of any that lives (KIP-460); null means every partition."""
+    """Elections: 0 of the preferred replica, 1 of any live one (KIP-460); null for all partitions."""
 
     election_type: Annotated[Int8, since(1)] = 0
     topic_partitions: list[TopicPartitions] | None
@@ -95,7 +95,7 @@ class ElectLeadersRequest:
 
 @struct
 class PartitionResult:
-    """What became of one election."""
+    """Result of one election."""
 
     partition_id: Int32
     error_code: Int16
@@ -104,7 +104,7 @@ class PartitionResult:
 
 @struct
 class ReplicaElectionResult:
-    """The elections of one topic."""
+    """Elections of one topic."""
 
     topic: TopicName
     partition_result: list[PartitionResult]
@@ -112,7 +112,7 @@ class ReplicaElectionResult:
 
 @message(api_key=43, direction="response", versions=(0, 2), flexible=2)
 class ElectLeadersResponse:
-    """The outcome for each partition."""
+    """Results by partition."""
 
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(1)] = 0
@@ -121,7 +121,7 @@ class ElectLeadersResponse:
 
 @struct
 class ReassignablePartition:
-    """A partition and the brokers that are to have it; null ends a move that is under way."""
+    """A partition and its new brokers; null cancels a reassignment."""
 
     partition_index: Int32
     replicas: list[BrokerId] | None = None
@@ -129,7 +129,7 @@ class ReassignablePartition:
 
 @struct
 class ReassignableTopic:
-    """A topic and its partitions that are to move."""
+    """Partitions of one topic to reassign."""
 
     name: TopicName
     partitions: list[ReassignablePartition]
@@ -137,7 +137,7 @@ class ReassignableTopic:
 
 @message(api_key=45, direction="request", versions=(0, 1), flexible=0)
 class AlterPartitionReassignmentsRequest:
-    """Moves partitions to other brokers, or ends their moves (KIP-455)."""
+    """Reassignments to other brokers, or their cancellation (KIP-455)."""
 
     timeout_ms: Int32 = 60_000
     allow_replication_factor_change: Annotated[Bool, since(1)] = True
@@ -146,7 +146,7 @@ class AlterPartitionReassignmentsRequest:
 
 @struct
 class ReassignablePartitionResponse:
-    """Whether the move of one partition was taken on."""
+    """Result for one partition."""
 
     partition_index: Int32
     error_code: Int16
@@ -155,7 +155,7 @@ class ReassignablePartitionResponse:
 
 @struct
 class ReassignableTopicResponse:
-    """The moves of one topic."""
+    """Results of one topic."""
 
     name: TopicName
     partitions: list[ReassignablePartitionResponse]
@@ -163,7 +163,7 @@ class ReassignableTopicResponse:
 
 @message(api_key=45, direction="response", versions=(0, 1), flexible=0)
 class AlterPartitionReassignmentsResponse:
-    """The outcome for each partition."""
+    """Results by partition."""
 
     throttle_time_ms: Int32 = 0
     allow_replication_factor_change: Annotated[Bool, since(1), ignorable] = True
@@ -174,7 +174,7 @@ class AlterPartitionReassignmentsResponse:
 
 @struct
 class ListPartitionReassignmentsTopics:
-    """A topic and its partitions that are asked about."""
+    """Requested partitions of one topic."""
 
     name: TopicName
     partition_indexes: list[Int32]
@@ -182,7 +182,7 @@ class ListPartitionReassignmentsTopics:
 
 @message(api_key=46, direction="request", versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsRequest:
-    """Asks which moves are under way; null means of every partition."""
+    """Request for reassignments in progress; null for all partitions."""
 
     timeout_ms: Int32 = 60_000
     topics: list[ListPartitionReassignmentsTopics] | None = None
@@ -190,7 +190,7 @@ class ListPartitionReassignmentsRequest:
 
 @struct
 class OngoingPartitionReassignment:
-    """A move that is under way."""
+    """A reassignment in progress."""
 
     partition_index: Int32
     replicas: list[BrokerId]
@@ -200,7 +200,7 @@ class OngoingPartitionReassignment:
 
 @struct
 class OngoingTopicReassignment:
-    """The moves of one topic."""
+    """Reassignments of one topic."""
 
     name: TopicName
     partitions: list[OngoingPartitionReassignment]
@@ -208,7 +208,7 @@ class OngoingTopicReassignment:
 
 @message(api_key=46, direction="response", versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsResponse:
-    """The moves that are under way."""
+    """Reassignments in progress."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16

@@ -1,6 +1,6 @@
 """Writing record batches.
 
-Messages: Produce. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: Produce. Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -45,7 +45,7 @@ class TopicProduceData:
 
 @message(api_key=0, direction="request", versions=(3, 13), flexible=9)
 class ProduceRequest:
-    """Batches to append, by topic and partition; a topic is named up to version 12 and identified from 13 on (KIP-516)."""
+    """Batches to append; topics by name up to version 12, by id from 13 on (KIP-516)."""
 
     transactional_id: Annotated[NullableTransactionalId, since(3)] = None
     acks: Int16
@@ -55,7 +55,7 @@ class ProduceRequest:
 
 @struct
 class BatchIndexAndErrorMessage:
-    """Which record of the batch was refused, and why (KIP-467)."""
+    """Index of a refused record, and the reason (KIP-467)."""
 
     batch_index: Annotated[Int32, since(8)] = 0
     batch_index_error_message: Annotated[NullableStr, since(8)] = None
@@ -63,7 +63,7 @@ class BatchIndexAndErrorMessage:
 
 @struct
 class LeaderIdAndEpoch:
-    """Who leads now, so that a producer need not ask for metadata first (KIP-951)."""
+    """Current leader, which saves a metadata request (KIP-951)."""
 
     leader_id: Annotated[BrokerId, since(10)] = -1
     leader_epoch: Annotated[Int32, since(10)] = -1
@@ -71,7 +71,7 @@ class LeaderIdAndEpoch:
 
 @struct
 class PartitionProduceResponse:
-    """The offset of the batch's first record, or why it was refused."""
+    """Offset of the batch's first record, or an error."""
 
     index: Int32
     error_code: Int16
@@ -85,7 +85,7 @@ class PartitionProduceResponse:
 
 @struct
 class TopicProduceResponse:
-    """The outcome for the partitions of one topic."""
+    """Results of one topic."""
 
     name: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
@@ -94,7 +94,7 @@ class TopicProduceResponse:
 
 @struct
 class NodeEndpoint:
-    """The address of a leader that the response names (KIP-951)."""
+    """Address of a leader in the response (KIP-951)."""
 
     node_id: Annotated[BrokerId, since(10)] = 0
     host: Annotated[Str, since(10)] = ""
@@ -104,7 +104,7 @@ class NodeEndpoint:
 
 @message(api_key=0, direction="response", versions=(3, 13), flexible=9)
 class ProduceResponse:
-    """Where each partition's batches were put, or why not."""
+    """Results by partition."""
 
     responses: list[TopicProduceResponse]
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0

@@ -1,6 +1,6 @@
-"""The quorum that keeps the cluster's metadata.
+"""The quorum of the metadata log.
 
-Messages: Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum. Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -28,7 +28,7 @@ from busway_protocol.types import (
 
 @struct
 class VotePartition:
-    """Who wants to lead a log, in which epoch, and how far its own copy goes; `pre_vote` only asks who would (KIP-996)."""
+    """Candidate of a log, its epoch and log end; `pre_vote` only requests a non-binding vote (KIP-996)."""
 
     partition_index: Int32
     replica_epoch: Int32
@@ -50,7 +50,7 @@ class VoteTopic:
 
 @message(api_key=52, direction="request", versions=(0, 2), flexible=0)
 class VoteRequest:
-    """Asks a voter for its vote (KIP-595), named with its directory from version 1 on (KIP-853)."""
+    """Request for a vote (KIP-595), with the voter's directory from version 1 on (KIP-853)."""
 
     cluster_id: NullableStr = None
     voter_id: Annotated[BrokerId, since(1), ignorable] = -1
@@ -59,7 +59,7 @@ class VoteRequest:
 
 @struct
 class QuorumNodeEndpoint:
-    """The address of a leader that a response names."""
+    """Address of a leader in a response."""
 
     node_id: Annotated[BrokerId, since(1)]
     host: Annotated[Str, since(1)]
@@ -68,7 +68,7 @@ class QuorumNodeEndpoint:
 
 @struct
 class VotePartitionResult:
-    """Whether the vote is given, and whom the voter knows as leader: -1 for nobody."""
+    """Whether the vote is granted, and the leader known to the voter, or -1."""
 
     partition_index: Int32
     error_code: Int16
@@ -87,7 +87,7 @@ class VoteTopicResult:
 
 @message(api_key=52, direction="response", versions=(0, 2), flexible=0)
 class VoteResponse:
-    """A voter's answer."""
+    """Response of a voter."""
 
     error_code: Int16
     topics: list[VoteTopicResult]
@@ -96,7 +96,7 @@ class VoteResponse:
 
 @struct
 class LeaderEndpoint:
-    """An address of the leader that asks."""
+    """Address of the requesting leader."""
 
     name: Annotated[Str, since(1)]
     host: Annotated[Str, since(1)]
@@ -105,7 +105,7 @@ class LeaderEndpoint:
 
 @struct
 class BeginEpochPartition:
-    """Who leads a log from now on, in which epoch."""
+    """New leader of a log and its epoch."""
 
     partition_index: Int32
     voter_directory_id: Annotated[Uuid, since(1), ignorable] = ZERO_UUID
@@ -123,7 +123,7 @@ class BeginEpochTopic:
 
 @message(api_key=53, direction="request", versions=(0, 1), flexible=1)
 class BeginQuorumEpochRequest:
-    """A new leader tells a voter that it was elected, until the voter fetches (KIP-595)."""
+    """Notification of a voter by the new leader, repeated until it fetches (KIP-595)."""
 
     cluster_id: NullableStr = None
     voter_id: Annotated[BrokerId, since(1), ignorable] = -1
@@ -133,7 +133,7 @@ class BeginQuorumEpochRequest:
 
 @struct
 class EpochPartitionResult:
-    """Whom the voter knows as leader, in which epoch."""
+    """Leader and epoch known to the voter."""
 
     partition_index: Int32
     error_code: Int16
@@ -151,7 +151,7 @@ class EpochTopicResult:
 
 @message(api_key=53, direction="response", versions=(0, 1), flexible=1)
 class BeginQuorumEpochResponse:
-    """A voter has heard of the leader, or knows better."""
+    """Acknowledgement of a voter, or a newer leader."""
 
     error_code: Int16
     topics: list[EpochTopicResult]
@@ -160,7 +160,7 @@ class BeginQuorumEpochResponse:
 
 @struct
 class PreferredCandidate:
-    """A voter that has much of the log."""
+    """A preferred successor."""
 
     candidate_id: Annotated[BrokerId, since(1)]
     candidate_directory_id: Annotated[Uuid, since(1)]
@@ -168,7 +168,7 @@ class PreferredCandidate:
 
 @struct
 class EndEpochPartition:
-    """Who leads a log no more, and who should: those that have most of it first."""
+    """Resigning leader of a log, and successors, longest log first."""
 
     partition_index: Int32
     leader_id: BrokerId
@@ -187,7 +187,7 @@ class EndEpochTopic:
 
 @message(api_key=54, direction="request", versions=(0, 1), flexible=1)
 class EndQuorumEpochRequest:
-    """A leader resigns, so that its voters need not wait for a timeout (KIP-595)."""
+    """Resignation of a leader, which saves voters the election timeout (KIP-595)."""
 
     cluster_id: NullableStr = None
     topics: list[EndEpochTopic]
@@ -196,7 +196,7 @@ class EndQuorumEpochRequest:
 
 @message(api_key=54, direction="response", versions=(0, 1), flexible=1)
 class EndQuorumEpochResponse:
-    """A voter has heard of it."""
+    """Acknowledgement of a voter."""
 
     error_code: Int16
     topics: list[EpochTopicResult]
@@ -205,14 +205,14 @@ class EndQuorumEpochResponse:
 
 @struct
 class PartitionQuery:
-    """A partition that is asked about."""
+    """A requested partition."""
 
     partition_index: Int32
 
 
 @struct
 class TopicQuery:
-    """A topic that is asked about."""
+    """A requested topic."""
 
     topic_name: TopicName
     partitions: list[PartitionQuery]
@@ -220,14 +220,14 @@ class TopicQuery:
 
 @message(api_key=55, direction="request", versions=(0, 2), flexible=0)
 class DescribeQuorumRequest:
-    """Asks who votes on the metadata log and how far each has it (KIP-595)."""
+    """Request for voters of the metadata log and their log ends (KIP-595)."""
 
     topics: list[TopicQuery]
 
 
 @struct
 class ReplicaState:
-    """One replica: its end, and in ms since 1970 when it last fetched and was last level with the leader (KIP-836)."""
+    """One replica: log end, and the times of its last fetch and of catching up, in ms since 1970 (KIP-836)."""
 
     replica_id: BrokerId
     replica_directory_id: Annotated[Uuid, since(2)] = ZERO_UUID
@@ -238,7 +238,7 @@ class ReplicaState:
 
 @struct
 class PartitionData:
-    """One partition: its leader, what is committed, voters and observers."""
+    """Leader, high watermark, voters and observers of a partition."""
 
     partition_index: Int32
     error_code: Int16
@@ -260,7 +260,7 @@ class TopicData:
 
 @struct
 class Listener:
-    """An address of a controller."""
+    """Address of a controller."""
 
     name: Annotated[Str, since(2)]
     host: Annotated[Str, since(2)]
@@ -269,7 +269,7 @@ class Listener:
 
 @struct
 class Node:
-    """A controller and where it is reached."""
+    """A controller and its addresses."""
 
     node_id: Annotated[BrokerId, since(2)]
     listeners: Annotated[list[Listener], since(2)]
@@ -277,7 +277,7 @@ class Node:
 
 @message(api_key=55, direction="response", versions=(0, 2), flexible=0)
 class DescribeQuorumResponse:
-    """The state of the quorum as its leader sees it."""
+    """State of the quorum at its leader."""
 
     error_code: Int16
     error_message: Annotated[NullableStr, since(2), ignorable] = ""

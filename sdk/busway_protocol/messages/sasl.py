@@ -1,6 +1,6 @@
-"""Choosing how to authenticate.
+"""Choice of the authentication mechanism.
 
-Messages: SaslHandshake. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: SaslHandshake. Layouts and field names as in Kafka 4.3.1.
 """
 
 from busway_protocol.schema import message
@@ -9,14 +9,14 @@ from busway_protocol.types import Int16, Str
 
 @message(api_key=17, direction="request", versions=(0, 1))
 class SaslHandshakeRequest:
-    """Names the mechanism that the client wants to use."""
+    """The client's mechanism."""
 
     mechanism: Str
 
 
 @message(api_key=17, direction="response", versions=(0, 1))
 class SaslHandshakeResponse:
-    """The mechanisms that the broker offers."""
+    """The broker's mechanisms."""
 
     error_code: Int16
     mechanisms: list[Str]

@@ -1,6 +1,7 @@
-"""Share groups: members that take records of the same partitions one by one (KIP-932, KIP-1222).
+"""Share groups: members acquire single records of shared partitions (KIP-932, KIP-1222).
 
-Messages: ShareGroupHeartbeat, ShareGroupDescribe, ShareFetch, ShareAcknowledge, DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: ShareGroupHeartbeat, ShareGroupDescribe, ShareFetch, ShareAcknowledge, DescribeShareGroupOffsets,
+AlterShareGroupOffsets, DeleteShareGroupOffsets. Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -28,7 +29,7 @@ from busway_protocol.types import (
 
 @message(api_key=76, direction="request", versions=(1, 1), flexible=0)
 class ShareGroupHeartbeatRequest:
-    """What a member wants, null where nothing has changed; by epoch 0 it joins, by -1 it leaves."""
+    """A member's subscription, null if unchanged; epoch 0 joins, -1 leaves."""
 
     group_id: GroupId
     member_id: Str
@@ -47,14 +48,14 @@ class TopicPartitions:
 
 @struct
 class Assignment:
-    """What a member is to fetch from."""
+    """Assigned partitions."""
 
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
 
 @message(api_key=76, direction="response", versions=(1, 1), flexible=0)
 class ShareGroupHeartbeatResponse:
-    """The epoch that the member is in, and the partitions to fetch from, null where they have not changed."""
+    """Epoch of the member, and its assignment, null if unchanged."""
 
     throttle_time_ms: Int32
     error_code: Int16
@@ -67,7 +68,7 @@ class ShareGroupHeartbeatResponse:
 
 @message(api_key=77, direction="request", versions=(1, 1), flexible=0)
 class ShareGroupDescribeRequest:
-    """Asks what share groups look like."""
+    """Request for descriptions of share groups."""
 
     group_ids: list[GroupId]
     include_authorized_operations: Bool
@@ -84,7 +85,7 @@ class DescribedTopicPartitions:
 
 @struct
 class DescribedAssignment:
-    """What a member has."""
+    """Assignment of a member."""
 
     topic_partitions: list[DescribedTopicPartitions] = field(default_factory=list)
 
@@ -119,7 +120,7 @@ class DescribedGroup:
 
 @message(api_key=77, direction="response", versions=(1, 1), flexible=0)
 class ShareGroupDescribeResponse:
-    """What share groups look like."""
+    """Descriptions of share groups."""
 
     throttle_time_ms: Int32
     groups: list[DescribedGroup]
@@ -127,7 +128,7 @@ class ShareGroupDescribeResponse:
 
 @struct
 class AcknowledgementBatch:
-    """What became of the records of a range, bounds included."""
+    """Acknowledgements of a range, bounds included."""
 
     first_offset: Int64
     last_offset: Int64
@@ -144,7 +145,7 @@ class FetchPartition:
 
 @struct
 class FetchTopic:
-    """The partitions of one topic that are wanted."""
+    """Requested partitions of one topic."""
 
     topic_id: Uuid
     partitions: list[FetchPartition]
@@ -152,7 +153,7 @@ class FetchTopic:
 
 @struct
 class ForgottenTopic:
-    """What leaves the session."""
+    """Partitions removed from the session."""
 
     topic_id: Uuid
     partitions: list[Int32]
@@ -160,7 +161,10 @@ class ForgottenTopic:
 
 @message(api_key=78, direction="request", versions=(1, 2), flexible=0)
 class ShareFetchRequest:
-    """Asks for records that nobody else has, and tells what became of earlier ones; `share_acquire_mode` 0 takes whole batches, 1 no more than `max_records`."""
+    """Request for unacquired records, and acknowledgements of earlier ones.
+
+    `share_acquire_mode` 0 acquires whole batches, 1 at most `max_records`.
+    """
 
     group_id: NullableGroupId = None
     member_id: NullableStr
@@ -178,7 +182,7 @@ class ShareFetchRequest:
 
 @struct
 class LeaderIdAndEpoch:
-    """Who leads a partition."""
+    """Leader of a partition."""
 
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
@@ -186,7 +190,7 @@ class LeaderIdAndEpoch:
 
 @struct
 class AcquiredRecords:
-    """A range, bounds included, that the member has acquired, and for which time it is delivered."""
+    """An acquired range, bounds included, and its delivery count."""
 
     first_offset: Int64
     last_offset: Int64
@@ -195,7 +199,7 @@ class AcquiredRecords:
 
 @struct
 class FetchedPartition:
-    """Records of one partition, and what became of its acknowledgements."""
+    """Records of a partition, and the result of its acknowledgements."""
 
     partition_index: Int32
     error_code: Int16
@@ -217,7 +221,7 @@ class ShareFetchableTopicResponse:
 
 @struct
 class NodeEndpoint:
-    """Where a leader is reached."""
+    """Address of a leader."""
 
     node_id: BrokerId
     host: Str
@@ -227,7 +231,7 @@ class NodeEndpoint:
 
 @message(api_key=78, direction="response", versions=(1, 2), flexible=0)
 class ShareFetchResponse:
-    """Records, which of them the member has acquired, and for how many ms."""
+    """Records, acquired ranges, and their lock time in ms."""
 
     throttle_time_ms: Int32
     error_code: Int16
@@ -239,7 +243,7 @@ class ShareFetchResponse:
 
 @struct
 class AcknowledgePartition:
-    """What became of records of a partition."""
+    """Acknowledgements of a partition."""
 
     partition_index: Int32
     acknowledgement_batches: list[AcknowledgementBatch]
@@ -247,7 +251,7 @@ class AcknowledgePartition:
 
 @struct
 class AcknowledgeTopic:
-    """What became of records of a topic."""
+    """Acknowledgements of a topic."""
 
     topic_id: Uuid
     partitions: list[AcknowledgePartition]
@@ -255,7 +259,7 @@ class AcknowledgeTopic:
 
 @message(api_key=79, direction="request", versions=(1, 2), flexible=0)
 class ShareAcknowledgeRequest:
-    """What became of records: 0 gap, 1 accept, 2 release, 3 reject, 4 renew; one type for all of a batch, or one for each."""
+    """Acknowledgements: 0 gap, 1 accept, 2 release, 3 reject, 4 renew; one type per batch or per record."""
 
     group_id: NullableGroupId = None
     member_id: NullableStr
@@ -266,7 +270,7 @@ class ShareAcknowledgeRequest:
 
 @struct
 class AcknowledgedPartition:
-    """Whether that was taken."""
+    """Result for a partition."""
 
     partition_index: Int32
     error_code: Int16
@@ -284,7 +288,7 @@ class ShareAcknowledgeTopicResponse:
 
 @message(api_key=79, direction="response", versions=(1, 2), flexible=0)
 class ShareAcknowledgeResponse:
-    """Whether that was taken."""
+    """Results by partition."""
 
     throttle_time_ms: Int32
     error_code: Int16
@@ -296,7 +300,7 @@ class ShareAcknowledgeResponse:
 
 @struct
 class DescribeShareGroupOffsetsRequestTopic:
-    """A topic that is asked about."""
+    """A requested topic."""
 
     topic_name: TopicName
     partitions: list[Int32]
@@ -304,7 +308,7 @@ class DescribeShareGroupOffsetsRequestTopic:
 
 @struct
 class DescribeShareGroupOffsetsRequestGroup:
-    """A group that is asked about."""
+    """A requested group."""
 
     group_id: GroupId
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None
@@ -312,14 +316,14 @@ class DescribeShareGroupOffsetsRequestGroup:
 
 @message(api_key=90, direction="request", versions=(0, 1), flexible=0)
 class DescribeShareGroupOffsetsRequest:
-    """Asks from where share groups go on; null topics for all."""
+    """Request for start offsets of share groups; null topics for all."""
 
     groups: list[DescribeShareGroupOffsetsRequestGroup]
 
 
 @struct
 class DescribeShareGroupOffsetsResponsePartition:
-    """From where a partition goes on; -1 where that is not known."""
+    """Start offset of a partition; -1 if unknown."""
 
     partition_index: Int32
     start_offset: Int64
@@ -350,7 +354,7 @@ class DescribeShareGroupOffsetsResponseGroup:
 
 @message(api_key=90, direction="response", versions=(0, 1), flexible=0)
 class DescribeShareGroupOffsetsResponse:
-    """From where share groups go on."""
+    """Start offsets of share groups."""
 
     throttle_time_ms: Int32
     groups: list[DescribeShareGroupOffsetsResponseGroup]
@@ -358,7 +362,7 @@ class DescribeShareGroupOffsetsResponse:
 
 @struct
 class AlterShareGroupOffsetsRequestPartition:
-    """From where a partition is to go on."""
+    """New start offset of a partition."""
 
     partition_index: Int32
     start_offset: Int64
@@ -374,7 +378,7 @@ class AlterShareGroupOffsetsRequestTopic:
 
 @message(api_key=91, direction="request", versions=(0, 0), flexible=0)
 class AlterShareGroupOffsetsRequest:
-    """Sets from where a group without members goes on."""
+    """New start offsets of a group without members."""
 
     group_id: GroupId
     topics: list[AlterShareGroupOffsetsRequestTopic]
@@ -382,7 +386,7 @@ class AlterShareGroupOffsetsRequest:
 
 @struct
 class AlterShareGroupOffsetsResponsePartition:
-    """Whether a partition was set."""
+    """Result for a partition."""
 
     partition_index: Int32
     error_code: Int16
@@ -400,7 +404,7 @@ class AlterShareGroupOffsetsResponseTopic:
 
 @message(api_key=91, direction="response", versions=(0, 0), flexible=0)
 class AlterShareGroupOffsetsResponse:
-    """What was set."""
+    """Results by partition."""
 
     throttle_time_ms: Int32
     error_code: Int16
@@ -410,14 +414,14 @@ class AlterShareGroupOffsetsResponse:
 
 @struct
 class DeleteShareGroupOffsetsRequestTopic:
-    """A topic to forget."""
+    """A topic to delete."""
 
     topic_name: TopicName
 
 
 @message(api_key=92, direction="request", versions=(0, 0), flexible=0)
 class DeleteShareGroupOffsetsRequest:
-    """Has a group without members forget topics."""
+    """Deletion of topics from a group without members."""
 
     group_id: GroupId
     topics: list[DeleteShareGroupOffsetsRequestTopic]
@@ -425,7 +429,7 @@ class DeleteShareGroupOffsetsRequest:
 
 @struct
 class DeleteShareGroupOffsetsResponseTopic:
-    """Whether a topic is forgotten."""
+    """Result for a topic."""
 
     topic_name: TopicName
     topic_id: Uuid
@@ -435,7 +439,7 @@ class DeleteShareGroupOffsetsResponseTopic:
 
 @message(api_key=92, direction="response", versions=(0, 0), flexible=0)
 class DeleteShareGroupOffsetsResponse:
-    """What is forgotten."""
+    """Results by topic."""
 
     throttle_time_ms: Int32
     error_code: Int16

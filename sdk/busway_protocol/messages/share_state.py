@@ -1,6 +1,7 @@
-"""What a share coordinator keeps for the partitions of share groups (KIP-932).
+"""State of share groups' partitions at a share coordinator (KIP-932).
 
-Messages: InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState, ReadShareGroupStateSummary. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState,
+ReadShareGroupStateSummary. Layouts and field names as in Kafka 4.3.1.
 """
 
 from typing import Annotated
@@ -21,7 +22,7 @@ from busway_protocol.types import (
 
 @struct
 class InitializeStatePartition:
-    """A partition to begin."""
+    """A partition to initialize."""
 
     partition: Int32
     state_epoch: Int32
@@ -38,7 +39,7 @@ class InitializeStateData:
 
 @message(api_key=83, direction="request", versions=(0, 0), flexible=0)
 class InitializeShareGroupStateRequest:
-    """Begins the state of partitions for a share group."""
+    """Initialization of partitions' state."""
 
     group_id: Str
     topics: list[InitializeStateData]
@@ -63,7 +64,7 @@ class InitializeStateResult:
 
 @message(api_key=83, direction="response", versions=(0, 0), flexible=0)
 class InitializeShareGroupStateResponse:
-    """Whether it was begun."""
+    """Results by partition."""
 
     results: list[InitializeStateResult]
 
@@ -86,7 +87,7 @@ class ReadStateData:
 
 @message(api_key=84, direction="request", versions=(0, 0), flexible=0)
 class ReadShareGroupStateRequest:
-    """A partition leader asks for the state."""
+    """Request of a partition leader for the state."""
 
     group_id: Str
     topics: list[ReadStateData]
@@ -151,7 +152,7 @@ class WriteStateData:
 
 @message(api_key=85, direction="request", versions=(0, 1), flexible=0)
 class WriteShareGroupStateRequest:
-    """What has changed; a state or leader epoch that is behind is fenced."""
+    """Changes of the state; an older state or leader epoch is fenced."""
 
     group_id: Str
     topics: list[WriteStateData]
@@ -167,7 +168,7 @@ class WriteStateResult:
 
 @message(api_key=85, direction="response", versions=(0, 1), flexible=0)
 class WriteShareGroupStateResponse:
-    """Whether it was written."""
+    """Results by partition."""
 
     results: list[WriteStateResult]
 
@@ -189,7 +190,7 @@ class DeleteStateData:
 
 @message(api_key=86, direction="request", versions=(0, 0), flexible=0)
 class DeleteShareGroupStateRequest:
-    """Forgets the state of partitions."""
+    """Deletion of partitions' state."""
 
     group_id: Str
     topics: list[DeleteStateData]
@@ -205,7 +206,7 @@ class DeleteStateResult:
 
 @message(api_key=86, direction="response", versions=(0, 0), flexible=0)
 class DeleteShareGroupStateResponse:
-    """Whether it is forgotten."""
+    """Results by partition."""
 
     results: list[DeleteStateResult]
 
@@ -220,7 +221,7 @@ class ReadStateSummaryData:
 
 @message(api_key=87, direction="request", versions=(0, 1), flexible=0)
 class ReadShareGroupStateSummaryRequest:
-    """Asks for the state without its batches."""
+    """Request for the state without batches."""
 
     group_id: Str
     topics: list[ReadStateSummaryData]
@@ -249,6 +250,6 @@ class ReadStateSummaryResult:
 
 @message(api_key=87, direction="response", versions=(0, 1), flexible=0)
 class ReadShareGroupStateSummaryResponse:
-    """The state without its batches."""
+    """The state without batches."""
 
     results: list[ReadStateSummaryResult]

@@ -1,6 +1,6 @@
 """Creating, growing and deleting topics.
 
-Messages: CreateTopics, DeleteTopics, CreatePartitions. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: CreateTopics, DeleteTopics, CreatePartitions. Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -29,7 +29,7 @@ from busway_protocol.types import (
 
 @struct
 class CreatableReplicaAssignment:
-    """The brokers that are to hold one partition; the first is its preferred leader."""
+    """Brokers of one partition, the preferred leader first."""
 
     partition_index: Int32
     broker_ids: list[BrokerId]
@@ -45,7 +45,7 @@ class CreatableTopicConfig:
 
 @struct
 class CreatableTopic:
-    """A topic to create: its size, or where each replica goes, and its settings."""
+    """A topic to create: size or replica assignments, and settings."""
 
     name: TopicName
     num_partitions: Int32
@@ -56,7 +56,7 @@ class CreatableTopic:
 
 @message(api_key=19, direction="request", versions=(2, 7), flexible=5)
 class CreateTopicsRequest:
-    """Topics to create; -1 asks for the default number of partitions or replicas (KIP-464)."""
+    """Topics to create; -1 is the default number of partitions or replicas (KIP-464)."""
 
     topics: list[CreatableTopic]
     timeout_ms: Int32 = 60000
@@ -65,7 +65,7 @@ class CreateTopicsRequest:
 
 @struct
 class CreatableTopicConfigs:
-    """A setting that the new topic has, and where its value comes from."""
+    """A setting of the created topic, and its source."""
 
     name: Annotated[Str, since(5)] = ""
     value: Annotated[NullableStr, since(5)] = ""
@@ -76,7 +76,7 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    """Whether one topic was created, its id, and from version 5 on its size and settings."""
+    """Result for one topic, its id, and from version 5 on size and settings."""
 
     name: TopicName
     topic_id: Annotated[Uuid, since(7), ignorable] = ZERO_UUID
@@ -90,7 +90,7 @@ class CreatableTopicResult:
 
 @message(api_key=19, direction="response", versions=(2, 7), flexible=5)
 class CreateTopicsResponse:
-    """The outcome for each topic, with its settings from version 5 on."""
+    """Results by topic."""
 
     throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     topics: list[CreatableTopicResult]
@@ -98,7 +98,7 @@ class CreateTopicsResponse:
 
 @struct
 class DeleteTopicState:
-    """A topic to delete: by name, or by id where the name is null."""
+    """A topic to delete: by name, or by id if the name is null."""
 
     name: Annotated[NullableStr, since(6), Entity("topicName")] = None
     topic_id: Annotated[Uuid, since(6)] = ZERO_UUID
@@ -115,7 +115,7 @@ class DeleteTopicsRequest:
 
 @struct
 class DeletableTopicResult:
-    """Whether one topic was deleted."""
+    """Result for one topic."""
 
     name: Annotated[NullableStr, nullable_since(6), Entity("topicName")]
     topic_id: Annotated[Uuid, since(6), ignorable] = ZERO_UUID
@@ -125,7 +125,7 @@ class DeletableTopicResult:
 
 @message(api_key=20, direction="response", versions=(1, 6), flexible=4)
 class DeleteTopicsResponse:
-    """The outcome for each topic."""
+    """Results by topic."""
 
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     responses: list[DeletableTopicResult]
@@ -133,14 +133,14 @@ class DeleteTopicsResponse:
 
 @struct
 class CreatePartitionsAssignment:
-    """The brokers that are to hold one of the new partitions."""
+    """Brokers of one new partition."""
 
     broker_ids: list[BrokerId]
 
 
 @struct
 class CreatePartitionsTopic:
-    """A topic, how many partitions it is to have in all, and where the new ones go."""
+    """A topic, its new total of partitions, and assignments of the new ones."""
 
     name: TopicName
     count: Int32
@@ -149,7 +149,7 @@ class CreatePartitionsTopic:
 
 @message(api_key=37, direction="request", versions=(0, 3), flexible=2)
 class CreatePartitionsRequest:
-    """The new number of partitions of topics (KIP-195)."""
+    """New numbers of partitions (KIP-195)."""
 
     topics: list[CreatePartitionsTopic]
     timeout_ms: Int32
@@ -158,7 +158,7 @@ class CreatePartitionsRequest:
 
 @struct
 class CreatePartitionsTopicResult:
-    """Whether one topic was enlarged."""
+    """Result for one topic."""
 
     name: TopicName
     error_code: Int16
@@ -167,7 +167,7 @@ class CreatePartitionsTopicResult:
 
 @message(api_key=37, direction="response", versions=(0, 3), flexible=2)
 class CreatePartitionsResponse:
-    """The outcome for each topic."""
+    """Results by topic."""
 
     throttle_time_ms: Int32 = 0
     results: list[CreatePartitionsTopicResult]

@@ -1,7 +1,7 @@
 """Producer identities and transactions.
 
-Messages: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit, DescribeProducers,
-DescribeTransactions, ListTransactions. Layouts as in Kafka 4.3.1; the fields keep Kafka's names.
+Messages: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit,
+DescribeProducers, DescribeTransactions, ListTransactions. Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -29,7 +29,7 @@ from busway_protocol.types import (
 
 @message(api_key=22, direction="request", versions=(0, 5), flexible=2)
 class InitProducerIdRequest:
-    """Asks for a producer id and epoch, for idempotent and transactional producers (KIP-98, KIP-360)."""
+    """Request for a producer id and epoch, idempotent or transactional (KIP-98, KIP-360)."""
 
     transactional_id: NullableTransactionalId
     transaction_timeout_ms: Int32
@@ -39,7 +39,7 @@ class InitProducerIdRequest:
 
 @message(api_key=22, direction="response", versions=(0, 5), flexible=2)
 class InitProducerIdResponse:
-    """The producer id and its epoch."""
+    """Producer id and epoch."""
 
     throttle_time_ms: Annotated[Int32, ignorable] = 0
     error_code: Int16
@@ -49,7 +49,7 @@ class InitProducerIdResponse:
 
 @struct
 class AddPartitionsToTxnTopic:
-    """Partitions of one topic that become part of a transaction."""
+    """Partitions of one topic to add."""
 
     name: TopicName
     partitions: list[Int32]
@@ -57,7 +57,7 @@ class AddPartitionsToTxnTopic:
 
 @struct
 class AddPartitionsToTxnTransaction:
-    """One transaction of a batch: whose it is, and whether its partitions are added or only looked up."""
+    """One transaction: its producer, and whether partitions are added or only verified."""
 
     transactional_id: Annotated[TransactionalId, since(4)] = ""
     producer_id: Annotated[ProducerId, since(4)] = 0
@@ -68,7 +68,9 @@ class AddPartitionsToTxnTransaction:
 
 @message(api_key=24, direction="request", versions=(0, 5), flexible=3)
 class AddPartitionsToTxnRequest:
-    """Adds partitions to a transaction: up to version 3 a client's, from version 4 on a broker's for several (KIP-890)."""
+    """Partitions to add to a transaction: up to version 3 from a client, from version 4 on from a broker for several
+    (KIP-890).
+    """
 
     transactions: Annotated[list[AddPartitionsToTxnTransaction], since(4)] = field(default_factory=list)
     v3_and_below_transactional_id: Annotated[TransactionalId, until(3)] = ""
@@ -79,7 +81,7 @@ class AddPartitionsToTxnRequest:
 
 @struct
 class AddPartitionsToTxnPartitionResult:
-    """Whether a partition is part of the transaction now."""
+    """Result for a partition."""
 
     partition_index: Int32
     partition_error_code: Int16
@@ -87,7 +89,7 @@ class AddPartitionsToTxnPartitionResult:
 
 @struct
 class AddPartitionsToTxnTopicResult:
-    """The outcome for the partitions of one topic."""
+    """Results of one topic."""
 
     name: TopicName
     results_by_partition: list[AddPartitionsToTxnPartitionResult]
@@ -95,7 +97,7 @@ class AddPartitionsToTxnTopicResult:
 
 @struct
 class AddPartitionsToTxnResult:
-    """The outcome for one transaction of a batch."""
+    """Results of one transaction."""
 
     transactional_id: Annotated[TransactionalId, since(4)] = ""
     topic_results: Annotated[list[AddPartitionsToTxnTopicResult], since(4)] = field(default_factory=list)
@@ -103,7 +105,7 @@ class AddPartitionsToTxnResult:
 
 @message(api_key=24, direction="response", versions=(0, 5), flexible=3)
 class AddPartitionsToTxnResponse:
-    """The outcome of each partition."""
+    """Results by partition."""
 
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(4), ignorable] = 0
@@ -115,7 +117,7 @@ class AddPartitionsToTxnResponse:
 
 @message(api_key=25, direction="request", versions=(0, 4), flexible=3)
 class AddOffsetsToTxnRequest:
-    """Adds the offsets of a group to a transaction."""
+    """Addition of a group's offsets to a transaction."""
 
     transactional_id: TransactionalId
     producer_id: ProducerId
@@ -125,7 +127,7 @@ class AddOffsetsToTxnRequest:
 
 @message(api_key=25, direction="response", versions=(0, 4), flexible=3)
 class AddOffsetsToTxnResponse:
-    """Whether the group's offsets are part of the transaction now."""
+    """Result of the addition."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16
@@ -133,7 +135,7 @@ class AddOffsetsToTxnResponse:
 
 @message(api_key=26, direction="request", versions=(0, 5), flexible=3)
 class EndTxnRequest:
-    """Commits or aborts a transaction; from version 5 on its end raises the epoch (KIP-890)."""
+    """Commit or abort of a transaction; raises the epoch from version 5 on (KIP-890)."""
 
     transactional_id: TransactionalId
     producer_id: ProducerId
@@ -143,7 +145,7 @@ class EndTxnRequest:
 
 @message(api_key=26, direction="response", versions=(0, 5), flexible=3)
 class EndTxnResponse:
-    """Whether the end is decided, and who the producer is from now on."""
+    """Result, and the producer's new identity."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16
@@ -153,7 +155,7 @@ class EndTxnResponse:
 
 @struct
 class WritableTxnMarkerTopic:
-    """Partitions of one topic that get a marker."""
+    """Partitions of one topic."""
 
     name: TopicName
     partition_indexes: list[Int32]
@@ -161,7 +163,7 @@ class WritableTxnMarkerTopic:
 
 @struct
 class WritableTxnMarker:
-    """The end of one transaction, and the partitions where it is to be written."""
+    """End of one transaction, and its partitions."""
 
     producer_id: ProducerId
     producer_epoch: Int16
@@ -173,14 +175,14 @@ class WritableTxnMarker:
 
 @message(api_key=27, direction="request", versions=(1, 2), flexible=1)
 class WriteTxnMarkersRequest:
-    """A coordinator has the ends of transactions written into partitions (KIP-98, KIP-1228)."""
+    """Markers that a coordinator writes into partitions (KIP-98, KIP-1228)."""
 
     markers: list[WritableTxnMarker]
 
 
 @struct
 class WritableTxnMarkerPartitionResult:
-    """Whether the marker is in the partition."""
+    """Result for one partition."""
 
     partition_index: Int32
     error_code: Int16
@@ -188,7 +190,7 @@ class WritableTxnMarkerPartitionResult:
 
 @struct
 class WritableTxnMarkerTopicResult:
-    """The outcome for the partitions of one topic."""
+    """Results of one topic."""
 
     name: TopicName
     partitions: list[WritableTxnMarkerPartitionResult]
@@ -196,7 +198,7 @@ class WritableTxnMarkerTopicResult:
 
 @struct
 class WritableTxnMarkerResult:
-    """The outcome for one marker."""
+    """Results of one marker."""
 
     producer_id: ProducerId
     topics: list[WritableTxnMarkerTopicResult]
@@ -204,14 +206,14 @@ class WritableTxnMarkerResult:
 
 @message(api_key=27, direction="response", versions=(1, 2), flexible=1)
 class WriteTxnMarkersResponse:
-    """The outcome of each marker."""
+    """Results by marker."""
 
     markers: list[WritableTxnMarkerResult]
 
 
 @struct
 class TxnOffsetCommitRequestPartition:
-    """How far a partition is read once the transaction commits."""
+    """Offset of a partition once the transaction commits."""
 
     partition_index: Int32
     committed_offset: Int64
@@ -221,7 +223,7 @@ class TxnOffsetCommitRequestPartition:
 
 @struct
 class TxnOffsetCommitRequestTopic:
-    """The offsets in the partitions of one topic."""
+    """Offsets of one topic."""
 
     name: TopicName
     partitions: list[TxnOffsetCommitRequestPartition]
@@ -229,7 +231,7 @@ class TxnOffsetCommitRequestTopic:
 
 @message(api_key=28, direction="request", versions=(0, 5), flexible=3)
 class TxnOffsetCommitRequest:
-    """Commits offsets of a group as part of a transaction (KIP-98, KIP-447); version 5 adds the group by itself."""
+    """A group's offsets to commit with a transaction (KIP-98, KIP-447); version 5 adds the group implicitly."""
 
     transactional_id: TransactionalId
     group_id: GroupId
@@ -243,7 +245,7 @@ class TxnOffsetCommitRequest:
 
 @struct
 class TxnOffsetCommitResponsePartition:
-    """Whether the offset waits for the end of the transaction."""
+    """Result for one partition."""
 
     partition_index: Int32
     error_code: Int16
@@ -251,7 +253,7 @@ class TxnOffsetCommitResponsePartition:
 
 @struct
 class TxnOffsetCommitResponseTopic:
-    """The outcome for the partitions of one topic."""
+    """Results of one topic."""
 
     name: TopicName
     partitions: list[TxnOffsetCommitResponsePartition]
@@ -259,7 +261,7 @@ class TxnOffsetCommitResponseTopic:
 
 @message(api_key=28, direction="response", versions=(0, 5), flexible=3)
 class TxnOffsetCommitResponse:
-    """The outcome of each offset."""
+    """Results by partition."""
 
     throttle_time_ms: Int32 = 0
     topics: list[TxnOffsetCommitResponseTopic]
@@ -267,7 +269,7 @@ class TxnOffsetCommitResponse:
 
 @struct
 class TopicRequest:
-    """The partitions of one topic that are asked about."""
+    """Requested partitions of one topic."""
 
     name: TopicName
     partition_indexes: list[Int32]
@@ -275,14 +277,14 @@ class TopicRequest:
 
 @message(api_key=61, direction="request", versions=(0, 0), flexible=0)
 class DescribeProducersRequest:
-    """Asks which producers a partition knows (KIP-664)."""
+    """Request for partitions' producers (KIP-664)."""
 
     topics: list[TopicRequest]
 
 
 @struct
 class ProducerState:
-    """What a partition knows of one producer; -1 where there is nothing."""
+    """State of one producer in a partition; -1 for missing values."""
 
     producer_id: ProducerId
     producer_epoch: Int32
@@ -294,7 +296,7 @@ class ProducerState:
 
 @struct
 class PartitionResponse:
-    """The producers of one partition."""
+    """Producers of one partition."""
 
     partition_index: Int32
     error_code: Int16
@@ -304,7 +306,7 @@ class PartitionResponse:
 
 @struct
 class TopicResponse:
-    """The producers in the partitions of one topic."""
+    """Producers of one topic's partitions."""
 
     name: TopicName
     partitions: list[PartitionResponse]
@@ -312,7 +314,7 @@ class TopicResponse:
 
 @message(api_key=61, direction="response", versions=(0, 0), flexible=0)
 class DescribeProducersResponse:
-    """The producers of each partition."""
+    """Producers by partition."""
 
     throttle_time_ms: Int32 = 0
     topics: list[TopicResponse]
@@ -320,14 +322,14 @@ class DescribeProducersResponse:
 
 @message(api_key=65, direction="request", versions=(0, 0), flexible=0)
 class DescribeTransactionsRequest:
-    """Asks for the state of transactions by name (KIP-664)."""
+    """Request for transactions by id (KIP-664)."""
 
     transactional_ids: list[TransactionalId]
 
 
 @struct
 class TopicData:
-    """The partitions of one topic that belong to a transaction."""
+    """A transaction's partitions of one topic."""
 
     topic: TopicName
     partitions: list[Int32]
@@ -335,7 +337,7 @@ class TopicData:
 
 @struct
 class DescribeTransactionState:
-    """The state of one transaction."""
+    """State of one transaction."""
 
     error_code: Int16
     transactional_id: TransactionalId
@@ -349,7 +351,7 @@ class DescribeTransactionState:
 
 @message(api_key=65, direction="response", versions=(0, 0), flexible=0)
 class DescribeTransactionsResponse:
-    """The state of each transaction asked about."""
+    """States of the transactions."""
 
     throttle_time_ms: Int32 = 0
     transaction_states: list[DescribeTransactionState]
@@ -357,8 +359,11 @@ class DescribeTransactionsResponse:
 
 @message(api_key=66, direction="request", versions=(0, 2), flexible=0)
 class ListTransactionsRequest:
-    """Asks for the transactions of a broker, filtered by state, producer, age in milliseconds (KIP-994) and a regular
-    expression that the whole transactional id matches (KIP-1152)."""
+    """Request for a broker's transactions.
+
+    Filters: state, producer, age in milliseconds (KIP-994), and a regular expression for the whole transactional id
+    (KIP-1152).
+    """
 
     state_filters: list[Str]
     producer_id_filters: list[ProducerId]
@@ -368,7 +373,7 @@ class ListTransactionsRequest:
 
 @struct
 class ListTransactionState:
-    """One transaction: whose it is and its state."""
+    """Producer and state of one transaction."""
 
     transactional_id: TransactionalId
     producer_id: ProducerId
@@ -377,7 +382,7 @@ class ListTransactionState:
 
 @message(api_key=66, direction="response", versions=(0, 2), flexible=0)
 class ListTransactionsResponse:
-    """The transactions that pass the filters."""
+    """The matching transactions."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16

@@ -1,8 +1,8 @@
-"""The header of a record batch, over a memoryview, and walking from batch to batch without opening them.
+"""Headers of record batches, and iterating over batches without decoding records.
 
-What lives here: the 61 bytes that a broker reads and writes. What does not: the records inside (`record`, `builder`).
-Layout of format v2 (KIP-98): base offset, length, leader epoch, magic, CRC-32C over everything behind it, attributes, last
-offset delta, base and maximum timestamp, producer id, epoch and base sequence, count.
+What lives here: the 61 bytes of a header. What does not: records (`record`, `builder`). Layout of format v2 (KIP-98):
+base offset, length, leader epoch, magic, CRC-32C of all that follows, attributes, last offset delta, base and maximum
+timestamp, producer id, epoch and base sequence, count.
 """
 
 import struct
@@ -16,7 +16,7 @@ from busway_protocol.types import Buffer
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
 LENGTH_OVERHEAD: Final = 12
-"""The base offset and the length itself, which the length does not count."""
+"""Base offset and length, which the length excludes."""
 CRC_START: Final = 21
 MAGIC: Final = 2
 
@@ -35,11 +35,11 @@ _ATTRIBUTES: Final = struct.Struct(">h")
 
 
 class CorruptBatch(ProtocolError):
-    """Bytes that are no intact record batch."""
+    """Bytes that are not an intact record batch."""
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a batch's header, as stored."""
+    """Header of a batch, as stored."""
 
     base_offset: int
     batch_length: int
@@ -57,22 +57,21 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, its offset and length included."""
+        """Size of the whole batch."""
         return self.batch_length + LENGTH_OVERHEAD
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, also where compaction has removed it."""
+        """Offset of the last record, even if compaction removed it."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> int:
-        """Number of the codec, as in `compression.CODECS`."""
+        """Codec number, as in `compression.CODECS`."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -82,25 +81,24 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds a control record, which consumers never see."""
+        """Whether it has a control record, which consumers never see."""
         return bool(self.attributes & CONTROL)
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; sequences wrap after 2^31 - 1."""
+        """Sequence of the last record, wrapping after 2^31 - 1; -1 without one."""
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF if self.base_sequence >= 0 else -1
 
 
 def read_header(buffer: Buffer, offset: int = 0) -> BatchHeader:
-    """The header at `offset`.
+    """Return the header at `offset`.
 
     Raises:
-        CorruptBatch: fewer than 61 bytes are there, or the format is not v2.
+        CorruptBatch: fewer than 61 bytes follow, or the format is not v2.
     """
     try:
         header = BatchHeader._make(HEADER.unpack_from(buffer, offset))
@@ -112,10 +110,10 @@ def read_header(buffer: Buffer, offset: int = 0) -> BatchHeader:
 
 
 def read_span(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
-    """Last offset, and size in bytes, of the batch whose header is at `offset`: all that a look-up needs.
+    """Return the last offset, and the size in bytes, of the batch at `offset`.
 
     Raises:
-        CorruptBatch: as of `read_header`; or the size is impossible.
+        CorruptBatch: as `read_header`, or the size is impossible.
     """
     try:
         base_offset, length, magic, last_offset_delta = _SPAN.unpack_from(buffer, offset)
@@ -129,7 +127,7 @@ def read_span(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Every whole batch in `buffer`; a batch cut off at the end, as a fetch may hold, is left out.
+    """Yield every whole batch; one cut off at the end, as in a fetch, is left out.
 
     Raises:
         CorruptBatch: a length is impossible, or the format is not v2.
@@ -150,12 +148,12 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def computed_crc(batch: Buffer) -> int:
-    """The checksum that a whole batch ought to carry."""
+    """Compute the checksum of a whole batch."""
     return crc32c(memoryview(batch)[CRC_START:])
 
 
 def verify_crc(batch: Buffer, header: BatchHeader) -> None:
-    """Check the checksum of one whole batch.
+    """Check the checksum of a whole batch.
 
     Raises:
         CorruptBatch: it does not match.
@@ -168,19 +166,19 @@ def verify_crc(batch: Buffer, header: BatchHeader) -> None:
 
 
 def assign_offset(batch: bytearray | memoryview, *, base_offset: int, leader_epoch: int) -> None:
-    """Write the two fields that the checksum does not cover."""
+    """Write the two fields outside the checksum."""
     _OFFSET.pack_into(batch, 0, base_offset)
     _EPOCH.pack_into(batch, LENGTH_OVERHEAD, leader_epoch)
 
 
 def set_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Write the greatest time of the batch's records, and its checksum anew."""
+    """Write the maximum timestamp and update the checksum."""
     _OFFSET.pack_into(batch, 35, timestamp_ms)
     _CRC.pack_into(batch, 17, computed_crc(batch))
 
 
 def set_log_append_time(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Stamp the batch with the broker's time, and its checksum anew (KIP-32)."""
+    """Set the broker's time and update the checksum (KIP-32)."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
     _ATTRIBUTES.pack_into(batch, CRC_START, attributes | LOG_APPEND_TIME)
     set_max_timestamp(batch, timestamp_ms)

@@ -1,7 +1,7 @@
-"""Building one record batch, the producer's way.
+"""Building one record batch, as a producer does.
 
-What lives here: `BatchBuilder`. What does not: when a batch is full (the accumulator of the SDK decides). Records are encoded
-as they are added; compression, header and checksum come once, at `build`.
+What lives here: `BatchBuilder`. What does not: when a batch is full (the SDK's accumulator). Records are encoded when
+added; compression, header and checksum follow in `build`.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from busway_protocol.records.record import read_varint
 
 Headers = Sequence[tuple[str, bytes | None]]
 NO_HEADERS: Final = b"\0"
-"""What a record without headers ends with."""
+"""End of a record without headers."""
 
 
 def _zigzag(value: int) -> bytes:
@@ -39,19 +39,19 @@ def _zigzag(value: int) -> bytes:
 _SMALL_MAX = 8 * 1024
 _SMALL = [bytes((value << 1,)) for value in range(64)]
 _SMALL += [bytes((value << 1 & 0x7F | 0x80, value >> 6)) for value in range(64, _SMALL_MAX)]
-"""Varints of everyday lengths and deltas, one byte or two, made once."""
+"""Precomputed varints of common lengths and deltas, one or two bytes."""
 _NULL = _zigzag(-1)
 _ATTRIBUTES: Final = b"\0"
-"""Of a record; none is defined."""
+"""Of a record; none are defined."""
 
 
 def varint(value: int) -> bytes:
-    """`value` as a zigzag varint."""
+    """Encode `value` as a zigzag varint."""
     return _SMALL[value] if 0 <= value < _SMALL_MAX else _zigzag(value)
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """The headers as a record ends with them: their number, then each name and value with its length."""
+    """Encode the headers that end a record: their number, then names and values with lengths."""
     out = bytearray(varint(len(headers)))
     for name, content in headers:
         encoded = name.encode()
@@ -66,14 +66,14 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 class BatchBuilder:
-    """Collects records into one batch.
+    """Builder of one batch.
 
     Args:
         compression: codec name: none, gzip, snappy, lz4 or zstd.
-        producer_id, producer_epoch, base_sequence: identity of an idempotent producer, -1 without one.
-        transactional: whether the batch belongs to a transaction.
+        producer_id, producer_epoch, base_sequence: of an idempotent producer, else -1.
+        transactional: the batch belongs to a transaction.
         timestamp_type: 0 for CreateTime, 1 for LogAppendTime.
-        control: whether the one record in it is a control record.
+        control: its one record is a control record.
     """
 
     __slots__ = (
@@ -115,15 +115,15 @@ class BatchBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the batch before compression, header included."""
+        """Size before compression, with header."""
         return HEADER_BYTES + len(self._body)
 
     def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
-        """Add one record; its offset is the number of records before it."""
+        """Add a record; its offset delta is the number of earlier records."""
         self.append_encoded(timestamp_ms, key, value, encode_headers(headers) if headers else NO_HEADERS)
 
     def append_encoded(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: bytes) -> None:
-        """As `append`, with headers that `encode_headers` made: many records may end with the same ones."""
+        """Add a record with headers from `encode_headers`, which many records may share."""
         count = self.count
         if not count:
             self.base_timestamp = self.max_timestamp = timestamp_ms
@@ -151,7 +151,7 @@ class BatchBuilder:
         self.count = count + 1
 
     def halves(self) -> tuple["BatchBuilder", "BatchBuilder"]:
-        """The records in two builders, in order, as near to half of the bytes in each as they allow; there must be two at least."""
+        """Split into two builders, in order and about equal in bytes; needs two records."""
         assert self.count > 1, "one record cannot be halved"
         first, second = self._empty(), self._empty()
         body, position = bytes(self._body), 0
@@ -165,7 +165,7 @@ class BatchBuilder:
         return first, second
 
     def _append_content(self, timestamp_ms: int, content: bytes) -> None:
-        """Add a record whose key, value and headers are encoded already."""
+        """Add a record with encoded key, value and headers."""
         if not self.count:
             self.base_timestamp = timestamp_ms
         self.max_timestamp = max(self.max_timestamp, timestamp_ms)
@@ -179,7 +179,7 @@ class BatchBuilder:
         return other
 
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
-        """The finished batch; the builder can be built again, with another sequence say."""
+        """Return the batch; may be called again, for instance with another sequence."""
         assert self.count, "an empty batch is never sent"
         body = compress(self._codec, self._body) if self._codec else self._body
         size = HEADER_BYTES + len(body)

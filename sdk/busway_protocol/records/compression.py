@@ -1,9 +1,9 @@
-"""The codecs of record batches, with a limit on what may come out.
+"""Codecs of record batches, with bounded output.
 
-What lives here: names, numbers, compress and decompress over native libraries. Snappy is written in the framing of Java's
-snappy library and read in that framing or bare, as clients write both. Output grows step by step up to a limit that the
-caller gives, so that a small batch which would inflate to gigabytes costs a bounded amount. That limit has one rule, `inflated_max`, for
-brokers and clients alike: what a broker takes in, it can also look through and clean later, and a client can read.
+What lives here: names, numbers, compression and decompression with native libraries. Snappy is written in the framing
+of Java's library, and read with or without it, since clients write both. Output grows stepwise up to the caller's
+limit, so that a small batch that inflates to gigabytes has a bounded cost. Brokers and clients share the limit
+`inflated_max`: what a broker accepts, it can later check and clean, and clients can read.
 """
 
 import struct
@@ -21,7 +21,7 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = struct.Struct(">8sii")
 _XERIAL_BLOCK: Final = 32 * 1024
 _LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
-"""Frame magic, version 1 with independent blocks (Java reads no others), blocks of 64 KiB, and the checksum of those two."""
+"""Frame magic, version 1 with independent blocks (Java reads no others), 64 KiB blocks, and the checksum of both."""
 _LZ4_BLOCK: Final = 64 * 1024
 _LZ4_FLAGS_AT: Final = 4
 _LZ4_FRAME_HEADER: Final = 7
@@ -29,43 +29,46 @@ _LZ4_FRAME_HEADER: Final = 7
 _LZ4_INDEPENDENT: Final = 0x20
 _LZ4_STORED: Final = 0x80000000
 BLOCKS_A_STEP: Final = 256
-"""Blocks of compressed data that are stepped over at once, in some 100 microseconds; a batch of 1 MiB has 16 of lz4, and 32 of snappy."""
+"""Compressed blocks per step, about 100 microseconds; a batch of 1 MiB has 16 of lz4, or 32 of snappy."""
 _TOO_SMALL: Final = "failed to write whole buffer"
 
 INFLATION_FACTOR_MAX: Final = 16
-"""Honest data compresses well below it, bombs reach 1,000 and more."""
+"""Normal data stays well below; decompression bombs reach 1,000 and more."""
 MESSAGE_BYTES_DEFAULT: Final = 1_048_588
 """Kafka's default of max.message.bytes."""
 
 
 def inflated_max(size_bytes: int, message_bytes_max: int = 0) -> int:
-    """Bytes that a batch of `size_bytes` may have out of its codec: sixteen times its own, or those of the largest that may be sent.
+    """Return the maximum decompressed bytes of a batch of `size_bytes`.
+
+    That is sixteen times the size, or the largest batch that may be sent.
 
     Args:
-        message_bytes_max: max.message.bytes of its topic where that is known; the default counts where it is less, since a batch may
-            be older than the setting.
+        message_bytes_max: max.message.bytes of its topic, if known; at least the default counts, since a batch may be
+            older than the setting.
     """
     return INFLATION_FACTOR_MAX * max(size_bytes, message_bytes_max, MESSAGE_BYTES_DEFAULT)
 
 
 class UnknownCodec(ProtocolError):
-    """The codec number is none that Kafka defines."""
+    """A codec number that Kafka does not define."""
 
 
 class DamagedCompression(ProtocolError):
-    """The compressed bytes cannot be decompressed."""
+    """Compressed bytes that cannot be decompressed."""
 
 
 class OutputTooLarge(ProtocolError):
-    """The bytes inflate beyond the limit."""
+    """Decompressed bytes beyond the limit."""
 
 
 def compress(codec: int, data: bytes | bytearray, level: int | None = None) -> bytes:
-    """`data` compressed with `codec` (its number in `CODECS`); `level` counts for gzip, lz4 and zstd, None is the
-    library's own, for lz4 its fast compressor.
+    """Compress `data` with a codec of `CODECS`.
+
+    `level` is for gzip, lz4 and zstd; None is the library's default, for lz4 its fast compressor.
 
     Raises:
-        UnknownCodec: there is no such codec.
+        UnknownCodec: the codec does not exist.
     """
     if codec == 0:
         return bytes(data)
@@ -81,17 +84,17 @@ def compress(codec: int, data: bytes | bytearray, level: int | None = None) -> b
 
 
 def decompress(codec: int, data: memoryview | bytes, max_size: int) -> memoryview:
-    """As `inflate`, for readers that slice."""
+    """Decompress as `inflate`, to a memoryview."""
     return memoryview(data) if codec == 0 else memoryview(inflate(codec, data, max_size))
 
 
 def inflate(codec: int, data: memoryview | bytes, max_size: int) -> bytes | bytearray:
-    """`data` decompressed, at most `max_size` bytes of it.
+    """Decompress `data` to at most `max_size` bytes.
 
     Raises:
-        UnknownCodec: there is no such codec.
-        DamagedCompression: the data does not follow its format.
-        OutputTooLarge: it would become larger than `max_size` bytes.
+        UnknownCodec: the codec does not exist.
+        DamagedCompression: the data violates its format.
+        OutputTooLarge: it exceeds `max_size` bytes.
     """
     if codec == 0:
         return bytes(data)
@@ -124,16 +127,17 @@ def inflate(codec: int, data: memoryview | bytes, max_size: int) -> bytes | byte
 
 
 def check_framing(codec: int, data: memoryview | bytes) -> None:
-    """As `framing_steps`, all of them at once."""
+    """Run all `framing_steps`."""
     for _ in framing_steps(codec, data):
         pass
 
 
 def framing_steps(codec: int, data: memoryview | bytes) -> Generator[None, None, None]:
-    """Refuse what this library inflates and Java's reader does not, so that no batch is stored at which Java's clients stop.
+    """Refuse data that this library inflates and Java's reader does not.
 
-    That is lz4 alone, where Java reads one frame with independent blocks and no dictionary, and passes over what is behind it. There is a
-    step after every `BLOCKS_A_STEP` blocks of lz4 and of snappy as Java writes it: data of very many small blocks has steps, and is long work.
+    Otherwise Java's clients would stop at the stored batch. Only lz4 is concerned: Java reads one frame, with
+    independent blocks and no dictionary, and skips what follows. Yields after every `BLOCKS_A_STEP` blocks of lz4, and
+    of snappy in Java's framing, since very many small blocks take long.
 
     Raises:
         DamagedCompression: Java's reader would fail, or read less.
@@ -154,7 +158,7 @@ def framing_steps(codec: int, data: memoryview | bytes) -> Generator[None, None,
             "an lz4 frame has linked blocks, which Java's clients cannot read; write independent blocks"
         )
     position, count = _LZ4_FRAME_HEADER + 8 * (flags >> 3 & 1), 0
-    # Java takes an empty block for the end, whether it says that it is stored or not.
+    # Java treats an empty block as the end, with or without the flag for stored ones.
     while size := int.from_bytes(data[position : position + 4], "little") & ~_LZ4_STORED:
         position += 4 + size + 4 * (flags >> 4 & 1)
         count += 1
@@ -189,7 +193,7 @@ def _lz4_compress(data: bytes | bytearray, level: int | None) -> bytes:
 
 
 def _lz4_block(plain: bytes, level: int | None) -> bytes:
-    """One block, as long as the plain bytes where it gains nothing; the library knows levels in whole frames only."""
+    """Compress one block, which may not become shorter; the library has levels for whole frames only."""
     if level is None:
         return bytes(cramjam.lz4.compress_block(plain, store_size=False))
     frame = bytes(cramjam.lz4.compress(plain, level=level))

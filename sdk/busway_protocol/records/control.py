@@ -1,8 +1,8 @@
-"""Control batches: what the broker itself writes between the records of clients, and no consumer hands out.
+"""Control batches, which brokers write between clients' records and consumers skip.
 
-What lives here: the markers that end a transaction (KIP-98), made and read. What does not: what follows from them
-(`busway_bus.log.producer_state`). A control batch holds one record. Its key is a version and a type, 2 bytes each; the value of a
-marker is a version in 2 bytes and the epoch of the transaction coordinator in 4.
+What lives here: transaction markers (KIP-98), written and read. What does not: their effects
+(`busway_bus.log.producer_state`). A control batch has one record. Its key is a version and a type, 2 bytes each; a
+marker's value is a version in 2 bytes and the coordinator epoch in 4.
 """
 
 import struct
@@ -20,7 +20,7 @@ _VERSION: Final = 0
 
 
 class ControlType(IntEnum):
-    """The types of control records; those behind the first two are for metadata logs alone."""
+    """Types of control records; only metadata logs have others than the first two."""
 
     ABORT = 0
     COMMIT = 1
@@ -32,7 +32,7 @@ class ControlType(IntEnum):
 
 
 class TransactionMarker(NamedTuple):
-    """The end of a producer's transaction in a partition; its producer is in the header of its batch."""
+    """End of a transaction in a partition; the producer is in the batch header."""
 
     committed: bool
     coordinator_epoch: int
@@ -42,7 +42,7 @@ class TransactionMarker(NamedTuple):
 def end_transaction_marker(
     producer_id: int, producer_epoch: int, *, committed: bool, coordinator_epoch: int, timestamp_ms: int
 ) -> bytes:
-    """The control batch that commits or aborts a producer's transaction."""
+    """Build the control batch that commits or aborts a transaction."""
     builder = BatchBuilder(producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True)
     kind = ControlType.COMMIT if committed else ControlType.ABORT
     builder.append(timestamp_ms, _KEY.pack(_VERSION, kind), _MARKER.pack(_VERSION, coordinator_epoch))
@@ -50,10 +50,10 @@ def end_transaction_marker(
 
 
 def control_type(key: bytes | None) -> int:
-    """The type of a control record, from its key; a number that `ControlType` has not is of a later version.
+    """Return a control record's type; numbers outside `ControlType` are of later versions.
 
     Raises:
-        CorruptBatch: it is no key of a control record.
+        CorruptBatch: the key is not a control record's.
     """
     if key is None or len(key) < _KEY.size:
         raise CorruptBatch("a control record has no type")
@@ -64,7 +64,7 @@ def control_type(key: bytes | None) -> int:
 
 
 def read_marker(batch: Buffer) -> TransactionMarker | None:
-    """The marker in a control batch; None where it holds another control record, or compaction has left its header alone.
+    """Return a control batch's marker; None for other control records, or without records after compaction.
 
     Raises:
         CorruptBatch: the batch is damaged.

@@ -1,7 +1,7 @@
-"""CRC-32C (Castagnoli), in native code: the checksum of every record batch.
+"""CRC-32C (Castagnoli) in native code, the checksum of record batches.
 
-What lives here: loading it. `import crc32c` also loads its command line and asks for its own version, which takes 30 ms and 60
-modules (argparse, email, zipfile); so the extension module is loaded by itself, and the package where it is built otherwise.
+What lives here: loading it. `import crc32c` also loads its command line and version, 30 ms and 60 modules (argparse,
+email, zipfile); so only the extension module is loaded, or the package if it is built otherwise.
 """
 
 import importlib.machinery
@@ -24,6 +24,6 @@ def _load() -> Any:
 
 
 crc32c: Final[Callable[..., int]] = _load().crc32c
-"""`crc32c(data, value=0)`: the checksum of data behind bytes whose checksum is value."""
+"""`crc32c(data, value=0)`: the checksum of data after bytes with checksum `value`."""
 
 __all__ = ["crc32c"]

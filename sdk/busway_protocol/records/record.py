@@ -1,8 +1,8 @@
-"""Reading the records inside a batch.
+"""Reading the records of a batch.
 
-What lives here: `Record` and `decode_records`, the loop that consumers, the cleaner and the coordinators run. What does not:
-the producer's side (`builder`). Each record is a length, attributes, timestamp and offset deltas, key, value and headers,
-all lengths zigzag varints (KIP-98). The varint code is written out in the loop: a call for each would double its time.
+What lives here: `Record` and `decode_records`, the loop of consumers, the cleaner and the coordinators. What does not:
+writing (`builder`). A record is a length, attributes, timestamp and offset deltas, key, value and headers, all lengths
+zigzag varints (KIP-98). Varint code is inlined in the loop: a call for each would double its time.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from busway_protocol.types import Buffer
 
 
 class Record(NamedTuple):
-    """One record as stored. `timestamp` is in ms; `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime."""
+    """One record as stored; `timestamp` in ms, `timestamp_type` 0 for CreateTime, 1 for LogAppendTime."""
 
     offset: int
     timestamp: int
@@ -24,11 +24,11 @@ class Record(NamedTuple):
 
 
 def decode_records(batch: Buffer, *, max_decompressed: int | None = None) -> list[Record]:
-    """The records of one whole batch.
+    """Return the records of one whole batch.
 
     Args:
-        batch: the batch with its header; its checksum is the caller's matter.
-        max_decompressed: limit in bytes for what a compressed batch may become; None for the one rule, `compression.inflated_max`.
+        batch: with its header; the checksum is not verified.
+        max_decompressed: limit in bytes; None for `compression.inflated_max`.
 
     Raises:
         CorruptBatch: the records do not fill the batch as its header says.
@@ -111,10 +111,10 @@ def _read(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: PLR0912, P
 
 
 def read_headers(data: bytes, position: int, count: int, stop: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    """The `count` headers of the record that ends at `stop`, and the position behind them.
+    """Return `count` headers of the record that ends at `stop`, and the position behind them.
 
     Raises:
-        CorruptBatch: they reach beyond it.
+        CorruptBatch: they exceed it.
     """
     if count < 0 or count > stop - position:
         raise CorruptBatch(f"{count} headers cannot be in one record")
@@ -134,7 +134,7 @@ def read_headers(data: bytes, position: int, count: int, stop: int) -> tuple[tup
 
 
 def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
-    """A zigzag varint of up to 64 bits, and the position behind it."""
+    """Return a zigzag varint of up to 64 bits, and the position behind it."""
     value = shift = 0
     while True:
         byte = data[position]

@@ -1,12 +1,12 @@
-"""Going over the records of a batch without taking them out.
+"""Validation of a batch's records without decoding them.
 
-What lives here: `RecordWalk`, which finds out whether records fill their batch as its header says, record by record and a few at a
-time, and `record_times`. What does not: reading them (`record`), and what a broker makes of it. Kafka's broker looks into every batch likewise
-(`LogValidator`): one that no consumer can read would stop them all for good.
+What lives here: `RecordWalk`, which checks in steps that records fill their batch as its header says, and
+`record_times`. What does not: decoding (`record`), reactions of a broker. Kafka's broker validates every batch too
+(`LogValidator`): one unreadable batch would stop all consumers permanently.
 
-The code of the varints is written out in the loop, for lengths of one and two bytes: a call for each would double its time. Where the
-package was installed with a C compiler at hand, records that are plainly right are walked over by the loop's twin (`_walk.c`), some
-hundred times as fast; the first one that is not is this loop's, which tells what is wrong.
+Varint code of one and two bytes is inlined in the loop: a call for each would double its time. If a C compiler was
+available at installation, valid records are checked by the loop's twin (`_walk.c`), some hundred times as fast; from
+the first other one on, this loop finds the error.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,21 +22,21 @@ try:
 except ImportError:
     plain = None
 RECORDS_A_MS: Final = 1_500 if plain is None else 60_000
-"""Records that are walked over in a millisecond, on a machine that is not fast."""
+"""Records checked in a millisecond on a slow machine."""
 OFFENDERS_MAX: Final = 1_000
-"""Records without a key that are named; who sends more learns of the others when these are mended."""
+"""Maximum number of records without a key that are reported."""
 
 
 class RecordWalk:
-    """One batch, walked over in steps.
+    """Validation of one batch, in steps.
 
     Args:
-        header: what the batch says of itself.
-        data: its records, out of their codec.
+        header: of the batch.
+        data: its records, decompressed.
 
     Attributes:
-        keyless: places of the first records without a key, at most `OFFENDERS_MAX`; `keyless_count` counts all.
-        earliest, latest: the least and greatest timestamp so far, in ms, whatever the header says.
+        keyless: indexes of the first records without a key, at most `OFFENDERS_MAX`; `keyless_count` counts all.
+        earliest, latest: minimum and maximum timestamp so far, in ms, independent of the header's maximum.
     """
 
     __slots__ = ("_data", "_header", "_position", "_walked", "earliest", "keyless", "keyless_count", "latest")
@@ -51,7 +51,7 @@ class RecordWalk:
         self.earliest = self.latest = header.base_timestamp
 
     def step(self, records: int) -> bool:
-        """Walk over so many records; False when it was the last step.
+        """Check `records` more; return False after the last.
 
         Raises:
             CorruptBatch: they do not fill the batch as its header says.
@@ -162,13 +162,13 @@ class RecordWalk:
 
 
 def record_times(header: BatchHeader, data: bytes | bytearray) -> Iterator[tuple[int, int]]:
-    """Offset and timestamp, in ms, of each record of a batch, which are not looked at otherwise.
+    """Yield the offset and timestamp, in ms, of each record without further checks.
 
     Args:
-        data: the records, out of their codec.
+        data: the records, decompressed.
 
     Raises:
-        CorruptBatch: a record reaches beyond the batch.
+        CorruptBatch: a record exceeds the batch.
     """
     position, append_time = 0, header.timestamp_type == 1
     try:
