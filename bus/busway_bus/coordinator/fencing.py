@@ -23,7 +23,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("busway.groups")
 HANDED_OUT_MS: Final = 3000
-"""Assumed heartbeat interval in ms of a client with a new member id; it returns at once."""
+"""Assumed heartbeat interval of a client with a new member id. It joins again at once."""
 
 
 class MemberFencing:
@@ -77,7 +77,7 @@ class MemberFencing:
         return self._runtime.shard(self._runtime.partition_of(group_id)).groups.get(group_id)
 
     def _longest_ms(self, key: MemberKey) -> int | None:
-        """Return a dynamic member's longest possible heartbeat interval in ms; None without such a member."""
+        """Return a dynamic member's longest possible heartbeat interval; None without such a member."""
         group_id, member_id = key
         try:
             group = self._group(group_id)
@@ -106,7 +106,7 @@ class MemberFencing:
             self._begin(self._fence_some())
 
     async def _fence_some(self) -> None:
-        """Fence `MEMBERS_PER_TICK_MAX` per loop iteration: a host's connections may all close at once."""
+        """Fence `MEMBERS_PER_TICK_MAX` per loop iteration. A host's connections may all close at once."""
         while self._fenced:
             part = self._fenced[:MEMBERS_PER_TICK_MAX]
             for key, waited_ms in part:
@@ -115,7 +115,7 @@ class MemberFencing:
             del self._fenced[: len(part)]  # after the await, so that only one task runs at a time
 
     async def _fence(self, key: MemberKey, waited_ms: int) -> None:
-        """Fence a dynamic member, unless a connection carries its requests or a rebalance is pending for it.
+        """Fence a dynamic member, unless it has another connection or awaits a rebalance.
 
         If this cannot be written, the session timeout applies.
         """

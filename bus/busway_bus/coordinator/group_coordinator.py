@@ -55,7 +55,7 @@ _COME_AGAIN: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
 }
-"""Codes that a transaction coordinator does not expect after a marker, as in Kafka."""
+"""Codes that Kafka's transaction coordinators do not expect after a marker."""
 Parked = Callable[["asyncio.Future[Any]"], None]
 
 
@@ -141,7 +141,7 @@ class GroupCoordinator:
         self.fencing.unloaded(shard)
 
     def _new_member_id(self, prefix: str) -> str:
-        """Return a member id as Kafka does: the client id and a random part."""
+        """Return the client id with a random suffix, as Kafka does."""
         return f"{prefix}-{self._machine.uuid4()}"
 
     async def ensure(self) -> None:
@@ -192,7 +192,7 @@ class GroupCoordinator:
     async def leave(
         self, group_id: str, identities: Sequence[tuple[str, str | None]], reasons: Sequence[str | None] = ()
     ) -> list[ErrorCode]:
-        """Remove members, by member id and instance id, from a group; return a code for each."""
+        """Remove members, by member and instance id; return their codes."""
         codes = await leave_in_parts(self.runtime, group_id, identities, reasons)
         for (member_id, _), code in zip(identities, codes, strict=True):
             if code is ErrorCode.NONE:
@@ -226,7 +226,7 @@ class GroupCoordinator:
             self._go_on(self._carry_out(number, plan))
 
     async def _carry_out(self, number: int, plan: Plan) -> None:
-        """Compute a plan's target assignment and write it in parts; it counts with the last one."""
+        """Compute a target assignment and write it in parts. It counts with the last."""
         try:
             targets = await self._replicas.turns.run("", plan.steps)
             for part, last in plan.parts(targets):
@@ -239,7 +239,7 @@ class GroupCoordinator:
             plan.group.unplanned()
 
     async def _resolve(self, number: int, group_id: str, regexes: Sequence[str]) -> None:
-        """Match a group's regular expressions in steps; write the result of one after the other."""
+        """Match a group's regular expressions in steps; write one result after another."""
         try:
             async with self._resolving:
                 image = self._cluster()
@@ -295,9 +295,10 @@ class GroupCoordinator:
         verifier: TransactionVerifier,
         add: bool,
     ) -> dict[Place, ErrorCode]:
-        """Write offsets that count once the transaction is committed; return a code for each once durable.
+        """Write offsets that count on commit of the transaction; return their codes.
 
-        They are one batch, as in Kafka: the transaction has all or none, however it ends meanwhile.
+        They are durable on return, and one batch, as in Kafka: the transaction has all or none, however it ends
+        meanwhile.
 
         Args:
             verifier: checks that the group's partition belongs to the transaction, before its first offsets there.
@@ -339,9 +340,7 @@ class GroupCoordinator:
         return codes
 
     async def end_transaction(self, number: int, marker: EndTransaction) -> ErrorCode:
-        """Write and apply a marker in the offsets topic; NOT_LEADER_OR_FOLLOWER makes the transaction coordinator
-        retry.
-        """
+        """Write and apply a marker. NOT_LEADER_OR_FOLLOWER makes the transaction coordinator retry."""
         self._verifications.ended(marker.producer_id)
         try:
             await self.runtime.end_transaction(number, marker)
@@ -427,7 +426,7 @@ class GroupCoordinator:
         return shard.expire(part, self._machine.wall_ms(), retention_ms, self._lives)
 
     def _lives(self, topic: str, topic_id: UUID) -> bool:
-        """Whether an offset's topic still exists; without an id, any topic of that name."""
+        """Whether an offset's topic still exists. Without an id, any of that name does."""
         return topic in self._cluster().topics and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
 
 

@@ -54,7 +54,7 @@ class Loader(Generic[S]):
         return bool(self._tasks)
 
     def begin(self, number: int) -> None:
-        """Load a partition's shard, unless loading or failed; skip it if offline or led elsewhere."""
+        """Load a partition's shard, unless loading or failed. Skip it if offline or led elsewhere."""
         if number in self._tasks or number in self._problems:
             return
         try:

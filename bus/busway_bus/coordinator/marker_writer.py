@@ -31,7 +31,7 @@ class LocalMarkerWriter:
     async def write_for_peer(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Write as `write` does, `_BEGIN_TOGETHER` per loop iteration: many peers may send one each."""
+        """Write as `write` does, `_BEGIN_TOGETHER` per loop iteration. Many peers may send one each."""
         async with self._begin:
             await asyncio.sleep(0)
         return await self.write(marker, partitions)
@@ -39,7 +39,7 @@ class LocalMarkerWriter:
     async def write(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Write a marker to each partition; return their codes once it is durable."""
+        """Write a marker to each partition; return their codes once durable."""
         codes: dict[tuple[str, int], ErrorCode] = {}
         durable: dict[tuple[str, int], asyncio.Future[None]] = {}
         for count, (topic, number) in enumerate(partitions, 1):

@@ -1,4 +1,4 @@
-"""Ends transactions: writes markers of prepared ones to their partitions, then completes them.
+"""Ends prepared transactions: writes their markers, then completes them in the log.
 
 What lives here: which markers are being written, and retries. What does not: how (`MarkerWriter`), the decision
 (`transactions.shard`). A prepared end is carried out without the client, and after a start by the current coordinator.

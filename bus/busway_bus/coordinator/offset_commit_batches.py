@@ -53,7 +53,7 @@ def transactional_offsets(
     metadata_bytes_max: int,
     wall_ms: int,
 ) -> Generator[None, None, tuple[list[Record], dict[Place, ErrorCode]]]:
-    """Add offsets to a batch in steps; return their records, and a code for each.
+    """Add offsets to a batch in steps; return their records and codes.
 
     Args:
         bytes_max: of the whole batch.

@@ -20,8 +20,9 @@ _CODES: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""Codes sent to the producer instead, as in Kafka: one that it handles, one that it retries without a new coordinator
-lookup.
+"""Codes sent to the producer instead, as in Kafka.
+
+It handles the first, and retries after the second without a new coordinator lookup.
 """
 
 

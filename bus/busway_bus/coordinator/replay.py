@@ -1,4 +1,4 @@
-"""Which records of a log count for its shard, and their order in a replay.
+"""The records of a log that a replay applies, and their order.
 
 What lives here: the latest record of each key without tombstones, of transactions only committed and open ones; for an
 incremental shard all records. What does not: reading the log (`log.partition_log`), and when (`loading`).
@@ -17,12 +17,12 @@ from busway_protocol.types import Buffer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestRecords:
-    """The records of a log that count, in the order to apply them.
+    """The records that a replay applies, in this order.
 
     Attributes:
-        overtaken: records of open transactions with a later one in force, each with its producer id.
-        records: those in force.
-        pending: records of open transactions that count on commit, each with its producer id.
+        overtaken: of open transactions, each with its producer id; a later record of the key is in force.
+        records: in force.
+        pending: of open transactions, each with its producer id; they count on commit.
     """
 
     overtaken: list[tuple[Record, int]] = field(default_factory=list)
@@ -31,7 +31,7 @@ class LatestRecords:
 
 
 def latest_records(shard: Shard, batches: Iterable[Buffer]) -> Generator[None, None, LatestRecords]:
-    """Find the records of a whole log that count, a step at a time.
+    """Find the records that a replay applies, a step at a time.
 
     Raises:
         ProtocolError: a batch or a record is damaged.
@@ -80,10 +80,7 @@ def _decoded(
 
 
 def apply_records(shard: Shard, latest: LatestRecords, now: int) -> Generator[None, None, None]:
-    """Apply the records that count, a step at a time.
-
-    Open transactions are only for a `TransactionalShard`.
-    """
+    """Apply them, a step at a time; those of open transactions only for a `TransactionalShard`."""
     transactional = shard if isinstance(shard, TransactionalShard) else None
     if transactional is not None:
         yield from _apply_pending(transactional, latest.overtaken, now)

@@ -12,16 +12,16 @@ from busway_bus.kernel.decision import Waiter
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Durable = asyncio.Future[None]
-"""Done once everything appended up to a record is durable; its exception says why it never will be."""
+"""Done once everything appended up to a record is durable, or failed."""
 _NOT_HERE: Final = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}
-"""Errors of an append after which another broker may be the coordinator, as in Kafka."""
+"""Errors after which another broker may be the coordinator, as in Kafka."""
 
 _OF_PRODUCERS: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
 """Errors that concern the producer, not the log."""
 
 
 def refusal(problem: KafkaError) -> KafkaError:
-    """Return the client's error for a log that refuses: look the coordinator up again, or retry."""
+    """Return the client's error for a log that refuses. It looks the coordinator up again, or retries."""
     if problem.code in _OF_PRODUCERS:
         return problem
     code = ErrorCode.NOT_COORDINATOR if problem.code in _NOT_HERE else ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -42,7 +42,7 @@ async def durably(durable: Durable | None) -> None:
 
 
 def answer(due: Iterable[tuple[Waiter, Any]], durable: Durable | None) -> None:
-    """Complete parked requests, or fail them if their replies will never be durable."""
+    """Complete parked requests, or fail them if not durable."""
     problem = durable.exception() if durable is not None else None
     if isinstance(problem, KafkaError):
         fail((waiter for waiter, _ in due), refusal(problem))

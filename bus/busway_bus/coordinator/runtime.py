@@ -83,7 +83,7 @@ class Runtime(Generic[S]):
         self._epoch_ms = machine.wall_ms() - int(machine.monotonic_s() * 1000)
 
     def now(self) -> int:
-        """Return wall time in ms that never jumps: setting the clock must not end sessions."""
+        """Return wall time in ms that never jumps. Setting the clock must not end sessions."""
         return self._epoch_ms + int(self._machine.monotonic_s() * 1000)
 
     # Finding
@@ -149,7 +149,7 @@ class Runtime(Generic[S]):
         return self._decide(self._find(number), operation).reply
 
     async def write(self, number: int, operation: Callable[[S], Decision[R]]) -> R:
-        """Decide, append and apply; return the reply once it and everything before is durable.
+        """Decide, append and apply; return the reply once durable with everything before.
 
         Raises:
             KafkaError: as `decide`, also if it does not become durable.
@@ -165,7 +165,7 @@ class Runtime(Generic[S]):
         operation: Callable[[S, Waiter], Decision[R | Unanswered]],
         parked: Callable[["asyncio.Future[Any]"], None],
     ) -> R:
-        """Write as `write` does; after `PARKED`, wait for a later decision that has the waiter in `due`.
+        """Write as `write` does; after `PARKED`, wait for a later decision's reply.
 
         Args:
             parked: called with the future of a parked request. Cancelling it ends only the wait.
@@ -181,7 +181,7 @@ class Runtime(Generic[S]):
         return reply
 
     async def read(self, number: int, operation: Callable[[S], R]) -> R:
-        """Read a shard; return once everything read is durable, so that no crash revokes it.
+        """Read a shard; return once what was read is durable. No crash revokes it.
 
         Raises:
             KafkaError: as `write`.
@@ -211,7 +211,7 @@ class Runtime(Generic[S]):
         new_batch: Callable[[], BatchBuilder],
         apply: Callable[[Record, int], None],
     ) -> None:
-        """Append and apply without an await in between, so that the decision still holds.
+        """Append and apply without an await: the decision still holds.
 
         Raises:
             KafkaError: a batch cannot be written; those before it are written and applied.
@@ -306,7 +306,7 @@ class Runtime(Generic[S]):
     # Unloading
 
     def follow(self) -> None:
-        """Unload the shards of a deleted topic, and of partitions no longer led here.
+        """Unload shards of a deleted topic, and those no longer led here.
 
         Parked requests fail with NOT_COORDINATOR. The node calls it on every change of metadata.
         """

@@ -1,4 +1,4 @@
-"""The coordinator of share groups as handlers use it (KIP-932), one method per operation.
+"""The share group coordinator as handlers use it (KIP-932), one method per operation.
 
 What lives here: choosing the shard, and requests to the share coordinator. What does not: the rules
 (`groups.share.heartbeat`, `groups.share.partitions`), states of share partitions (`share_state_coordinator`).
@@ -128,7 +128,7 @@ class ShareGroups:
         return reply
 
     def _go_on(self, group_id: str, beginning: Coroutine[Any, Any, R]) -> "asyncio.Task[R]":
-        """Initialize share partitions, even without a waiter; a deletion of the group waits for it."""
+        """Initialize share partitions, even without a waiter. A deletion of the group waits for it."""
         task = asyncio.ensure_future(beginning)
         self._beginning[task] = group_id
         task.add_done_callback(self._gone_on)
@@ -296,7 +296,7 @@ class ShareGroups:
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[UUID, tuple[str, Mapping[int, int]]]
     ) -> dict[tuple[UUID, int], KafkaError]:
-        """Set the start offsets of an empty group, by topic and partition; return the failures.
+        """Set an empty group's start offsets, by topic and partition; return failures.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND for a group of another kind; COORDINATOR_LOAD_IN_PROGRESS
@@ -335,7 +335,7 @@ class ShareGroups:
         return failed
 
     async def delete_offsets(self, group_id: str, topic_ids: Sequence[UUID]) -> dict[UUID, KafkaError | None]:
-        """Remove topics from an empty group; return the outcome of each known one.
+        """Remove topics from an empty group; return the outcome of known ones.
 
         Joins and offset changes are blocked meanwhile: a state initialized then would be deleted with the old one, yet
         recorded as present.

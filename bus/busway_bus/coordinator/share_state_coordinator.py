@@ -136,7 +136,7 @@ class ShareCoordinator:
             await self._forget(tuple(delta.removed))
 
     async def renew(self, *, older_ms: int) -> None:
-        """Rewrite snapshots of at least this age, except in a `quiet` shard: its log must not grow."""
+        """Rewrite snapshots of at least this age. A `quiet` shard is skipped: its log must not grow."""
         self.runtime.load()
         for number, shard in self.runtime.shards().items():
             if shard.quiet:

@@ -200,7 +200,7 @@ class TransactionCoordinator:
     async def _with_id(
         self, number: int, transactional_id: str, decide: Callable[[int | None], Begun | Ended]
     ) -> Identity:
-        """Decide, again with a new producer id if needed; return the identity once durable."""
+        """Decide, with a new producer id if needed; return the durable identity."""
         outcome = decide(None)
         if outcome.needs_id:
             outcome = decide(await self._new_producer_id())
@@ -228,7 +228,7 @@ class TransactionCoordinator:
     # Queries
 
     def transaction(self, transactional_id: str) -> tuple[Transaction, frozenset[Place]]:
-        """Return an id and the partitions of its transaction, while ending those without a marker.
+        """Return an id and its transaction's partitions, while ending those without a marker.
 
         Raises:
             KafkaError: TRANSACTIONAL_ID_NOT_FOUND.
@@ -259,7 +259,7 @@ class TransactionCoordinator:
                 return
 
     async def _abort_overdue(self, number: int) -> bool:
-        """Abort those of one partition in bounded parts; False if that cannot be written."""
+        """Abort one partition's in bounded parts; False if that cannot be written."""
         new_id: int | None = None
         while number in self.runtime.shards():
             decide = functools.partial(

@@ -1,8 +1,8 @@
 """Runtime of shards to which transactions of producers may write.
 
 What lives here: writing a batch of a transaction, and its marker. What does not: their effect
-(`shard.TransactionalShard`), permission (`coordinator.group_coordinator`, for the epoch the partition itself),
-everything else (`runtime`).
+(`shard.TransactionalShard`), checks (`coordinator.group_coordinator`; the log checks the epoch), everything else
+(`runtime`).
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ class TransactionalRuntime(Runtime[T]):
         return self._log(number).producers.is_open(producer_id, producer_epoch)
 
     def batch_bytes_max(self, number: int) -> int:
-        """Return the topic's `max.message.bytes`: as in Kafka, the limit of a transaction's batch.
+        """Return `max.message.bytes`, which as in Kafka bounds a transaction's batch.
 
         Raises:
             KafkaError: as `shard`.
