@@ -77,7 +77,7 @@ class MemberFencing:
         return self._runtime.shard(self._runtime.partition_of(group_id)).groups.get(group_id)
 
     def _longest_ms(self, key: MemberKey) -> int | None:
-        """Return a dynamic member's longest possible heartbeat interval; None without such a member."""
+        """Return a dynamic member's longest possible heartbeat interval; None for others."""
         group_id, member_id = key
         try:
             group = self._group(group_id)
@@ -115,7 +115,7 @@ class MemberFencing:
             del self._fenced[: len(part)]  # after the await, so that only one task runs at a time
 
     async def _fence(self, key: MemberKey, waited_ms: int) -> None:
-        """Fence a dynamic member, unless it has another connection or awaits a rebalance.
+        """Fence a dynamic member without a connection and without a pending rebalance.
 
         If this cannot be written, the session timeout applies.
         """

@@ -80,7 +80,10 @@ def _decoded(
 
 
 def apply_records(shard: Shard, latest: LatestRecords, now: int) -> Generator[None, None, None]:
-    """Apply them, a step at a time; those of open transactions only for a `TransactionalShard`."""
+    """Apply the records that count, a step at a time.
+
+    Those of open transactions are applied only to a `TransactionalShard`.
+    """
     transactional = shard if isinstance(shard, TransactionalShard) else None
     if transactional is not None:
         yield from _apply_pending(transactional, latest.overtaken, now)

@@ -63,7 +63,7 @@ class TransactionalShard(Shard, Protocol):
     """
 
     def apply_pending(self, record: Record, producer_id: int, now: int, /, host: str = ...) -> None:
-        """Keep a record until its transaction ends, charged to the host if known."""
+        """Keep a record until its transaction ends, charged to a known host."""
         ...
 
     def end_transaction(self, producer_id: int, now: int, /, *, committed: bool) -> None:

@@ -1,4 +1,4 @@
-"""The share group coordinator as handlers use it (KIP-932), one method per operation.
+"""The share group coordinator as handlers use it (KIP-932).
 
 What lives here: choosing the shard, and requests to the share coordinator. What does not: the rules
 (`groups.share.heartbeat`, `groups.share.partitions`), states of share partitions (`share_state_coordinator`).

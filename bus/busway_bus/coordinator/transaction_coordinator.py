@@ -228,7 +228,9 @@ class TransactionCoordinator:
     # Queries
 
     def transaction(self, transactional_id: str) -> tuple[Transaction, frozenset[Place]]:
-        """Return an id and its transaction's partitions, while ending those without a marker.
+        """Return an id and its transaction's partitions.
+
+        While it is ending these are the partitions without a marker.
 
         Raises:
             KafkaError: TRANSACTIONAL_ID_NOT_FOUND.
