@@ -93,7 +93,7 @@ def _node(config: BrokerConfig) -> "Node | ControllerNode":
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end with the broker's allocator settings, on uvloop if installed."""
+    """Run to the end with the broker's allocator, on uvloop if installed."""
     keep_freed_memory()
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with contextlib.suppress(ImportError):
