@@ -142,7 +142,7 @@ class Listeners:
         logger.warning("connection from %s closed: %s", host, reason)
 
     def sweep(self) -> None:
-        """Close connections that are idle, stalled within a request, or do not read."""
+        """Close connections that are idle or stalled, or that do not read."""
         now = asyncio.get_running_loop().time()
         idle_s = self._config.get("connections.max.idle.ms") / 1000
         for connection in tuple(self._connections):

@@ -157,7 +157,7 @@ class Stream(ABC):
         self.owner.write_on()
 
     def _room(self, piece: FileSlice) -> int:
-        """Return how many bytes of the first slice to send; 0 to wait."""
+        """Return the bytes of the first slice to send; 0 to wait."""
         room = min(self._turns.room(self), len(piece))
         if room and piece.position < self._resident_to:
             return min(room, self._resident_to - piece.position)

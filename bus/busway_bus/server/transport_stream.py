@@ -120,7 +120,7 @@ class TransportStream(Stream, asyncio.BufferedProtocol):
         return self._queued_bytes + self._unsent
 
     def _send(self) -> bool:
-        """Pass readable parts of files to the transport, with the chunks around them."""
+        """Pass readable parts of files to the transport, with their surrounding chunks."""
         batch: list[Chunk] = []
         left = self._memory.slice_bytes
         while self._queue and left > 0:
