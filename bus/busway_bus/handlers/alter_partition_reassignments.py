@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45, versions 0-1): move partitions to other brokers (KIP-455).
 
 Versions: 1 says whether the number of replicas may change, which it cannot here.
-Behaviour: a partition that is to lie where it lies is moved at once; another broker is refused, there is none.
+Behaviour: a move to the current broker is done at once; another broker is refused, as none exists.
 *Not supported*: nothing is left out.
 """
 
@@ -26,7 +26,7 @@ NEEDS = (Access(Operation.ALTER, Resource.CLUSTER),)
 async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Judge each partition for itself."""
+    """Check each partition independently."""
     moves = tuple(
         Move(
             topic=topic.name,

@@ -1,7 +1,7 @@
-"""AlterShareGroupOffsets (key 91, version 0): let a share group without members go on from other offsets (KIP-932).
+"""AlterShareGroupOffsets (key 91, version 0): set an empty share group's offsets (KIP-932).
 
 Versions: 0 is the only one.
-Behaviour: a group that is not there is made. What was done with records from the offset on is forgotten.
+Behaviour: a missing group is created. The states of records from the offset on are deleted.
 *Not supported*: nothing is left out.
 """
 
@@ -30,7 +30,7 @@ _MISSING = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 async def handle(request: AlterShareGroupOffsetsRequest, context: RequestContext) -> AlterShareGroupOffsetsResponse:
-    """Set those that there are."""
+    """Set the offsets of existing partitions."""
     image = context.node.image
     offsets: dict[UUID, tuple[str, dict[int, int]]] = {}
     for topic in request.topics:
