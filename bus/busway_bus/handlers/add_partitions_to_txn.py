@@ -64,7 +64,7 @@ async def _results(
 ) -> list[AddPartitionsToTxnTopicResult]:
     places = [(topic.name, number) for topic in transaction.topics for number in topic.partitions]
     image = context.node.image
-    # Kafka lets brokers add any; only that of offsets is ever added by one, and markers in the others would be of no use to anybody.
+    # Kafka allows brokers any internal topic, but adds only that of offsets; markers in others have no use.
     refused = INTERNAL - {OFFSETS_TOPIC} if context.api_version >= BATCHED_SINCE else INTERNAL
     codes: dict[Place, ErrorCode] = {}
     for place in places:

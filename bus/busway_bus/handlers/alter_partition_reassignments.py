@@ -41,7 +41,7 @@ async def handle(
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,
-        error_message=None if request.topics else "",  # as Kafka fills it in
+        error_message=None if request.topics else "",  # as in Kafka
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
@@ -55,5 +55,5 @@ async def handle(
 def _response(partition: ReassignablePartition, problem: KafkaError | None) -> ReassignablePartitionResponse:
     code, text = (ErrorCode.NONE, None) if problem is None else (problem.code, problem.message)
     if code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
-        text = None  # as Kafka answers it: nothing is wrong with the request
+        text = None  # as in Kafka: the request is valid
     return ReassignablePartitionResponse(partition_index=partition.partition_index, error_code=code, error_message=text)

@@ -63,7 +63,7 @@ def _absolute(directory: str) -> str:
 def _partitions(request: DescribeLogDirsRequest, local: LocalPartitions) -> Iterable[Partition]:
     if request.topics is None:
         return local
-    # As in Kafka, a repeated partition is answered once; in the order of the request.
+    # As in Kafka, a repeated partition is described once, in the order of the request.
     keys = dict.fromkeys((topic.topic, number) for topic in request.topics for number in topic.partitions)
     return [partition for key in keys if (partition := local.get(key)) is not None]
 

@@ -62,7 +62,7 @@ def _quorum(node: NodeServices) -> PartitionData:
         current_voters=[
             ReplicaState(
                 replica_id=node.controller.leader_id,
-                replica_directory_id=ZERO_UUID,  # as Kafka tells it of a quorum whose voters are fixed
+                replica_directory_id=ZERO_UUID,  # as in Kafka for a static quorum
                 log_end_offset=log.end_offset,
                 last_fetch_timestamp=now,
                 last_caught_up_timestamp=now,

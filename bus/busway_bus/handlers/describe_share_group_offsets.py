@@ -105,7 +105,7 @@ async def _topic(
             end = context.node.replicas.find(name, number).high_watermark
         except KafkaError as problem:
             return _unknown(number, problem)
-        # After damage that was cut off, a group's state may be about records behind the log's end; below 0 is "unknown".
+        # After truncation of damage a group's state may be beyond the log's end; a negative lag would mean unknown.
         answer.lag = max(end - state.start_offset - state.delivery_complete_count, 0)
         return answer
 

@@ -37,7 +37,7 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
         (key, PartitionResult(partition_id=key[1], error_code=problem.code, error_message=problem.message))
         for key, problem in problems
     ]
-    if topics is None:  # Kafka names every topic, also those of which it has nothing to say
+    if topics is None:  # Kafka lists every topic, even without results
         rows: list[tuple[str, list[PartitionResult]]] = [(name, []) for name in context.node.image.topics]
         places = dict(rows)
         for (name, _), result in outcomes:

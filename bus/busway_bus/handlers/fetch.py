@@ -59,7 +59,7 @@ def handle(
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
     if context.peer.gone:
-        raise PeerGone  # reading has no other effect than its answer
+        raise PeerGone  # a read has no effect but its response
     try:
         session, full = context.node.sessions.open(
             request, by_id=context.api_version >= TOPIC_IDS_SINCE, now_ms=int(context.node.machine.monotonic_s() * 1000)
@@ -117,7 +117,7 @@ class _Fetch(Pending):
         return self
 
     def _delay(self, ended: Callable[[Exception | None], None]) -> DelayedFetch:
-        # Nothing that is appended from here on may be missed, so the wait begins before anything else runs.
+        # Without an await since the read, so that no append is missed.
         self._delayed = DelayedFetch(self._states, self._enough, ended, self._request.max_wait_ms / 1000)
         self._context.peer.polls.add(self._delayed)
         return self._delayed
@@ -128,7 +128,7 @@ class _Fetch(Pending):
             self.fail(problem)
             return
         for _ in self.read(self._changed(), wait=True):
-            pass  # they are few, and were in memory when they were looked for first
+            pass  # few partitions, which were in memory before
         self.complete(self.answer())
 
     async def in_parts(self, first: Warming | None, reading: Iterator[Warming | None]) -> FetchResponse:
@@ -142,7 +142,7 @@ class _Fetch(Pending):
             raise PeerGone
         over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         delayed = self._delay(partial(_settle, over))
-        for partition in tuple(self._states):  # what was appended between the parts
+        for partition in tuple(self._states):  # for appends between the parts
             delayed.look_at(partition)
         try:
             problem = await over
@@ -164,12 +164,12 @@ class _Fetch(Pending):
             current = self._find(cached)
             current.check_epoch(request.current_leader_epoch)
             if self._request.min_bytes <= 1 and request.fetch_offset < self._readable(current):
-                return True  # how much it is reading finds out
+                return True  # the read determines how much
             if _diverging(current, request.last_fetched_epoch, request.fetch_offset) is not None:
                 return True
             extent = current.log.extent(request.fetch_offset, up_to=self._readable(current))
         except (KafkaError, ProtocolError, OSError):
-            return True  # reading tells the client
+            return True  # the read reports it
         size = 0 if extent is None else min(extent.end - extent.position, request.partition_max_bytes)
         self._bytes += size - self._sizes[partition]
         self._sizes[partition] = size
@@ -244,7 +244,7 @@ class _Fetch(Pending):
         return partition.last_stable_offset if self._request.isolation_level else partition.high_watermark
 
     def _nothing_new(self, partition: Partition, cached: CachedPartition) -> bool:
-        """Whether a session's partition is unchanged, as most of a large one are."""
+        """Whether a session's partition is unchanged. Most of a large session are."""
         request = cached.request
         return (
             not cached.error
@@ -337,7 +337,7 @@ async def _rest(warming: Warming | None) -> None:
     if warming is None:
         await asyncio.sleep(0)
         return
-    with contextlib.suppress(ProtocolError, OSError):  # reading it raises the error
+    with contextlib.suppress(ProtocolError, OSError):  # the read raises it again
         await off_loop(warming)
 
 
@@ -359,7 +359,7 @@ def _diverging(partition: Partition, epoch: int, offset: int) -> EpochEndOffset 
     if epoch < 0:
         return None
     common_epoch, end = epoch, partition.log.end_offset
-    if epoch != partition.leader_epoch:  # which is known before its first batch
+    if epoch != partition.leader_epoch:  # known before its first batch
         common_epoch, end = partition.log.epochs.end_offset(epoch, end)
     if common_epoch < 0 or offset < partition.log.start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

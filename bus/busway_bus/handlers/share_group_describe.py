@@ -1,9 +1,9 @@
 """ShareGroupDescribe (key 77, version 1): state and members of share groups (KIP-932).
 
 Versions: 1 is the first stable one.
-Behaviour: GROUP_ID_NOT_FOUND where there is no share group of that name. Without access control every operation is authorized. A repeated group is
-answered once, where Kafka answers each mention. A group that would make the response too large is answered with COORDINATOR_LOAD_IN_PROGRESS, to be
-retried.
+Behaviour: GROUP_ID_NOT_FOUND without a share group of that name. Without access control every operation is authorized.
+A repeated group is described once, where Kafka describes each mention. A group that would make the response too large
+gets COORDINATOR_LOAD_IN_PROGRESS, to be retried.
 *Not supported*: nothing is left out.
 """
 
@@ -37,10 +37,10 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, 
 
 
 DESCRIBED_AT_ONCE: Final = 20
-"""Members, each with 50 partitions, that are described while all others wait; of more, others get their turn between."""
+"""Members, of 50 partitions each, described between two yields."""
 _PARTITIONS_AT_ONCE: Final = 50
 ROW_BYTES: Final = 512
-"""What a group, a member and a topic of a member take in an answer, about, each with its name."""
+"""Approximate bytes of a group, a member or its topic, with name."""
 Found = dict[str, DescribedShareGroup | KafkaError]
 
 
@@ -65,7 +65,6 @@ async def _find(group_id: str, context: RequestContext) -> DescribedShareGroup |
 
 
 def _is_much(found: Found) -> bool:
-    """Whether describing the groups takes longer than others should wait."""
     effort = len(found)
     for group in found.values():
         if isinstance(group, KafkaError):
@@ -82,7 +81,7 @@ def _is_much(found: Found) -> bool:
 def _response(
     found: Found, request: ShareGroupDescribeRequest, image: ClusterImage
 ) -> Generator[None, None, ShareGroupDescribeResponse]:
-    """The answer, with a stop after each member."""
+    """Describe all groups; yield after each member."""
     groups: list[DescribedGroup] = []
     room = AnswerRoom()
     for group_id, group in found.items():
@@ -122,7 +121,7 @@ def _refused(group_id: str, code: ErrorCode, text: str | None) -> DescribedGroup
 
 
 def _described(group_id: str, group: DescribedShareGroup) -> DescribedGroup:
-    """All but its members."""
+    """Describe a group without its members."""
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,

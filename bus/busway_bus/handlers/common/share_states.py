@@ -1,6 +1,7 @@
-"""Common part of requests about share groups' state: each partition is answered independently.
+"""Common part of the requests about share groups' states.
 
-What lives here: asking the coordinator for many partitions together, and the check of the feature's level. What does not: the messages.
+What lives here: concurrent requests to the coordinator, one per partition, and the check of the feature's level. What
+does not: the messages.
 """
 
 import asyncio
@@ -15,9 +16,9 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
 TOGETHER: Final = 100
-"""Partitions that are awaited together."""
+"""Partitions awaited together."""
 BATCHES_TOGETHER: Final = 2_000
-"""State batches that are written together."""
+"""State batches written together."""
 
 
 async def each(
@@ -27,11 +28,13 @@ async def each(
     ask: Callable[[SharePartitionKey, Any], Awaitable[R]],
     refused: Callable[[int, ErrorCode, str], R],
 ) -> list[tuple[UUID, list[R]]]:
-    """Collect the response of each partition, by topic. Empty if the group has no name, or a topic no partitions, as in Kafka.
+    """Collect each partition's response, by topic.
+
+    As in Kafka it is empty if the group has no name, or a topic no partitions.
 
     Args:
-        ask: answers one partition, with the request's entry of it.
-        refused: builds a partition's response if `ask` raises.
+        ask: answers one partition, with its entry in the request.
+        refused: builds a partition's response to an error of `ask`.
     """
     if not group_id or not all(topic.partitions for topic in topics):
         return []
@@ -62,7 +65,7 @@ async def each(
 def _parts(
     keys: Sequence[SharePartitionKey], weight: Callable[[SharePartitionKey], int]
 ) -> Iterator[list[SharePartitionKey]]:
-    """Split the keys into parts that are processed together."""
+    """Split the keys into parts for joint processing."""
     part: list[SharePartitionKey] = []
     batches = 0
     for key in keys:
