@@ -41,11 +41,11 @@ def matching(
     Returns:
         The version of the topics that were compared, and the matches of each expression.
     """
-    found: dict[str, set[str]] = {regex: set() for regex in regexes}
+    matches: dict[str, set[str]] = {regex: set() for regex in regexes}
     patterns: list[tuple[set[str], Pattern]] = []
     for regex in regexes:
         try:
-            patterns.append((found[regex], Pattern(regex)))
+            patterns.append((matches[regex], Pattern(regex)))
         except BadPattern:
             continue  # accepted by a coordinator with another syntax
     for count, name in enumerate(image.topics):
@@ -54,4 +54,4 @@ def matching(
                 names.add(name)
         if count % max(MATCHED_AT_ONCE // max(len(patterns), 1), 1) == 0:
             yield
-    return image.topics, {regex: frozenset(names) for regex, names in found.items()}
+    return image.topics, {regex: frozenset(names) for regex, names in matches.items()}

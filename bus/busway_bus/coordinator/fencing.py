@@ -112,7 +112,7 @@ class MemberFencing:
             for key, waited_ms in part:
                 self._begin(self._fence(key, waited_ms))
             await asyncio.sleep(0)
-            del self._fenced[: len(part)]  # after the await, so that only one task runs at a time
+            del self._fenced[: len(part)]  # behind the await, so that one task does this at a time
 
     async def _fence(self, key: MemberKey, waited_ms: int) -> None:
         """Fence a dynamic member without a connection and without a pending rebalance.
@@ -123,12 +123,12 @@ class MemberFencing:
         try:
             group = self._group(group_id)
         except KafkaError:
-            return  # coordinated elsewhere
+            return  # it is coordinated elsewhere
         member = group.members.get(member_id) if isinstance(group, ClassicGroup | ConsumerGroup) else None
         if self.connections.carries(key) or (member is not None and member.instance_id is not None):
             return
         if isinstance(member, Member) and any(not waiter.done() for waiter in (member.join, member.sync) if waiter):
-            return  # a closed connection would have ended the wait
+            return  # the wait would be over if the connection of that request had ended
         reason = f"its connection was closed, and no other carried a request of it within {waited_ms} ms"
         try:
             (code,) = await leave_in_parts(self._runtime, group_id, [(member_id, None)], [reason], FENCED)

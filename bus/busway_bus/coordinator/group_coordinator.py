@@ -244,10 +244,10 @@ class GroupCoordinator:
             async with self._resolving:
                 image = self._cluster()
                 for regex in regexes:
-                    _, found = await self._replicas.turns.run("", matching([regex], image))
+                    _, matches = await self._replicas.turns.run("", matching([regex], image))
                     version = image.topics if regex == regexes[-1] else None
                     resolve = functools.partial(
-                        _resolved, group_id=group_id, found=found, version=version, now=self.runtime.now()
+                        _resolved, group_id=group_id, matches=matches, version=version, now=self.runtime.now()
                     )
                     if not await self.runtime.write(number, resolve):
                         return
@@ -431,9 +431,9 @@ class GroupCoordinator:
 
 
 def _resolved(
-    shard: GroupShard, group_id: str, found: Mapping[str, frozenset[str]], version: object, now: int
+    shard: GroupShard, group_id: str, matches: Mapping[str, frozenset[str]], version: object, now: int
 ) -> Decision[bool]:
-    return shard.resolve(group_id, found, version, now)
+    return shard.resolve(group_id, matches, version, now)
 
 
 def _write_part(

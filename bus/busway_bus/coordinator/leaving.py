@@ -48,7 +48,7 @@ async def leave_in_parts(
             if not codes:
                 raise
             answered = [problem.code] * len(part)
-        # A member named twice is removed, not unknown, as in a single part.
+        # A member that is named twice is out, and not unknown, as where all go at once.
         codes += [ErrorCode.NONE if one in out else code for one, code in zip(part, answered, strict=True)]
         out.update(one for one, code in zip(part, answered, strict=True) if code is ErrorCode.NONE)
         if len(codes) == len(identities):

@@ -137,9 +137,9 @@ class MemberConnections:
         heard.longest_ms, heard.id_sent = longest_ms, id_sent
         heard.interval_ms = max(heard.interval_ms, interval_ms)
         if not heartbeat:
-            heard.heartbeat_ms = None  # members send no heartbeats during a rebalance
+            heard.heartbeat_ms = None  # members send no heartbeats while they wait for the end of a rebalance
         else:
-            if heard.heartbeat_ms is not None and not moved:  # a resent one on a new connection is early
+            if heard.heartbeat_ms is not None and not moved:  # one that is sent again by a new connection comes early
                 heard.interval_ms = max(heard.interval_ms, now - heard.heartbeat_ms)
             heard.heartbeat_ms = now
         if carrier.gone:

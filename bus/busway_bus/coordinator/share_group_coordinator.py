@@ -117,10 +117,10 @@ class ShareGroups:
             if group is None and heartbeat.epoch == JOINING:
                 shard.offsets.check_group()
                 group = shard.new_share_group(heartbeat.group_id)
-            found = _share_group(heartbeat.group_id, group)
+            share_group = _share_group(heartbeat.group_id, group)
             if heartbeat.epoch == LEAVING:
-                return leave(found, heartbeat.member_id)
-            return shard.watched(found, beat(found, heartbeat, limits, now=now, wall_ms=wall_ms))
+                return leave(share_group, heartbeat.member_id)
+            return shard.watched(share_group, beat(share_group, heartbeat, limits, now=now, wall_ms=wall_ms))
 
         reply = await self._decide(heartbeat.group_id, decide)
         if reply.initialize:
@@ -195,14 +195,14 @@ class ShareGroups:
         ]
         failed: dict[tuple[UUID, int], KafkaError] = {}
 
-        async def one(key: SharePartitionKey) -> None:
+        async def attempt(key: SharePartitionKey) -> None:
             try:
                 await ask(key)
             except KafkaError as problem:
                 failed[key.topic_id, key.partition] = problem
 
         for start in range(0, len(keys), TOGETHER):
-            await asyncio.gather(*(one(key) for key in keys[start : start + TOGETHER]))
+            await asyncio.gather(*(attempt(key) for key in keys[start : start + TOGETHER]))
         return failed
 
     async def describe(self, group_id: str) -> DescribedShareGroup:
@@ -319,8 +319,8 @@ class ShareGroups:
             group = shard.groups.get(group_id)
             if group is None:
                 shard.offsets.check_group()
-            found = _empty(group_id, shard) if group is not None else shard.new_share_group(group_id)
-            return Decision(records=(partitions.begin(found, topics),) if topics else (), reply=found.epoch)
+            share_group = _empty(group_id, shard) if group is not None else shard.new_share_group(group_id)
+            return Decision(records=(partitions.begin(share_group, topics),) if topics else (), reply=share_group.epoch)
 
         state_epoch = await self._decide(group_id, decide)
 

@@ -94,7 +94,7 @@ def _session(request: ShareFetchRequest, context: RequestContext, group_id: str,
         KafkaError: see `share.sessions`; INVALID_REQUEST for acknowledgements in a new session.
     """
     shares, epoch = context.node.shares, request.share_session_epoch
-    places = [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
+    places = [(topic.topic_id, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     if epoch == FINAL_EPOCH:
         return shares.sessions.find(group_id, member_id)
     if epoch == INITIAL_EPOCH:
@@ -147,14 +147,14 @@ def _answer(
     """Build the response; an incremental session gets only changes."""
     running = request.share_session_epoch > 0
     if running and session.epoch != next_epoch(request.share_session_epoch):
-        for one in got.values():
-            one.take_back(session.member_id)
+        for fetched in got.values():
+            fetched.take_back(session.member_id)
         return _refused(KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "the session has gone on meanwhile"))
     leaders = Leaders(context)
     answers: dict[Place, FetchedPartition] = {}
-    for place, one in got.items():
-        if not running or _is_news(session, place, one):
-            answers[place] = _told(place, one, leaders)
+    for place, fetched in got.items():
+        if not running or _is_news(session, place, fetched):
+            answers[place] = _told(place, fetched, leaders)
     for place, problem in acknowledged.items():
         answer = answers.get(place)
         if answer is None:
@@ -196,8 +196,10 @@ def _told(place: Place, got: Got, leaders: Leaders) -> FetchedPartition:
         current_leader=LeaderIdAndEpoch() if got.error is None else leaders.of(place, got.error),
         records=b"" if got.records is None else pieces(got.records),
         acquired_records=[
-            AcquiredRecords(first_offset=one.first, last_offset=one.last, delivery_count=one.delivery_count)
-            for one in got.acquired
+            AcquiredRecords(
+                first_offset=acquired.first, last_offset=acquired.last, delivery_count=acquired.delivery_count
+            )
+            for acquired in got.acquired
         ],
     )
 

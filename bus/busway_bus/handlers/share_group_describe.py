@@ -41,16 +41,16 @@ DESCRIBED_AT_ONCE: Final = 20
 _PARTITIONS_AT_ONCE: Final = 50
 ROW_BYTES: Final = 512
 """Approximate bytes of a group, a member or its topic, with name."""
-Found = dict[str, DescribedShareGroup | KafkaError]
+Described = dict[str, DescribedShareGroup | KafkaError]
 
 
 async def handle(request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse | Large:
     """Describe each group."""
-    found: Found = {}
+    described: Described = {}
     for group_id in dict.fromkeys(request.group_ids):
-        found[group_id] = await _find(group_id, context)
-    steps = _response(found, request, context.node.image)
-    return await context.in_turns(steps) if _is_much(found) else finished(steps)
+        described[group_id] = await _find(group_id, context)
+    steps = _response(described, request, context.node.image)
+    return await context.in_turns(steps) if _is_much(described) else finished(steps)
 
 
 async def _find(group_id: str, context: RequestContext) -> DescribedShareGroup | KafkaError:
@@ -64,9 +64,9 @@ async def _find(group_id: str, context: RequestContext) -> DescribedShareGroup |
         return problem
 
 
-def _is_much(found: Found) -> bool:
-    effort = len(found)
-    for group in found.values():
+def _is_much(described: Described) -> bool:
+    effort = len(described)
+    for group in described.values():
         if isinstance(group, KafkaError):
             continue
         effort += len(group.members)
@@ -79,12 +79,12 @@ def _is_much(found: Found) -> bool:
 
 
 def _response(
-    found: Found, request: ShareGroupDescribeRequest, image: ClusterImage
+    described: Described, request: ShareGroupDescribeRequest, image: ClusterImage
 ) -> Generator[None, None, ShareGroupDescribeResponse]:
     """Describe all groups; yield after each member."""
     groups: list[DescribedGroup] = []
     room = AnswerRoom()
-    for group_id, group in found.items():
+    for group_id, group in described.items():
         if isinstance(group, KafkaError):
             code = group.code
             groups.append(_refused(group_id, code, None if code is ErrorCode.INVALID_GROUP_ID else group.message))

@@ -90,14 +90,14 @@ class Acknowledging:
 
         As in Kafka, the last mention of a partition wins; without acknowledgements only errors are returned.
         """
-        told = {
-            (topic.topic_id, one.partition_index): one.acknowledgement_batches
+        acknowledged = {
+            (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
             for topic in topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
         empty: list[Place] = []
         judged, count = False, 0
-        for place, batches in told.items():
+        for place, batches in acknowledged.items():
             try:
                 if acknowledgements := self._checked(place, batches):
                     judged = True

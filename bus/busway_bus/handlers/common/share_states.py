@@ -48,18 +48,18 @@ async def each(
             return refused(key.partition, problem.code, problem.message)
 
     asked = {
-        SharePartitionKey(group_id=group_id, topic_id=topic.topic_id, partition=one.partition): one
+        SharePartitionKey(group_id=group_id, topic_id=topic.topic_id, partition=partition.partition): partition
         for topic in topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
     answers: list[R] = []
     keys = sorted(asked, key=lambda key: key.partition)
     for part in _parts(keys, weight=lambda key: len(getattr(asked[key], "state_batches", ()))):
         answers += await asyncio.gather(*(answer(key, asked[key]) for key in part))
-    found: dict[UUID, list[R]] = {topic.topic_id: [] for topic in topics}
-    for key, one in zip(keys, answers, strict=True):
-        found[key.topic_id].append(one)
-    return list(found.items())
+    by_topic: dict[UUID, list[R]] = {topic.topic_id: [] for topic in topics}
+    for key, response in zip(keys, answers, strict=True):
+        by_topic[key.topic_id].append(response)
+    return list(by_topic.items())
 
 
 def _parts(
