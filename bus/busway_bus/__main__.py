@@ -1,6 +1,6 @@
-"""`python -m busway_bus server.properties`: one broker in a process of its own, for programs that start it by themselves.
+"""`python -m busway_bus server.properties`: one broker in its own process.
 
-What lives here: the least a supervisor needs. What does not: the command line people use (`busway broker`).
+What lives here: the minimum for a supervisor. What does not: the command line for people (`busway broker`).
 """
 
 import sys
@@ -10,7 +10,7 @@ from busway_bus.run import CANNOT_START, read_properties, run, serve
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until a signal; 0, or 1 with one line that says why it could not start."""
+    """Serve until a signal. Return 0, or 1 after one line with the reason."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m busway_bus server.properties\n")
         return 2

@@ -1,6 +1,6 @@
-"""What the `busway` command needs of the broker, in one place.
+"""The names that the `busway` command needs of the broker.
 
-What lives here: names. The command imports this module only when a broker is asked for.
+What lives here: names, imported only to run a broker.
 """
 
 from busway_bus.kernel.config import BrokerConfig

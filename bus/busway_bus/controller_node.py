@@ -1,7 +1,7 @@
-"""One controller that is no broker: the composition root of such a node.
+"""One controller node that is no broker: the composition root.
 
-What lives here: building the parts, joining them, starting and stopping them in order. What does not: anything a part does, and the node that is both
-broker and controller (`node`). Several of these vote on one metadata log; they are told of each other by `controller.quorum.voters`.
+What lives here: building, connecting, starting and stopping the parts in order. What does not: anything a part does,
+and the combined node (`node`). Controllers vote on one metadata log; `controller.quorum.voters` lists them.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ logger = logging.getLogger("busway.controller")
 _ROUTES: Final = Routes(HANDLERS)
 _SWEEP_S: Final = 1.0
 _SNAPSHOT_S: Final = 60.0
-"""How often is looked whether the last snapshot of the metadata is too old."""
+"""Interval of checks whether the last metadata snapshot is too old."""
 _FORMAT_S: Final = 0.5
-"""How often a controller looks whether it leads a log without a record."""
+"""Interval of checks whether this node leads an empty log."""
 
 
 class ControllerNode:
@@ -65,17 +65,17 @@ class ControllerNode:
         self._services: ControllerServices | None = None
         self._chores: list[asyncio.Task[None]] = []
         self.failed: asyncio.Event = asyncio.Event()
-        """Set when the disk has failed, or what was committed is lost: the node answers nothing any more and should be stopped."""
+        """Set on a disk failure or a loss of committed records. The node responds no more and should be stopped."""
 
     @property
     def services(self) -> ControllerServices:
-        """The parts that handlers use; there once the node has started."""
+        """The parts for handlers, after the start."""
         assert self._services is not None, "the node has not started"
         return self._services
 
     @property
     def advertised(self) -> Mapping[str, Endpoint]:
-        """Where each listener is found, by its name."""
+        """The address of each listener, by name."""
         return self._listeners.advertised
 
     @property
@@ -84,7 +84,7 @@ class ControllerNode:
         return self.advertised[self.config.listeners[0].name].address
 
     async def start(self) -> None:
-        """Open the data, take part, open the doors; there may be no leader yet when this returns.
+        """Open the data, join the quorum, open the listeners. It may have no leader yet.
 
         Raises:
             DirectoryInUse, WrongDirectory, CorruptLog: the data directory cannot be used.
@@ -113,7 +113,7 @@ class ControllerNode:
                 listener=self.config.listeners[0].name,
                 addresses=self.config.voters,
             )
-            self._driver.begin(metadata)  # before anybody can ask it something
+            self._driver.begin(metadata)  # before the first request
             await self._listeners.serve(self._services, self._files.connections_max())
         except BaseException:
             await self._listeners.close()
@@ -133,10 +133,10 @@ class ControllerNode:
         logger.info("controller %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
 
     def _check_formatted(self, files: DataDirectory) -> None:
-        """Controllers of one cluster share its id: it cannot be made up by each of them.
+        """Check for a cluster id. The controllers share it, so none can generate it.
 
         Raises:
-            WrongDirectory: nobody has written it down.
+            WrongDirectory: it is missing.
         """
         if len(self.config.voters) > 1 and files.read_bytes(META_PROPERTIES) is None:
             cluster_id = uuid_text(self._machine.uuid4())
@@ -177,20 +177,19 @@ class ControllerNode:
         )
 
     async def _format(self) -> None:
-        """Write the features of a new cluster, when this node leads it and nobody has."""
+        """Write the features of a new cluster, once this node leads it."""
         metadata = self.services.metadata
         while METADATA_VERSION not in metadata.image.features:
             await asyncio.sleep(_FORMAT_S)
             if metadata.writer.leading:
-                with contextlib.suppress(
-                    KafkaError
-                ):  # another may lead by now; and what the disk refuses is told by who writes
+                with contextlib.suppress(KafkaError):  # another may lead by now; the writer logs disk errors
                     await metadata.format()
 
     async def stop(self, *, clean: bool = True) -> None:
-        """Lead no more, close the doors, finish what is under way, leave the data so that the next start trusts it.
+        """Resign, close the listeners, finish requests, leave the data trusted.
 
-        Not clean: the data stays as a killed process leaves it.
+        Args:
+            clean: False leaves the data as a killed process does.
         """
         for chore in self._chores:
             chore.cancel()

@@ -1,7 +1,7 @@
-"""One node: the composition root.
+"""One broker node: the composition root.
 
-What lives here: building the parts, joining them, starting and stopping them in order, and the clock that drives maintenance.
-What does not: anything a part does.
+What lives here: building, connecting, starting and stopping the parts in order, periodic maintenance. What does not:
+anything a part does.
 """
 
 import asyncio
@@ -54,21 +54,20 @@ logger = logging.getLogger("busway.node")
 _SWEEP_S = 1.0
 _UNFORCED_FLUSH_S = 0.1
 _SNAPSHOT_S = 60.0
-"""How often is looked whether the last snapshot of the metadata is too old."""
+"""Interval of checks whether the last metadata snapshot is too old."""
 _SHARE_STATE_S = 300.0
-"""How often snapshots of share groups' state are renewed that are as old, and what they stand for is cut from the log, as in Kafka."""
+"""Interval of share-state maintenance, as in Kafka. Snapshots that old are rewritten, replaced records deleted."""
 _REOPEN_S = 5.0
-"""How often partitions that the operating system refused to open are tried again."""
+"""Retry interval for partitions that could not be opened."""
 
 
 class Node:
     """A broker that is its own controller.
 
     Args:
-        config: its settings.
-        machine: its clocks, identifiers and chance; nothing below this reads others. Timers, connections and work in threads are the
-            running event loop's.
-        files: opens the data directory at the path that the settings name.
+        machine: clocks, ids and randomness for everything below. Timers, connections and threads are the running event
+        loop's.
+        files: opens the data directory at the configured path.
     """
 
     def __init__(
@@ -88,17 +87,17 @@ class Node:
         self._chores: list[asyncio.Task[None]] = []
         self._reports = asyncio.Event()
         self.failed: asyncio.Event = asyncio.Event()
-        """Set when the disk has failed: the node acknowledges nothing any more and should be stopped."""
+        """Set on a disk failure. The node acknowledges nothing more and should be stopped."""
 
     @property
     def services(self) -> NodeServices:
-        """The parts that handlers use; there once the node has started."""
+        """The parts for handlers, after the start."""
         assert self._services is not None, "the node has not started"
         return self._services
 
     @property
     def advertised(self) -> Mapping[str, Endpoint]:
-        """Where clients of each listener find this node, by its name."""
+        """The address for clients of each listener, by name."""
         return self._listeners.advertised
 
     @property
@@ -107,13 +106,13 @@ class Node:
         return self.advertised[self.config.listeners[0].name].address
 
     async def start(self) -> None:
-        """Open the data, then the doors.
+        """Open the data, then the listeners.
 
         Raises:
             DirectoryInUse, WrongDirectory, CorruptLog: the data directory cannot be used.
             CannotListen: the port cannot be bound.
         """
-        # The directory first: a second start on it should learn who holds it, not that the port is taken.
+        # Before the port: a second start on the directory should fail with its owner's name.
         self._files = self._open_files(self.config.data_dir)
         try:
             await self._listeners.bind()
@@ -219,10 +218,10 @@ class Node:
         logger.info("node %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
 
     async def _begin_epochs(self, replicas: ReplicaManager) -> None:
-        """After a start on what a killed process left: see `ReplicaManager.may_have_lost`.
+        """Start new leader epochs after an unclean stop; see `ReplicaManager.may_have_lost`.
 
         Raises:
-            OSError: that cannot be written down, and clients would not notice what is lost.
+            OSError: they cannot be written, so clients would not notice losses.
         """
         try:
             await self._controller.request(BeginEpochs(partitions=tuple(replicas.may_have_lost())), ITSELF)
@@ -230,10 +229,10 @@ class Node:
             raise OSError(f"the start after a kill cannot be written down: {problem}") from problem
 
     async def _register(self, image: ClusterImage) -> None:
-        """Register with the controller. Where it cannot write, the addresses of an earlier start serve until it can, if they are the same.
+        """Register with the controller; retry later if the addresses are unchanged.
 
         Raises:
-            OSError: they are others.
+            OSError: it cannot write, and they have changed.
         """
         registration = self._registration()
         try:
@@ -248,7 +247,7 @@ class Node:
             self._registered = True
 
     async def _report(self, local: LocalPartitions) -> None:
-        """Tell the controller which replicas cannot be served, and which can again; what it cannot write now it is told again."""
+        """Report offline and recovered replicas; failed reports are repeated later."""
         report = local.report()
         if report is not None:
             try:
@@ -257,7 +256,7 @@ class Node:
                 self._postponed("which partitions are offline cannot be written down yet: %s", problem)
 
     def _postponed(self, text: str, problem: KafkaError) -> None:
-        """Say once why the controller was not told something."""
+        """Log once why a request to the controller failed."""
         line = text % problem
         if line not in self._complaints:
             self._complaints.add(line)
@@ -290,7 +289,7 @@ class Node:
         try:
             await create_topic(self.services, topic)
         except KafkaError as problem:
-            # Whoever asked before may be gone, but what it asked for was carried out.
+            # An earlier request continues after its client has gone.
             if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
 
@@ -310,7 +309,7 @@ class Node:
                         logger.warning("%s works again", name)
                     last_problem = ""
                 except OSError as problem:
-                    if last_problem != str(problem):  # a disk that fails at every turn is told once
+                    if last_problem != str(problem):  # a persistent disk failure is logged once
                         last_problem = str(problem)
                         logger.error("%s failed, and is tried again: %s", name, problem)
                 except Exception:
@@ -361,9 +360,10 @@ class Node:
         await self.services.share_states.renew(older_ms=int(_SHARE_STATE_S * 1000))
 
     async def stop(self, *, clean: bool = True) -> None:
-        """Close the doors, finish what is under way, leave the data so that the next start trusts it.
+        """Close the listeners, finish requests, leave the data trusted.
 
-        Not clean: the data stays as a killed process leaves it, so that the next start has to look at it.
+        Args:
+            clean: False leaves the data as a killed process does; the next start recovers it.
         """
         for chore in self._chores:
             chore.cancel()

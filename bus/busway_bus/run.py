@@ -1,6 +1,6 @@
-"""Running a node as a process: its properties file, its event loop, its end.
+"""Runs a node as a process: properties file, event loop, end.
 
-What lives here: what every way of starting a broker or a controller shares. What does not: signals (`busway.net.signals`), what is printed
+What lives here: what all starts of brokers and controllers share. What does not: signals (`busway.net.signals`), output
 (`busway.cli`, `__main__`).
 """
 
@@ -25,18 +25,20 @@ if TYPE_CHECKING:
     from busway_bus.controller_node import ControllerNode
 
 CANNOT_START: Final = (ConfigError, DirectoryInUse, WrongDirectory, CorruptLog, CannotListen, OSError)
-"""What keeps a node from starting; the text of each names the thing and the remedy."""
+"""Errors of a start; their texts name the cause and the remedy."""
 
 
 class DiskFailed(OSError):
-    """The node stopped because what it had written could not be made durable."""
+    """The node stopped as its writes could not be made durable."""
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """The settings in a `server.properties` file: `name=value` or `name: value`, `#` and `!` comments, `\\` continues a line.
+    r"""Read a `server.properties` file.
+
+    Lines are `name=value` or `name: value`; `#` and `!` begin comments; `\` continues a line.
 
     Raises:
-        ConfigError: a line is neither, or a name is given twice; names the line.
+        ConfigError: with the line, if it is neither or repeats a name.
         OSError: the file cannot be read.
     """
     properties: dict[str, str] = {}
@@ -62,7 +64,7 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 async def serve(config: BrokerConfig, started: "Callable[[Node | ControllerNode], Any]") -> None:
-    """Run a node until a signal; `started` is called once it serves.
+    """Run a node until a signal; call `started` once it serves.
 
     Raises:
         DiskFailed: it stopped by itself.
@@ -71,7 +73,7 @@ async def serve(config: BrokerConfig, started: "Callable[[Node | ControllerNode]
     node = _node(config)
     await node.start()
     garbage.settle(garbage.BROKER)
-    stopped = until_signal(node.failed)  # before anybody reads that it serves, as they may end it at once
+    stopped = until_signal(node.failed)  # before `started`: its reader may stop the process at once
     try:
         started(node)
         await stopped
@@ -83,16 +85,15 @@ async def serve(config: BrokerConfig, started: "Callable[[Node | ControllerNode]
 
 
 def _node(config: BrokerConfig) -> "Node | ControllerNode":
-    """The node that the settings ask for."""
     if not config.is_controller_alone:
         return Node(config)
-    from busway_bus.controller_node import ControllerNode  # a broker starts without it
+    from busway_bus.controller_node import ControllerNode  # keeps the start of a broker short
 
     return ControllerNode(config)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, on uvloop where it is installed; the process is the broker's, and so is its allocator."""
+    """Run to the end with the broker's allocator, on uvloop if installed."""
     keep_freed_memory()
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with contextlib.suppress(ImportError):

@@ -1,6 +1,6 @@
-"""What groups that the coordinator balances need of the node around them.
+"""Settings and topic matching for consumer groups (KIP-848).
 
-What lives here: their settings, and the topics that regular expressions match. What does not: any rule about groups (`groups`).
+What lives here: limits read from the configuration, matches of regular expressions. What does not: rules (`groups`).
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -12,15 +12,11 @@ from busway_bus.kernel.patterns import BadPattern, Pattern
 from busway_bus.metadata.image import ClusterImage
 
 MATCHED_AT_ONCE: Final = 100
-"""Topics that are compared with all regular expressions of a group while all others wait."""
+"""Comparisons of a topic with a regular expression between two yields."""
 
 
 def consumer_limits(config: BrokerConfig, setting: Callable[[str, str], Any]) -> ConsumerLimits:
-    """What is set for consumer groups.
-
-    Args:
-        setting: see `metadata.group_settings`.
-    """
+    """Read the limits of consumer groups; `setting` is as in `metadata.group_settings`."""
 
     def of_group(group_id: str) -> GroupSettings:
         return GroupSettings(
@@ -40,18 +36,22 @@ def consumer_limits(config: BrokerConfig, setting: Callable[[str, str], Any]) ->
 def matching(
     regexes: Sequence[str], image: ClusterImage
 ) -> Generator[None, None, tuple[object, dict[str, frozenset[str]]]]:
-    """The topics that each regular expression matches, and the version of the topics in which they were looked for; a step at a time."""
-    found: dict[str, set[str]] = {regex: set() for regex in regexes}
+    """Match topics against regular expressions, a step at a time.
+
+    Returns:
+        The version of the topics that were compared, and the matches of each expression.
+    """
+    matches: dict[str, set[str]] = {regex: set() for regex in regexes}
     patterns: list[tuple[set[str], Pattern]] = []
     for regex in regexes:
         try:
-            patterns.append((found[regex], Pattern(regex)))
+            patterns.append((matches[regex], Pattern(regex)))
         except BadPattern:
-            continue  # written by a coordinator that could read it
+            continue  # accepted by a coordinator with another syntax
     for count, name in enumerate(image.topics):
         for names, pattern in patterns:
             if pattern.matches(name):
                 names.add(name)
         if count % max(MATCHED_AT_ONCE // max(len(patterns), 1), 1) == 0:
             yield
-    return image.topics, {regex: frozenset(names) for regex, names in found.items()}
+    return image.topics, {regex: frozenset(names) for regex, names in matches.items()}

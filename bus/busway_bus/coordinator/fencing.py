@@ -1,7 +1,7 @@
-"""Fence members of groups whose process is gone.
+"""Fencing of group members whose process is gone.
 
-What lives here: who of those that requests name is a dynamic member, how long its heartbeat interval may be, and taking it out of its group.
-What does not: when that is (`member_connections`), the rules of groups (`groups.shard`).
+What lives here: which members are dynamic, their longest heartbeat interval, their removal. What does not: its time
+(`member_connections`), the rules (`groups.shard`).
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("busway.groups")
 HANDED_OUT_MS: Final = 3000
-"""Stands for the heartbeat interval of a client that was handed an id: it comes back with it at once."""
+"""Assumed heartbeat interval of a client with a new member id. It joins again at once."""
 
 
 class MemberFencing:
@@ -31,7 +31,6 @@ class MemberFencing:
 
     Args:
         grace_ms: `group.disconnect.grace.ms`; 0 fences no member.
-        runtime: that of the groups.
         begin: runs a task until the node stops.
     """
 
@@ -55,14 +54,14 @@ class MemberFencing:
         heartbeat: bool = False,
         interval_ms: int = 0,
     ) -> None:
-        """Note which connection carries a request of a member, as `MemberConnections.heard`; nothing of one that is no dynamic member."""
+        """Note the connection of a dynamic member's request, as `MemberConnections.heard`."""
         key = group_id, member_id
         longest_ms = self._longest_ms(key)
         if longest_ms is not None:
             self.connections.heard(carrier, key, longest_ms, heartbeat=heartbeat, interval_ms=interval_ms)
 
     def parked(self, carrier: Carrier, group_id: str, waiter: Waiter) -> None:
-        """Note which connection carries the first JoinGroup of a member, whose id its client does not know before the answer."""
+        """Note the connection of a new member's first JoinGroup. Only the response carries the member id."""
         group = self._group(group_id)
         newcomer = next(reversed(group.members.values()), None) if isinstance(group, ClassicGroup) else None
         if newcomer is not None and newcomer.join is waiter and newcomer.instance_id is None:
@@ -70,7 +69,7 @@ class MemberFencing:
             self.connections.heard(carrier, key, newcomer.session_timeout_ms // 3, id_sent=False)
 
     def unloaded(self, shard: ExplainedShard) -> None:
-        """Forget the members of groups that this node coordinates no longer."""
+        """Forget the members of an unloaded shard."""
         for group_id in shard.groups:
             self.connections.forget_group(group_id)
 
@@ -78,7 +77,7 @@ class MemberFencing:
         return self._runtime.shard(self._runtime.partition_of(group_id)).groups.get(group_id)
 
     def _longest_ms(self, key: MemberKey) -> int | None:
-        """Return the longest heartbeat interval in ms that a dynamic member may have; None where there is no such member."""
+        """Return a dynamic member's longest possible heartbeat interval; None for others."""
         group_id, member_id = key
         try:
             group = self._group(group_id)
@@ -102,13 +101,12 @@ class MemberFencing:
         return self._longest_ms(key) is not None
 
     def _over(self, group_id: str, member_id: str, waited_ms: int) -> None:
-        """Take out a member whose connection was closed and not followed by another."""
         self._fenced.append(((group_id, member_id), waited_ms))
         if len(self._fenced) == 1:
             self._begin(self._fence_some())
 
     async def _fence_some(self) -> None:
-        """Take out `MEMBERS_PER_TICK_MAX` in a round of the loop: all connections of a host may have been closed in one moment."""
+        """Fence `MEMBERS_PER_TICK_MAX` per loop iteration. A host's connections may all close at once."""
         while self._fenced:
             part = self._fenced[:MEMBERS_PER_TICK_MAX]
             for key, waited_ms in part:
@@ -117,9 +115,9 @@ class MemberFencing:
             del self._fenced[: len(part)]  # behind the await, so that one task does this at a time
 
     async def _fence(self, key: MemberKey, waited_ms: int) -> None:
-        """Take out a dynamic member, unless a connection carries its requests by now, or it waits on another for a rebalance.
+        """Fence a dynamic member without a connection and without a pending rebalance.
 
-        What cannot be written waits for the session's end.
+        If this cannot be written, the session timeout applies.
         """
         group_id, member_id = key
         try:

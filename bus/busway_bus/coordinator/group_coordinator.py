@@ -1,7 +1,7 @@
-"""The coordinator of groups as handlers see it: one method for each thing that may be asked for.
+"""The group coordinator as handlers use it, one method per operation.
 
-What lives here: which shard is asked, whether the answer has to be durable, and the making of the topic that keeps the groups. What does
-not: any rule about groups (`groups.shard`), storage and waiting (`runtime`).
+What lives here: choosing the shard, whether a reply must be durable, creation of the offsets topic. What does not: the
+rules (`groups.shard`), storage and waiting (`runtime`).
 """
 
 import asyncio
@@ -48,29 +48,31 @@ from busway_protocol.types import ZERO_UUID
 
 logger = logging.getLogger("busway.groups")
 LOAD_GRACE_S: Final = 0.5
-"""How long a start waits for the groups: a small node answers for them from its first moment, a large one serves all else."""
+"""How long a start waits for the groups to load. A small node serves them from the start, a large one serves other
+requests meanwhile.
+"""
 _COME_AGAIN: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
 }
-"""What coordinators of transactions do not know as answers to a marker, as in Kafka."""
+"""Codes that Kafka's transaction coordinators do not expect after a marker."""
 Parked = Callable[["asyncio.Future[Any]"], None]
 
 
 class WaitingCarrier(Carrier, Protocol):
-    """A connection whose end ends the waits that were named."""
+    """A connection that ends its registered waits when it ends."""
 
     def waits(self, future: "asyncio.Future[Any]") -> None:
-        """End the wait for this future when the connection ends."""
+        """Register a future to end with the connection."""
 
 
 class GroupCoordinator:
     """All groups of this node.
 
     Args:
-        create_topic: makes the offsets topic.
-        cluster: the current picture of the cluster.
+        create_topic: creates the offsets topic.
+        cluster: the current image.
     """
 
     def __init__(
@@ -128,7 +130,6 @@ class GroupCoordinator:
         self._verifications = OffsetCommitVerifications()
 
     def _live(self, number: int, shard: ExplainedShard) -> None:
-        """What is written from now on is news."""
         shard.live = True
         if self._limits.offsets.full:
             logger.warning(
@@ -141,11 +142,11 @@ class GroupCoordinator:
         self.fencing.unloaded(shard)
 
     def _new_member_id(self, prefix: str) -> str:
-        """A member id as Kafka makes them: what the client calls itself, and a random part."""
+        """Return the client id with a random suffix, as Kafka does."""
         return f"{prefix}-{self._machine.uuid4()}"
 
     async def ensure(self) -> None:
-        """Make sure that the offsets topic is there and loaded, or begun to be."""
+        """Create the offsets topic if necessary, and begin to load it."""
         async with self._creating:
             if self.runtime.partitions == 0:
                 await self._create_topic()
@@ -154,13 +155,13 @@ class GroupCoordinator:
     # Members
 
     async def join(self, group_id: str, request: Join, peer: WaitingCarrier) -> JoinResult:
-        """Join a group; returns when the rebalance is over.
+        """Join a group; return when the rebalance is over.
 
         Args:
-            peer: the connection, whose end ends the wait.
+            peer: the connection; its end ends the wait.
 
         Raises:
-            KafkaError: the coordinator is not here, is loading, or cannot write; so for all that follow.
+            KafkaError: the coordinator is elsewhere, is loading or cannot write. So for all methods below.
         """
         number, now = self.runtime.partition_of(group_id), self.runtime.now()
 
@@ -178,12 +179,12 @@ class GroupCoordinator:
         return joined
 
     async def sync(self, group_id: str, request: Sync, parked: Parked) -> SyncResult:
-        """Hand in or fetch assignments; returns when they are durable."""
+        """Send or fetch assignments; return once they are durable."""
         number, now = self.runtime.partition_of(group_id), self.runtime.now()
         return await self.runtime.park(number, lambda shard, waiter: shard.sync(group_id, request, waiter, now), parked)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Note that a member is alive; REBALANCE_IN_PROGRESS asks it to join again."""
+        """Extend a classic member's session; REBALANCE_IN_PROGRESS makes it rejoin."""
         number, now = self.runtime.partition_of(group_id), self.runtime.now()
         return self.runtime.decide(
             number, lambda shard: shard.heartbeat(group_id, member_id, instance_id, generation, now)
@@ -192,7 +193,7 @@ class GroupCoordinator:
     async def leave(
         self, group_id: str, identities: Sequence[tuple[str, str | None]], reasons: Sequence[str | None] = ()
     ) -> list[ErrorCode]:
-        """Take members, named by member id and instance id, out of their group, each for its reason; a code for each."""
+        """Remove members, by member and instance id; return their codes."""
         codes = await leave_in_parts(self.runtime, group_id, identities, reasons)
         for (member_id, _), code in zip(identities, codes, strict=True):
             if code is ErrorCode.NONE:
@@ -200,10 +201,10 @@ class GroupCoordinator:
         return codes
 
     async def beat(self, group_id: str, beat: ConsumerHeartbeat) -> HeartbeatResult:
-        """A member of a consumer group joins, stays or leaves; returns when that is durable.
+        """Handle a ConsumerGroupHeartbeat; return once its effect is durable.
 
         Raises:
-            KafkaError: see `GroupShard.beat` too.
+            KafkaError: as `GroupShard.beat` too.
         """
         number, now = self.runtime.partition_of(group_id), self.runtime.now()
         beaten = await self.runtime.write(number, lambda shard: shard.beat(group_id, beat, now))
@@ -219,14 +220,14 @@ class GroupCoordinator:
         task.add_done_callback(self._tasks.discard)
 
     def _balance(self, number: int, group_id: str) -> None:
-        """Balance a large consumer group a step at a time, where nobody does it already."""
+        """Assign a large consumer group in steps, unless that is under way."""
         shard, now = self.runtime.shards().get(number), self.runtime.now()
         plan = None if shard is None else plan_of(shard.groups, group_id, now)
         if plan is not None:
             self._go_on(self._carry_out(number, plan))
 
     async def _carry_out(self, number: int, plan: Plan) -> None:
-        """Balance a consumer group as it was when it was planned; who is to have what is written in parts, and counts with the last."""
+        """Compute a target assignment and write it in parts. It counts with the last."""
         try:
             targets = await self._replicas.turns.run("", plan.steps)
             for part, last in plan.parts(targets):
@@ -239,15 +240,15 @@ class GroupCoordinator:
             plan.group.unplanned()
 
     async def _resolve(self, number: int, group_id: str, regexes: Sequence[str]) -> None:
-        """Look which topics the regular expressions of a group match, a little at a time, and write it down, one after the other."""
+        """Match a group's regular expressions in steps; write one result after another."""
         try:
             async with self._resolving:
                 image = self._cluster()
                 for regex in regexes:
-                    _, found = await self._replicas.turns.run("", matching([regex], image))
+                    _, matches = await self._replicas.turns.run("", matching([regex], image))
                     version = image.topics if regex == regexes[-1] else None
                     resolve = functools.partial(
-                        _resolved, group_id=group_id, found=found, version=version, now=self.runtime.now()
+                        _resolved, group_id=group_id, matches=matches, version=version, now=self.runtime.now()
                     )
                     if not await self.runtime.write(number, resolve):
                         return
@@ -258,7 +259,7 @@ class GroupCoordinator:
                 shard.resolution_failed(group_id)
 
     def close(self) -> None:
-        """The node stops."""
+        """Stop all tasks and timers."""
         self.connections.close()
         for task in self._tasks:
             task.cancel()
@@ -269,10 +270,10 @@ class GroupCoordinator:
     async def commit(
         self, group_id: str, committer: Committer, offsets: Mapping[Place, NewOffset]
     ) -> dict[Place, ErrorCode]:
-        """Store how far a group has read; a code for each, when it is durable.
+        """Commit offsets; return a code for each once durable.
 
         Raises:
-            KafkaError: see `GroupShard.commit` too.
+            KafkaError: as `GroupShard.commit` too.
         """
         number, wall_ms = self.runtime.partition_of(group_id), self._machine.wall_ms()
 
@@ -295,25 +296,25 @@ class GroupCoordinator:
         verifier: TransactionVerifier,
         add: bool,
     ) -> dict[Place, ErrorCode]:
-        """Store offsets that are in force when the producer's transaction is committed.
+        """Write offsets that count on commit of the transaction; return their codes.
 
-        They are one batch, as in Kafka: the transaction has all of them or none, whatever ends it meanwhile. A code for each, when it is
-        durable.
+        They are durable on return, and one batch, as in Kafka: the transaction has all or none, however it ends
+        meanwhile.
 
         Args:
-            verifier: asked whether the partition that keeps the group belongs to the transaction, before its first offsets there.
-            add: have it added where it does not (KIP-890).
+            verifier: checks that the group's partition belongs to the transaction, before its first offsets there.
+            add: add the partition if it does not (KIP-890).
 
         Raises:
-            KafkaError: see `GroupShard.check_commit` too; what `verifier` says; TRANSACTION_ABORTABLE where the transaction has ended
-                meanwhile; INVALID_PRODUCER_EPOCH where a newer producer has taken over; INVALID_COMMIT_OFFSET_SIZE where they are more
-                than a batch holds.
+            KafkaError: as `GroupShard.check_commit` too; from `verifier`; TRANSACTION_ABORTABLE if the transaction
+            ended meanwhile; INVALID_PRODUCER_EPOCH after a newer producer; INVALID_COMMIT_OFFSET_SIZE if they exceed a
+            batch.
         """
         number = self.runtime.partition_of(group_id)
         batch = BatchBuilder(
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
-            base_sequence=0,  # of every batch, as in Kafka: the broker does not send itself anything twice
+            base_sequence=0,  # in every batch, as in Kafka: the broker resends nothing to itself
             transactional=True,
         )
         steps = transactional_offsets(
@@ -328,7 +329,7 @@ class GroupCoordinator:
         records, codes = finished(steps) if small else await self._replicas.turns.run(committer.host, steps)
         if not self.runtime.is_open(number, producer.producer_id, producer.epoch):
             await self._verifications.verify(verifier, producer, (OFFSETS_TOPIC, number), add=add, host=committer.host)
-        # From the answer on nothing is awaited before they are in the log.
+        # Nothing may be awaited from here until they are in the log.
         now = self.runtime.now()
         await self.runtime.write_in_transaction(
             number,
@@ -340,8 +341,7 @@ class GroupCoordinator:
         return codes
 
     async def end_transaction(self, number: int, marker: EndTransaction) -> ErrorCode:
-        """Write the end of a producer's transaction to a partition of the offsets topic, and let what it committed there be in force;
-        NOT_LEADER_OR_FOLLOWER where the transaction's coordinator has to come again."""
+        """Write and apply a marker. NOT_LEADER_OR_FOLLOWER makes the transaction coordinator retry."""
         self._verifications.ended(marker.producer_id)
         try:
             await self.runtime.end_transaction(number, marker)
@@ -352,13 +352,13 @@ class GroupCoordinator:
     async def offsets(
         self, group_id: str, member_id: str | None = None, epoch: int = -1
     ) -> tuple[dict[Place, CommittedOffset], frozenset[Place]]:
-        """How far a group has read, and the partitions of which an open transaction may change that; both as far as it is durable.
+        """Return durable committed offsets, and the partitions with offsets of open transactions.
 
         Args:
-            member_id: who asks, where the member says so; with its epoch.
+            member_id: of the requester, if sent, with its epoch.
 
         Raises:
-            KafkaError: see `Group.check_fetch` too.
+            KafkaError: as `Group.check_fetch` too.
         """
         number = self.runtime.partition_of(group_id)
 
@@ -371,10 +371,10 @@ class GroupCoordinator:
         return await self.runtime.read(number, read)
 
     async def delete_offsets(self, group_id: str, places: Collection[Place]) -> dict[Place, ErrorCode]:
-        """Forget offsets of a group; a code for each.
+        """Delete offsets of a group; return a code for each.
 
         Raises:
-            KafkaError: see `GroupShard.delete_offsets` too.
+            KafkaError: as `GroupShard.delete_offsets` too.
         """
         number = self.runtime.partition_of(group_id)
         return await self.runtime.write(number, lambda shard: shard.delete_offsets(group_id, places))
@@ -382,39 +382,39 @@ class GroupCoordinator:
     # Groups
 
     def explanation(self, group_id: str) -> str | None:
-        """The last rebalances of a group, as `History.text` has them; None where nothing is known of it.
+        """Return a group's last rebalances, as `History.text`; None if unknown.
 
         Raises:
-            KafkaError: the coordinator is not here, or is loading.
+            KafkaError: the coordinator is elsewhere, or is loading.
         """
         return self.shard(group_id).explanation(group_id)
 
     def group(self, group_id: str) -> Group | None:
-        """The group, None where there is none."""
+        """Return a group, None if it does not exist."""
         return self.shard(group_id).groups.get(group_id)
 
     def shard(self, group_id: str) -> ExplainedShard:
-        """What is kept beside the group, in the same partition."""
+        """Return the shard of a group."""
         return self.runtime.shard(self.runtime.partition_of(group_id))
 
     def groups(self) -> list[Group]:
-        """All groups, by partition and name."""
+        """Return all groups, by partition and name."""
         return [group for shard in self.runtime.all_shards().values() for _, group in sorted(shard.groups.items())]
 
     async def delete(self, group_id: str) -> ErrorCode:
-        """Delete a group that is empty, with its offsets."""
+        """Delete an empty group with its offsets."""
         if self.runtime.partitions == 0:
             return ErrorCode.GROUP_ID_NOT_FOUND
         number = self.runtime.partition_of(group_id)
         return await self.runtime.write(number, lambda shard: shard.delete_group(group_id))
 
     async def expire(self) -> None:
-        """Remove offsets that nobody needs any more, and groups that have nothing left."""
+        """Delete expired offsets, and groups with nothing left."""
         self.runtime.load()
         for number, shard in self.runtime.shards().items():
             for part in shard.expirable():
                 if self.runtime.shards().get(number) is not shard:
-                    break  # the topic was deleted meanwhile
+                    break  # unloaded or reloaded
                 try:
                     await self.runtime.write(number, functools.partial(self._expired, part=part))
                 except KafkaError as problem:
@@ -427,14 +427,14 @@ class GroupCoordinator:
         return shard.expire(part, self._machine.wall_ms(), retention_ms, self._lives)
 
     def _lives(self, topic: str, topic_id: UUID) -> bool:
-        """Whether it is still the topic that an offset was committed for; one without an id may be any of that name."""
+        """Whether an offset's topic still exists. Without an id, any of that name does."""
         return topic in self._cluster().topics and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
 
 
 def _resolved(
-    shard: GroupShard, group_id: str, found: Mapping[str, frozenset[str]], version: object, now: int
+    shard: GroupShard, group_id: str, matches: Mapping[str, frozenset[str]], version: object, now: int
 ) -> Decision[bool]:
-    return shard.resolve(group_id, found, version, now)
+    return shard.resolve(group_id, matches, version, now)
 
 
 def _write_part(

@@ -1,6 +1,6 @@
-"""Take members out of their groups.
+"""Removal of members from their groups.
 
-What lives here: LeaveGroup for many members, a part at a time. What does not: the rules (`groups.shard`), fencing (`fencing`).
+What lives here: LeaveGroup for many members, in parts. What does not: the rules (`groups.shard`), fencing (`fencing`).
 """
 
 import functools
@@ -24,13 +24,12 @@ async def leave_in_parts(
     reasons: Sequence[str | None],
     what: str = LEFT,
 ) -> list[ErrorCode]:
-    """Take members out of a group, each for its reason; a code for each.
+    """Remove members from a group; return a code for each.
 
-    Members of a consumer group go `MEMBERS_PER_TICK_MAX` at a time; other requests are served in between. Where a part cannot be written,
-    the members of the parts before are out.
+    Members of a consumer group are removed `MEMBERS_PER_TICK_MAX` at a time. Parts before a failed one stay removed.
 
     Raises:
-        KafkaError: not even the first part can be written.
+        KafkaError: the first part cannot be written.
     """
     number = runtime.partition_of(group_id)
     codes: list[ErrorCode] = []

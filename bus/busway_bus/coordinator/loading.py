@@ -1,7 +1,7 @@
-"""Loads shards from their logs, in slices beside everything else, and keeps in mind what could not be loaded.
+"""Loading of shards from their logs, in slices between other work.
 
-What lives here: when a log is read, and trying again what the disk refused. What does not: which of its records count (`replay`), and what
-is done with a shard that is loaded (`runtime`).
+What lives here: when a log is read, and retries after disk errors. What does not: which records count (`replay`), the
+use of a loaded shard (`runtime`).
 """
 
 import asyncio
@@ -26,11 +26,8 @@ class Loader(Generic[S]):
     """Loads the shards of one topic.
 
     Args:
-        topic: its name.
-        replicas: where its partitions are.
-        new_shard: makes an empty shard.
         now: the time at which records are applied, in ms.
-        loaded: told of each partition whose shard is there.
+        loaded: called with each partition and its loaded shard.
     """
 
     def __init__(
@@ -49,16 +46,15 @@ class Loader(Generic[S]):
         self._tasks: dict[int, asyncio.Task[S]] = {}
         self._problems: dict[int, BaseException] = {}
         self._complaints: dict[int, str] = {}
-        """What was logged of those that are being looked at again: it is logged once."""
+        """Last logged error of partitions that are retried."""
 
     @property
     def busy(self) -> bool:
-        """Whether some are being loaded."""
+        """Whether shards are being loaded."""
         return bool(self._tasks)
 
     def begin(self, number: int) -> None:
-        """Load a partition's shard, unless that is under way or cannot be done; one that is offline has to come back first, and one
-        that another broker leads is none of ours."""
+        """Load a partition's shard, unless loading or failed. Skip it if offline or led elsewhere."""
         if number in self._tasks or number in self._problems:
             return
         try:
@@ -70,15 +66,18 @@ class Loader(Generic[S]):
         if partition.log.size_bytes == 0:
             self._loaded(number, self._new_shard())
         elif partition.high_watermark < partition.log.end_offset:
-            # What is not durable may still be taken back, so nothing can be told of it.
+            # A crash may revoke what is not durable, so it must not be served.
             self._fail(number, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its end is not durable"))
         else:
             task = self._tasks[number] = asyncio.ensure_future(self._load(partition.log))
             task.add_done_callback(functools.partial(self._over, number, partition.leader_epoch))
 
     def refusal(self, number: int) -> KafkaError:
-        """Why a partition's shard is not there: COORDINATOR_LOAD_IN_PROGRESS while it is read, NOT_COORDINATOR where another broker leads
-        it or its disk failed, else COORDINATOR_NOT_AVAILABLE."""
+        """Return why a partition has no shard.
+
+        COORDINATOR_LOAD_IN_PROGRESS while its log is read; NOT_COORDINATOR if another broker leads it or its disk
+        failed; else COORDINATOR_NOT_AVAILABLE.
+        """
         if number in self._tasks:
             return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic}-{number} is being read")
         problem = self._problems.get(number)
@@ -89,7 +88,7 @@ class Loader(Generic[S]):
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic}-{number} cannot be read")
 
     def led(self, number: int) -> bool:
-        """Whether this node leads a partition, and has it open."""
+        """Whether this node leads a partition and has it open."""
         try:
             return self._replicas.find(self._topic, number).state.role is Role.LEADER
         except KafkaError:
@@ -103,18 +102,18 @@ class Loader(Generic[S]):
         return False
 
     async def wait(self, *, within_s: float) -> None:
-        """Return when all that was begun is over, or the time is."""
+        """Wait until loading has finished, or for `within_s`."""
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=within_s)
 
     def look_again(self) -> None:
-        """Let be loaded what the disk refused to give; what is damaged waits for the operator and the next start."""
+        """Allow retries after disk errors. Damaged logs wait for the next start."""
         for number, problem in tuple(self._problems.items()):
             if isinstance(problem, (OSError, KafkaError)):
                 self._complaints[number] = str(self._problems.pop(number))
 
     def stop(self) -> None:
-        """Load nothing any more, and forget what could not be: the topic is gone, or the node stops."""
+        """Stop loading and clear all failures."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
@@ -125,7 +124,7 @@ class Loader(Generic[S]):
         shard = self._new_shard()
         if isinstance(shard, IncrementalShard):
             steps = apply_all(shard, stored.batches(stored.start_offset), self._now(), start_offset=stored.start_offset)
-            await self._replicas.slices.run(steps)  # nobody else has the shard yet
+            await self._replicas.slices.run(steps)  # safe in a thread: the shard is not shared yet
             return shard
         records = await self._replicas.slices.run(latest_records(shard, stored.batches()))
         await self._replicas.turns.run("", apply_records(shard, records, self._now()))
@@ -133,10 +132,10 @@ class Loader(Generic[S]):
 
     def _over(self, number: int, leader_epoch: int, task: "asyncio.Task[S]") -> None:
         if self._tasks.get(number) is not task:
-            return  # it was stopped
+            return  # stopped
         del self._tasks[number]
         if not self.led(number) or self._replicas.find(self._topic, number).leader_epoch != leader_epoch:
-            self.begin(number)  # another broker may have written to it meanwhile
+            self.begin(number)  # another broker may have written meanwhile
             return
         problem = task.exception()
         if problem is not None:

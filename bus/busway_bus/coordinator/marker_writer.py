@@ -1,7 +1,7 @@
-"""Writes the ends of transactions into the partitions of this node: a `kernel.transactions.MarkerWriter`.
+"""Transaction markers for partitions of this node: a `kernel.transactions.MarkerWriter`.
 
-What lives here: that offsets take theirs by the coordinator of groups, all others by their log. What does not: which transactions end
-(`markers`), or what a marker does to a partition (`log.producer_state`, `groups.pending_offsets`).
+What lives here: markers of offsets through the group coordinator, others to the log. What does not: which transactions
+end (`markers`), the effect of a marker (`log.producer_state`, `groups.pending_offsets`).
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from busway_bus.replication.manager import ReplicaManager
 from busway_protocol.errors import ErrorCode, KafkaError
 
 _YIELD_EVERY: Final = 50
-"""Markers that are written while all others wait."""
+"""Markers between two yields."""
 _BEGIN_TOGETHER: Final = 50
-"""Markers of peers that begin to be written in one round of the loop, however many ask."""
+"""Markers of peers started per loop iteration."""
 
 
 class LocalMarkerWriter:
-    """Markers for partitions that this node leads."""
+    """Writes markers to partitions that this node leads."""
 
     def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator) -> None:
         self._replicas = replicas
@@ -31,7 +31,7 @@ class LocalMarkerWriter:
     async def write_for_peer(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """As `write`, when there is room in a round of the loop: a request may have thousands of them, and many peers one each."""
+        """Write as `write` does, `_BEGIN_TOGETHER` per loop iteration. Many peers may send one each."""
         async with self._begin:
             await asyncio.sleep(0)
         return await self.write(marker, partitions)
@@ -39,7 +39,7 @@ class LocalMarkerWriter:
     async def write(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Write a marker into each; a code for each, durable when it returns."""
+        """Write a marker to each partition; return their codes once durable."""
         codes: dict[tuple[str, int], ErrorCode] = {}
         durable: dict[tuple[str, int], asyncio.Future[None]] = {}
         for count, (topic, number) in enumerate(partitions, 1):

@@ -1,8 +1,7 @@
-"""Ends transactions: writes the marker of each whose end is decided into its partitions, until all have it, and notes that in the log.
+"""Ends prepared transactions: writes their markers, then completes them in the log.
 
-What lives here: whose markers are written now, what is tried again and when. What does not: how a marker is written (`MarkerWriter`), the
-decision (`transactions.shard`). An end that is decided is carried out whoever asked for it is there or not, and after a start by whoever
-coordinates then.
+What lives here: which markers are being written, and retries. What does not: how (`MarkerWriter`), the decision
+(`transactions.shard`). A prepared end is carried out without the client, and after a start by the current coordinator.
 """
 
 import asyncio
@@ -20,17 +19,17 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("busway.transactions")
 _WRITTEN: Final = {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
-"""Answers after which a partition needs no marker any more."""
+"""Codes after which a partition needs no marker."""
 
 
 class _Ending:
     """A transaction that is being ended.
 
     Attributes:
-        identity: whose markers are written; None before that is looked at, and again when all of them are.
-        coordinator_epoch: in which that was looked at: after another broker has coordinated, the same identity may be another transaction's.
-        remaining: the partitions that have none yet.
-        over: done when nothing is left to do.
+        identity: of the markers being written; None before it is read and after all are written.
+        coordinator_epoch: of that reading; later the same identity may be another transaction's.
+        remaining: partitions without a marker.
+        over: done once nothing is left to do.
     """
 
     __slots__ = (
@@ -56,12 +55,12 @@ class _Ending:
 
 
 class Markers:
-    """The transactions that are being ended on this node.
+    """The transactions being ended on this node.
 
     Args:
-        coordinator_epoch: the leader epoch of a partition of the transactions' topic.
-        exists: whether there is a partition; one whose topic was deleted needs no marker.
-        levels: what `transaction.version` allows now.
+        coordinator_epoch: leader epoch of a partition of `__transaction_state`.
+        exists: whether a partition exists; deleted ones need no marker.
+        levels: allowed by `transaction.version`.
     """
 
     def __init__(
@@ -85,24 +84,24 @@ class Markers:
         self._closed = False
 
     def begin(self, number: int, transactional_id: str) -> None:
-        """End a transaction that is prepared, unless that is under way."""
+        """End a prepared transaction, unless under way."""
         if self._closed or transactional_id in self._endings:
             return
         ending = self._endings[transactional_id] = _Ending(number, transactional_id)
         self._enqueue(ending)
 
     def go_on(self, number: int, shard: TransactionShard) -> None:
-        """A shard was loaded: end what is prepared there."""
+        """End the prepared transactions of a loaded shard."""
         for transactional_id in shard.prepared:
             self.begin(number, transactional_id)
 
     def remaining(self, transactional_id: str, identity: Identity) -> frozenset[Place] | None:
-        """The partitions without marker; None where that was not looked at."""
+        """Return the partitions without a marker; None if unknown."""
         ending = self._endings.get(transactional_id)
         return None if ending is None or ending.identity != identity else frozenset(ending.remaining)
 
     async def over(self, transactional_id: str, *, within_s: float) -> bool:
-        """Wait until a transaction has ended; whether it has in that time."""
+        """Wait for a transaction's end; return whether it ended in time."""
         ending = self._endings.get(transactional_id)
         if ending is None:
             return True
@@ -110,7 +109,7 @@ class Markers:
         return ending.over.done()
 
     async def close(self) -> None:
-        """Write no more: what is prepared goes on after the next start."""
+        """Stop writing; prepared transactions end after the next start."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -150,12 +149,12 @@ class Markers:
             problem = "a mistake of this broker"
         shard = self._runtime.shards().get(ending.number)
         if shard is None or ending.transactional_id not in shard.prepared:
-            # Done, or for whoever coordinates now: a shard that is loaded again says what is prepared.
+            # Done, or left to the current coordinator: a loaded shard lists what is prepared.
             del self._endings[ending.transactional_id]
             if not ending.over.done():
                 ending.over.set_result(None)
             return
-        if not problem:  # while its end became durable the next transaction of this id was prepared
+        if not problem:  # the next transaction of this id was prepared meanwhile
             ending.attempts, ending.complaint = 0, ""
             self._enqueue(ending)
             return
@@ -171,13 +170,13 @@ class Markers:
         self._timers[ending.transactional_id] = timer
 
     async def _end(self, ending: _Ending) -> str:
-        """One attempt; what is in the way of the end, nothing where it is done.
+        """Try to end a transaction; return the obstacle, empty on success.
 
         Raises:
-            KafkaError: the log of transactions cannot be read or written.
+            KafkaError: `__transaction_state` cannot be read or written.
         """
         number, transactional_id = ending.number, ending.transactional_id
-        # Only what is durable is carried out: of what a crash takes back no partition may tell.
+        # Only a durable decision is carried out: a crash must not revoke it after a marker is written.
         transaction = await self._runtime.read(number, lambda shard: shard.transactions.get(transactional_id))
         if transaction is None or not transaction.state.prepared:
             return ""
@@ -199,7 +198,7 @@ class Markers:
         self._runtime.decide(
             number, lambda shard: shard.complete(transactional_id, identity, self._levels(), self._runtime.now())
         )
-        # While that becomes durable the next transaction may be prepared, of older clients with the same identity: it needs its own markers.
+        # The next transaction may be prepared meanwhile, for older clients with the same identity. It needs new markers.
         ending.identity = None
         await self._runtime.read(number, lambda shard: None)
         return ""

@@ -1,14 +1,14 @@
-"""Fence members of groups whose process is gone, by the connection that carried their heartbeats.
+"""Fencing of group members by the connection of their heartbeats.
 
-What lives here: which connection last carried a request of a dynamic member, and how long after its end the member is fenced. What does
-not: taking a member out of its group (`groups`), noticing that a connection is closed (`server.connection`).
+What lives here: which connection last carried a request of a dynamic member, and when the member is fenced after its
+end. What does not: the removal (`groups`), detection of closed connections (`server.connection`).
 
-Apache Kafka waits for the end of the session, 45 s by default. A process that is killed leaves closed sockets behind, so its members are
-fenced when no other connection carries a request of theirs within `group.disconnect.grace.ms`, and not before one and a half heartbeat
-intervals have passed since the last heartbeat: a client that lost its connection and lives has sent the next one by then. Members of the
-classic protocol do not say their interval. It is the time between two heartbeats on one connection; until there were two, a third of the
-session is assumed, the most that clients' documentation advises. Static members keep their session, as their instance ids say that they come
-back. A network that drops packets closes no connection; then the session decides.
+Apache Kafka waits for the session timeout, 45 s by default. A killed process leaves closed sockets, so its members are
+fenced if no other connection carries their requests within `group.disconnect.grace.ms`, but not before 1.5 heartbeat
+intervals since the last heartbeat: a live client has reconnected and sent the next one by then. Classic members do not
+send their interval. It is measured between two heartbeats on one connection; until then a third of the session timeout
+is assumed, the most that clients' documentation advises. Static members keep their session: their instance ids announce
+a return. Where a network drops packets, no connection closes and the session timeout applies.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ MemberKey = tuple[str, str]
 
 
 class Carrier(Protocol):
-    """A connection, as far as it matters here.
+    """A connection of members.
 
     Attributes:
         gone: whether it has ended.
-        closed_by_client: whether the client, not the broker, has ended it.
-        members: whose requests it carried last.
-        when_closed: called once when it has ended, with whether the client, not the broker, has closed it.
+        closed_by_client: whether the client, not the broker, ended it.
+        members: those whose last request it carried.
+        when_closed: called once with `closed_by_client`.
     """
 
     gone: bool
@@ -45,11 +45,11 @@ class Carrier(Protocol):
 
 @dataclass(slots=True)
 class _Heard:
-    """The last request of a member; times in ms.
+    """The last request of a member.
 
     Attributes:
-        longest_ms: the longest heartbeat interval that the member may have, which counts until its interval is known.
-        interval_ms: its heartbeat interval, as measured or as the coordinator asked for; 0 while it is not known.
+        longest_ms: its longest possible heartbeat interval, used until its interval is known.
+        interval_ms: its heartbeat interval, measured or requested by the coordinator; 0 while unknown.
         id_sent: whether its member id may have reached the client.
     """
 
@@ -64,15 +64,15 @@ class _Heard:
 class MemberConnections:
     """The connections of all dynamic members of this node's groups.
 
-    Memory: an entry for each member, at most `MEMBERS_PER_CONNECTION_MAX` for one connection. Members beyond that are fenced at the end of
-    their sessions, as in Kafka, and a warning says so.
+    Memory: an entry per member, at most `MEMBERS_PER_CONNECTION_MAX` per connection. Further members keep their
+    sessions, as in Kafka, with a warning.
 
     Args:
         grace_ms: `group.disconnect.grace.ms`; 0 fences no member.
         now: the monotonic clock in ms.
-        fence: called with group id, member id and the ms that were waited.
+        fence: called with group id, member id and the ms waited.
         is_member: whether a member is still in its group.
-        call_later: as the event loop's, which is the default.
+        call_later: the event loop's by default.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class MemberConnections:
         self._heard: dict[str, dict[str, _Heard]] = {}
         """Group id → member id → its last request."""
         self._full = set[Carrier]()
-        """Connections of so many members that further ones are not noted."""
+        """Connections at their limit of members."""
         self._waiting = Counter[str]()
-        """Group id → members whose connection is closed and that are not fenced yet."""
+        """Group id → number of members with a timer."""
 
     def heard(
         self,
@@ -107,14 +107,15 @@ class MemberConnections:
     ) -> None:
         """Note that a connection carries requests of a member.
 
-        The caller knows that it is a member, or was handed its id: what a client merely says is not kept. A connection that its client has
-        closed since it sent the request counts for a member that no other has carried.
+        The caller has verified the member or handed out its id. A connection already closed by its client counts only
+        for a member without another.
 
         Args:
-            longest_ms: the longest heartbeat interval that the member may have.
-            heartbeat: whether this is one of the requests that come at an interval.
-            interval_ms: the interval that the coordinator asked for, where it does.
-            id_sent: whether the member id may have reached the client; if not, no other connection can carry a request of the member.
+            longest_ms: the member's longest possible heartbeat interval.
+            heartbeat: whether the request is a periodic one.
+            interval_ms: the interval requested by the coordinator, if any.
+            id_sent: whether the member id may have reached the client; if not, no other connection can carry its
+            requests.
         """
         if not self._grace_ms:
             return
@@ -148,7 +149,7 @@ class MemberConnections:
         return self._heard.get(key[0], {}).get(key[1])
 
     def _has_room(self, carrier: Carrier) -> bool:
-        """Whether a connection may carry another member; those that are members no more are forgotten first."""
+        """Whether a connection may carry another member; former members are removed first."""
         if len(carrier.members) < MEMBERS_PER_CONNECTION_MAX:
             return True
         if carrier in self._full:
@@ -167,11 +168,11 @@ class MemberConnections:
         return False
 
     def carries(self, key: MemberKey) -> bool:
-        """Whether a connection carries requests of a member."""
+        """Whether a connection carries a member's requests."""
         return self._entry(key) is not None
 
     def forget(self, key: MemberKey) -> None:
-        """Forget a member that has left."""
+        """Remove a member that has left."""
         members = self._heard.get(key[0], {})
         heard = members.pop(key[1], None)
         if heard is None:
@@ -183,14 +184,14 @@ class MemberConnections:
         self._full.discard(heard.carrier)
 
     def forget_group(self, group_id: str) -> None:
-        """Forget the members of a group that this node coordinates no longer."""
+        """Remove the members of a group coordinated elsewhere."""
         for member_id in tuple(self._heard.get(group_id, ())):
             self.forget((group_id, member_id))
 
     def heartbeat_ms(self, group_id: str, interval_ms: int) -> int:
-        """Return the interval to ask members for: at most `WAITING_HEARTBEAT_MS` while a member of the group may be fenced soon.
+        """Return the heartbeat interval to request from members of a group.
 
-        The others get its partitions with their next heartbeat after that.
+        At most `WAITING_HEARTBEAT_MS` while a member may be fenced soon: others then get its partitions early.
         """
         return min(interval_ms, WAITING_HEARTBEAT_MS) if group_id in self._waiting else interval_ms
 
@@ -203,7 +204,6 @@ class MemberConnections:
                 del self._waiting[key[0]]
 
     def _wait(self, key: MemberKey, heard: _Heard, now: int) -> None:
-        """Fence a member later, unless another connection carries its requests by then."""
         wait_ms = self._grace_ms
         if heard.id_sent:
             last_ms = now if heard.heartbeat_ms is None else heard.heartbeat_ms
@@ -213,7 +213,7 @@ class MemberConnections:
         heard.timer = call_later(wait_ms / 1000, self._over, key, wait_ms)
 
     def _closed(self, carrier: Carrier, by_client: bool) -> None:
-        """Begin to wait for other connections of its members; those of a connection that the broker ended keep their sessions."""
+        """Start the timers of its members. If the broker closed it, they keep their sessions."""
         carrier.when_closed = None
         self._full.discard(carrier)
         if not by_client:
@@ -229,7 +229,7 @@ class MemberConnections:
         self._fence(*key, waited_ms)
 
     def close(self) -> None:
-        """Fence no member any more: the node stops."""
+        """Cancel all timers; fence no more."""
         for group_id, members in self._heard.items():
             for member_id, heard in members.items():
                 self._wait_no_more((group_id, member_id), heard)

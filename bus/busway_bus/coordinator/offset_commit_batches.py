@@ -1,6 +1,6 @@
-"""Commits of very many offsets: a stretch at a time, or all in one batch that is made a step at a time.
+"""Commits of very many offsets, in parts or as one batch.
 
-What lives here: how many go at once, and what those are told that come behind one which is refused. What does not: writing them (`groups`).
+What lives here: the parts, and codes after a refused one. What does not: writing them (`groups`).
 """
 
 import asyncio
@@ -21,11 +21,12 @@ _AT_A_STEP: Final = 50
 async def in_stretches(
     offsets: Mapping[Place, NewOffset], write: Callable[[Mapping[Place, NewOffset]], Awaitable[dict[Place, ErrorCode]]]
 ) -> dict[Place, ErrorCode]:
-    """Write offsets, so many at a time that others are served in between; a code for each. Each stretch is judged as a commit by itself:
-    what was written before one that is refused stays.
+    """Write offsets, `OFFSETS_PER_COMMIT_MAX` at a time; return their codes.
+
+    Each part is checked as a commit of its own. Parts before a refused one stay written.
 
     Raises:
-        KafkaError: the first stretch is refused.
+        KafkaError: the first part is refused.
     """
     if len(offsets) <= OFFSETS_PER_COMMIT_MAX:
         return await write(offsets)
@@ -52,14 +53,14 @@ def transactional_offsets(
     metadata_bytes_max: int,
     wall_ms: int,
 ) -> Generator[None, None, tuple[list[Record], dict[Place, ErrorCode]]]:
-    """Put offsets into a batch, a few at a step; its records, and a code for each offset.
+    """Add offsets to a batch in steps; return their records and codes.
 
     Args:
         bytes_max: of the whole batch.
         metadata_bytes_max: of one offset.
 
     Raises:
-        KafkaError: INVALID_COMMIT_OFFSET_SIZE, they do not fit; as in Kafka no part of them is committed.
+        KafkaError: INVALID_COMMIT_OFFSET_SIZE, they do not fit. None is committed, as in Kafka.
     """
     records: list[Record] = []
     codes: dict[Place, ErrorCode] = {}

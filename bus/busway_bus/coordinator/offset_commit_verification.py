@@ -1,10 +1,10 @@
-"""Asking whether a partition belongs to a producer's transaction, and noticing where that ends before the answer is acted upon (KIP-890).
+"""Verification that a partition belongs to a producer's transaction (KIP-890).
 
-What lives here: the question, the codes that it is answered with, and whether the answer holds still. What does not: who knows
+What lives here: the request, its codes, and detection of an end meanwhile. What does not: the answer
 (`kernel.transactions.TransactionVerifier`).
 
-Between the answer, or looking whether it holds, and the append nothing may be awaited. What ends in between is told by `ended`: an append
-after the marker would open a transaction that nobody ends.
+Nothing may be awaited between verification and append: after the marker, an append would open a transaction that never
+ends.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,12 +20,15 @@ _CODES: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""What the producer is told instead, as in Kafka: it knows the one, and comes again without looking for the coordinator for the other."""
+"""Codes sent to the producer instead, as in Kafka.
+
+It handles the first, and retries after the second without a new coordinator lookup.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalProducer:
-    """Who writes within a transaction."""
+    """The producer of a transactional write."""
 
     transactional_id: str
     producer_id: int
@@ -33,18 +36,18 @@ class TransactionalProducer:
 
 
 class OffsetCommitVerifications:
-    """Those that are under way, or are acted upon."""
+    """Verifications under way."""
 
     def __init__(self) -> None:
         self._under_way: dict[int, set[object]] = {}
 
     def ended(self, producer_id: int) -> None:
-        """A transaction of this producer ends: what is being asked for it holds no more."""
+        """Invalidate a producer's verifications: its transaction ends."""
         self._under_way.pop(producer_id, None)
 
     @contextmanager
     def following(self, producer_id: int) -> Iterator[Callable[[], bool]]:
-        """Tell, when asked, whether no transaction of a producer has ended since."""
+        """Yield a check that no transaction of the producer has ended since."""
         question = object()
         self._under_way.setdefault(producer_id, set()).add(question)
         try:
@@ -64,13 +67,13 @@ class OffsetCommitVerifications:
         add: bool,
         host: str,
     ) -> None:
-        """Return when the producer may write to the partition as a part of its transaction.
+        """Return once the producer may write to the partition in its transaction.
 
-        With `add` each transaction has an epoch of its own, so that the end of the one before may come while the coordinator is asked: it
-        is asked again then. Without, the next transaction may have the same epoch, and must not take in what belongs to the last.
+        With `add` each transaction has a new epoch; if the previous one ends meanwhile, verification is repeated.
+        Without, the next may have the same epoch, and must not include writes of the last.
 
         Raises:
-            KafkaError: it may not; TRANSACTION_ABORTABLE where the transaction has ended meanwhile.
+            KafkaError: it may not; TRANSACTION_ABORTABLE if the transaction ended meanwhile.
         """
         for _ in range(VERIFICATION_ASKS_MAX if add else 1):
             with self.following(producer.producer_id) as ongoing:

@@ -1,6 +1,6 @@
-"""Producer ids that this node gives out, from blocks that the controller reserves for it.
+"""Producer ids from blocks that the controller reserves for this node.
 
-What lives here: the block at hand. What does not: which block is next (`controller.producer_ids`).
+What lives here: the current block. What does not: the next one (`controller.producer_ids`).
 """
 
 import logging
@@ -15,13 +15,10 @@ logger = logging.getLogger("busway.producers")
 
 
 class ProducerIds:
-    """Ids that no other producer has.
-
-    Args:
-        image: the current picture of the cluster.
+    """Unique producer ids.
 
     Attributes:
-        block: what is left of the last reservation.
+        block: the rest of the last reservation.
     """
 
     def __init__(self, controller: Controller, node_id: int, image: Callable[[], ClusterImage]) -> None:
@@ -31,14 +28,14 @@ class ProducerIds:
         self.block = range(0)
 
     async def take(self) -> int:
-        """The next id.
+        """Return the next id.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, none can be reserved now: as Kafka's ProducerIdManager, the one answer on which
-                every client asks again.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, none can be reserved now. Every client retries on it (Kafka's
+            ProducerIdManager).
         """
         while not self.block:
-            # Several may come here at once; each reserves a block, and the blocks that lose the race are never given out.
+            # Concurrent callers each reserve a block; those that lose the race are never used.
             broker = self._image().brokers[self._node_id]
             command = AllocateProducerIds(broker_id=self._node_id, broker_epoch=broker.epoch)
             try:

@@ -1,6 +1,6 @@
-"""Log lines about hosts that may have no more of what all share.
+"""Log lines about hosts that exceed their share.
 
-What lives here: the lines, as many as there is room for. What does not: who is refused (`kernel.fair_share`), and what a client is told.
+What lives here: the lines, at a limited rate. What does not: the refusal (`kernel.fair_share`), the response.
 """
 
 import logging
@@ -10,11 +10,7 @@ from busway_bus.kernel.peer_warnings import Complaints
 
 
 class Refusals:
-    """Those of one coordinator.
-
-    Args:
-        now: seconds of a clock that does not jump.
-    """
+    """The refusals of one coordinator; `now` is the monotonic clock in s."""
 
     def __init__(self, log: logging.Logger, now: Callable[[], float]) -> None:
         self._log = log
@@ -22,7 +18,7 @@ class Refusals:
         self._complaints = Complaints()
 
     def tell(self, host: str, text: str) -> None:
-        """A host was refused."""
+        """Log that a host was refused."""
         left_out = self._complaints.admit(host, self._now())
         if left_out is None:
             return

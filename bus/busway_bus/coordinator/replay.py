@@ -1,7 +1,7 @@
-"""Which records of a log count for the shard that keeps its state there, and in which order it is told of them.
+"""The records of a log that a replay applies, and their order.
 
-What lives here: of each key the last record, unless that is a tombstone; of transactions only what was committed, and what is open yet;
-every record where they build on each other. What does not: reading the log (`log.partition_log`), and when that is done (`loading`).
+What lives here: the latest record of each key without tombstones, of transactions only committed and open ones; for an
+incremental shard all records. What does not: reading the log (`log.partition_log`), and when (`loading`).
 """
 
 from collections.abc import Generator, Iterable
@@ -17,12 +17,12 @@ from busway_protocol.types import Buffer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestRecords:
-    """What counts of a log, to be applied from the first to the last.
+    """The records that a replay applies, in this order.
 
     Attributes:
-        overtaken: what open transactions have written and something else has taken the place of, each with its producer.
-        records: what is in force.
-        pending: what comes into force where open transactions are committed, each with its producer.
+        overtaken: of open transactions, each with its producer id; a later record of the key is in force.
+        records: in force.
+        pending: of open transactions, each with its producer id; they count on commit.
     """
 
     overtaken: list[tuple[Record, int]] = field(default_factory=list)
@@ -31,7 +31,7 @@ class LatestRecords:
 
 
 def latest_records(shard: Shard, batches: Iterable[Buffer]) -> Generator[None, None, LatestRecords]:
-    """What counts of a whole log, a step at a time.
+    """Find the records that a replay applies, a step at a time.
 
     Raises:
         ProtocolError: a batch or a record is damaged.
@@ -80,7 +80,10 @@ def _decoded(
 
 
 def apply_records(shard: Shard, latest: LatestRecords, now: int) -> Generator[None, None, None]:
-    """Let a shard have what counts, a step at a time; one that keeps nothing until a transaction is over is not told of open ones."""
+    """Apply the records that count, a step at a time.
+
+    Those of open transactions are applied only to a `TransactionalShard`.
+    """
     transactional = shard if isinstance(shard, TransactionalShard) else None
     if transactional is not None:
         yield from _apply_pending(transactional, latest.overtaken, now)
@@ -94,7 +97,7 @@ def apply_records(shard: Shard, latest: LatestRecords, now: int) -> Generator[No
 def apply_all(
     shard: IncrementalShard, batches: Iterable[Buffer], now: int, *, start_offset: int
 ) -> Generator[None, None, None]:
-    """Let a shard have every record of a log from its start on, a batch at a time.
+    """Apply every record from `start_offset` on, a batch at a time.
 
     Raises:
         ProtocolError: a batch or a record is damaged.

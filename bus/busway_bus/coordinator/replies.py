@@ -1,7 +1,7 @@
-"""Answers to those who wait for a coordinator.
+"""Replies to waiting requests of a coordinator.
 
-What lives here: giving them out when they are durable, and which error is told of a log that refuses. What does not: when that is
-(`runtime`), and the answers.
+What lives here: sending them once durable, and the error for a log that refuses. What does not: when that is
+(`runtime`), and the replies.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ from busway_bus.kernel.decision import Waiter
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Durable = asyncio.Future[None]
-"""Done when all that was appended up to some record is durable; its exception says why that will never be."""
+"""Done once everything appended up to a record is durable, or failed."""
 _NOT_HERE: Final = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}
-"""What an append is refused with where another broker may be the coordinator; after all else this one may be so again, as in Kafka."""
+"""Errors after which another broker may be the coordinator, as in Kafka."""
 
 _OF_PRODUCERS: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
-"""What is no matter of the log, but of whose transaction it is."""
+"""Errors that concern the producer, not the log."""
 
 
 def refusal(problem: KafkaError) -> KafkaError:
-    """What a client is told of a log that refuses: to look for the coordinator again, or to come again."""
+    """Return the client's error for a log that refuses. It looks the coordinator up again, or retries."""
     if problem.code in _OF_PRODUCERS:
         return problem
     code = ErrorCode.NOT_COORDINATOR if problem.code in _NOT_HERE else ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -29,10 +29,10 @@ def refusal(problem: KafkaError) -> KafkaError:
 
 
 async def durably(durable: Durable | None) -> None:
-    """Return when it is durable, at once where it is already.
+    """Return once it is durable.
 
     Raises:
-        KafkaError: it will never be; see `refusal`.
+        KafkaError: it never will be; see `refusal`.
     """
     if durable is not None:
         try:
@@ -42,7 +42,7 @@ async def durably(durable: Durable | None) -> None:
 
 
 def answer(due: Iterable[tuple[Waiter, Any]], durable: Durable | None) -> None:
-    """Answer requests that were parked, or refuse them where what they would be told will never be durable."""
+    """Complete parked requests, or fail them if not durable."""
     problem = durable.exception() if durable is not None else None
     if isinstance(problem, KafkaError):
         fail((waiter for waiter, _ in due), refusal(problem))
@@ -53,8 +53,8 @@ def answer(due: Iterable[tuple[Waiter, Any]], durable: Durable | None) -> None:
 
 
 def fail(waiters: Iterable[Waiter], problem: KafkaError) -> None:
-    """Refuse requests that were parked."""
+    """Fail parked requests."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(problem)
-            waiter.exception()  # nobody may be there to take it
+            waiter.exception()  # asyncio logs an exception that is never retrieved

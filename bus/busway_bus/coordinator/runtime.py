@@ -1,10 +1,10 @@
-"""Runs the shards of an internal topic, one for each of its partitions, whatever they keep.
+"""Runs the shards of an internal topic, one per partition.
 
-What lives here: finding a shard, deciding, appending, applying, holding answers until they are durable, timers, unloading. What does
-not: what a shard decides (`shard`), reading its log (`loading`), who is told what (`replies`).
+What lives here: finding a shard, deciding, appending, applying, replies after durability, timers, unloading. What does
+not: the decisions (`shard`), reading the log (`loading`), errors of replies (`replies`).
 
-A decision is appended and applied before anything else is decided, so a shard is at every moment what its log says. A record that
-cannot be appended has not happened. One that was appended and does not become durable takes its shard along: it is loaded again.
+A decision is appended and applied before the next one, so that a shard always matches its log. A record that cannot be
+appended has no effect. A shard is unloaded and reloaded if an appended record does not become durable.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ class Loaded(Generic[S]):
     """A shard that is served.
 
     Attributes:
-        durable: done when all that was appended is; None when it is already.
-        incremental: the shard, where it is told of offsets.
-        timer: when it is looked at next, with the moment of its deadline.
+        durable: done once everything appended is durable; None if it already is.
+        incremental: the shard, if it needs offsets.
+        timer: the deadline and the handle of the next tick.
     """
 
     __slots__ = ("durable", "incremental", "number", "shard", "timer")
@@ -54,10 +54,10 @@ class Runtime(Generic[S]):
     """All shards of a topic on this node.
 
     Args:
-        new_shard: makes an empty one.
-        image: the topic in the cluster's current picture, None while it is not there; another object whenever anything of it changes.
-        loaded: told of each partition whose shard is served from now on.
-        unloaded: called with each shard that is served here no longer.
+        new_shard: makes an empty shard.
+        image: the topic in the current image, None if it does not exist; a new object after every change.
+        loaded: called with each partition and shard from now on served.
+        unloaded: called with each shard no longer served.
     """
 
     def __init__(
@@ -83,22 +83,22 @@ class Runtime(Generic[S]):
         self._epoch_ms = machine.wall_ms() - int(machine.monotonic_s() * 1000)
 
     def now(self) -> int:
-        """Wall time in ms that never jumps: sessions are counted with it, and setting the clock must not end them."""
+        """Return wall time in ms that never jumps. Setting the clock must not end sessions."""
         return self._epoch_ms + int(self._machine.monotonic_s() * 1000)
 
     # Finding
 
     @property
     def partitions(self) -> int:
-        """How many the topic has, 0 while it is not there."""
+        """The topic's number of partitions; 0 if it does not exist."""
         image = self._image()
         return 0 if image is None else len(image.partitions)
 
     def partition_of(self, key: str) -> int:
-        """The partition that keeps `key`.
+        """Return the partition that keeps `key`.
 
         Raises:
-            KafkaError: NOT_COORDINATOR, there is no topic yet: nobody has asked for a coordinator.
+            KafkaError: NOT_COORDINATOR, the topic does not exist: no coordinator was looked up yet.
         """
         count = self.partitions
         if count == 0:
@@ -106,23 +106,23 @@ class Runtime(Generic[S]):
         return partition_for(key, count)
 
     def shard(self, number: int) -> S:
-        """What a partition holds by now, durable or not.
+        """Return a partition's state, including what is not durable yet.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while its log is being read, COORDINATOR_NOT_AVAILABLE when it cannot be,
-                NOT_COORDINATOR where another broker may be.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while its log is read, COORDINATOR_NOT_AVAILABLE if it cannot be,
+            NOT_COORDINATOR where another broker may be.
         """
         return self._find(number).shard
 
     def shards(self) -> dict[int, S]:
-        """All that are served by now, by partition, whatever else is being read."""
+        """Return the loaded shards by partition, in order."""
         return {number: loaded.shard for number, loaded in sorted(self._loaded.items())}
 
     def all_shards(self) -> dict[int, S]:
-        """All that can be served, by partition.
+        """Return the loaded shards by partition, in order, once nothing is loading.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some are still being read.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
         """
         self.load()
         if self._loader.busy:
@@ -140,18 +140,19 @@ class Runtime(Generic[S]):
     # Deciding
 
     def decide(self, number: int, operation: Callable[[S], Decision[R]]) -> R:
-        """Decide, append and apply, and answer at once: for what may be told before it is durable.
+        """Decide, append and apply; return the reply before it is durable.
 
         Raises:
-            KafkaError: as `shard`; what the operation raises; NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE when it cannot be written.
+            KafkaError: as `shard`; from the operation; NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE if it cannot be
+            written.
         """
         return self._decide(self._find(number), operation).reply
 
     async def write(self, number: int, operation: Callable[[S], Decision[R]]) -> R:
-        """Decide, append and apply; the reply when that, and all that it may have been decided on, is durable.
+        """Decide, append and apply; return the reply once durable with everything before.
 
         Raises:
-            KafkaError: as `decide`, also when it does not become durable.
+            KafkaError: as `decide`, also if it does not become durable.
         """
         loaded = self._find(number)
         decision = self._decide(loaded, operation)
@@ -164,10 +165,10 @@ class Runtime(Generic[S]):
         operation: Callable[[S, Waiter], Decision[R | Unanswered]],
         parked: Callable[["asyncio.Future[Any]"], None],
     ) -> R:
-        """As `write`, but the operation may reply `PARKED`: the reply comes with the decision that has its waiter among what is `due`.
+        """Write as `write` does; after `PARKED`, wait for a later decision's reply.
 
         Args:
-            parked: told of the future that the answer is waited for with then; whoever ends it ends the wait, not what it is for.
+            parked: called with the future of a parked request. Cancelling it ends only the wait.
         """
         loaded = self._find(number)
         waiter: asyncio.Future[R] = asyncio.get_running_loop().create_future()
@@ -180,7 +181,7 @@ class Runtime(Generic[S]):
         return reply
 
     async def read(self, number: int, operation: Callable[[S], R]) -> R:
-        """What `operation` finds, once all that it may have found is durable: a crash must not take back what was told.
+        """Read a shard; return once what was read is durable. No crash revokes it.
 
         Raises:
             KafkaError: as `write`.
@@ -210,10 +211,10 @@ class Runtime(Generic[S]):
         new_batch: Callable[[], BatchBuilder],
         apply: Callable[[Record, int], None],
     ) -> None:
-        """Append and apply; no await in between, so that what was decided still holds.
+        """Append and apply without an await: the decision still holds.
 
         Raises:
-            KafkaError: they cannot be written; those of batches before are, and are applied.
+            KafkaError: a batch cannot be written; those before it are written and applied.
         """
         records: tuple[Record, ...] = decision.records
         at_once = len(records) if decision.whole else RECORDS_PER_OWN_BATCH_MAX
@@ -231,10 +232,10 @@ class Runtime(Generic[S]):
         batch: BatchBuilder,
         apply: Callable[[Record, int], None],
     ) -> None:
-        """Append the batch that holds these records, and apply them.
+        """Append the batch of these records, then apply them.
 
         Raises:
-            KafkaError: it cannot be written, and nothing is applied.
+            KafkaError: it cannot be written; nothing is applied.
         """
         try:
             partition = self._replicas.find(self._topic, loaded.number)
@@ -249,7 +250,6 @@ class Runtime(Generic[S]):
         self._appended(loaded, durable)
 
     def _appended(self, loaded: Loaded[S], durable: Durable | None) -> None:
-        """All of the log is durable when this is."""
         if durable is not None:
             loaded.durable = durable
             durable.add_done_callback(functools.partial(self._settled, loaded))
@@ -267,7 +267,7 @@ class Runtime(Generic[S]):
     def _set_timer(self, loaded: Loaded[S]) -> None:
         deadline = loaded.shard.next_deadline()
         if deadline is None or (loaded.timer is not None and loaded.timer[0] <= deadline):
-            return  # a timer that comes too early finds nothing to do, and costs less than one that is set anew each time
+            return  # an early timer finds nothing to do, and costs less than a reset each time
         if loaded.timer is not None:
             loaded.timer[1].cancel()
         delay_s = max(0, deadline - self.now()) / 1000
@@ -283,18 +283,18 @@ class Runtime(Generic[S]):
     # Loading
 
     def load(self) -> None:
-        """Begin to load every shard that is not loaded yet."""
+        """Begin to load every shard that is not loaded."""
         self.follow()
         for number in range(self.partitions):
             if number not in self._loaded:
                 self._loader.begin(number)
 
     async def wait_loaded(self, *, within_s: float) -> None:
-        """Return when all is loaded that was begun, or the time is over."""
+        """Wait until loading has finished, or for `within_s`."""
         await self._loader.wait(within_s=within_s)
 
     def look_again(self) -> None:
-        """Load what the disk refused to give, and may not refuse now."""
+        """Load what failed with a disk error."""
         self._loader.look_again()
         self.load()
 
@@ -306,8 +306,10 @@ class Runtime(Generic[S]):
     # Unloading
 
     def follow(self) -> None:
-        """Let go of the shards of a topic that was deleted, and of partitions that this node leads no more: who waits has to look for
-        the coordinator again. The node calls it whenever the metadata changes."""
+        """Unload shards of a deleted topic, and those no longer led here.
+
+        Parked requests fail with NOT_COORDINATOR. The node calls it on every change of metadata.
+        """
         image, before = self._image(), self._followed
         if image is before:
             return
@@ -330,7 +332,7 @@ class Runtime(Generic[S]):
         replies.fail(loaded.shard.unloaded(), KafkaError(ErrorCode.NOT_COORDINATOR, where))
 
     def close(self) -> None:
-        """Stop the timers, and what is being loaded."""
+        """Stop timers and loading."""
         self._loader.stop()
         for loaded in self._loaded.values():
             if loaded.timer is not None:

@@ -1,11 +1,11 @@
-"""What the runtime asks of the state that one partition of an internal topic holds.
+"""Interfaces of the state that one partition of an internal topic holds.
 
-What lives here: the interface, and what more it asks where records may be part of a transaction, or build on those before. What does not:
-any such state; it need not know this module, as it only has to have these methods.
+What lives here: the interface, with its extensions for transactions and for records that build on earlier ones. What
+does not: implementations; they need not import this module.
 
-A shard is pure. Its operations are methods of its own that return a `Decision`; they may change what is lost with the coordinator
-anyway (who waits, timers), but what the log keeps changes by `apply` alone, now and when the log is read. So where a decision's
-records cannot be written, nothing has happened.
+A shard is pure. Its operations are further methods that return a `Decision`. They may change what is lost with the
+coordinator anyway, such as waiters and timers. What the log keeps is changed by `apply` alone, both live and in a
+replay. Thus nothing has happened if a decision's records cannot be written.
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -13,21 +13,24 @@ from typing import Any, Protocol, runtime_checkable
 from busway_bus.kernel.decision import Decision, Waiter
 
 Record = Any
-"""One record as a shard knows it; the runtime hands it on and never looks into it."""
+"""A shard's record, opaque to the runtime."""
 
 
 class Shard(Protocol):
-    """The state of one partition. Times are milliseconds of a clock that never goes back."""
+    """The state of one partition. Times are in ms of a clock that never goes back."""
 
     @staticmethod
     def encode(record: Record, /) -> tuple[bytes, bytes | None]:
-        """The record's key and value as they are stored. Of all records with one key the last says everything: None ends it. Only of an
-        `IncrementalShard` all count."""
+        """Return the record's key and value.
+
+        The log is compacted: the latest value of a key wins, None is a tombstone. An `IncrementalShard` needs all
+        records.
+        """
         ...
 
     @staticmethod
     def decode(key: bytes, value: bytes | None, /) -> Record | None:
-        """The record that is stored so; None for a type that this version does not know, and goes past.
+        """Return the record; None for a type unknown to this version.
 
         Raises:
             ProtocolError: the bytes are damaged.
@@ -35,46 +38,46 @@ class Shard(Protocol):
         ...
 
     def apply(self, record: Record, now: int, /) -> None:
-        """Let a record that is in the log be in force."""
+        """Apply a record of the log."""
         ...
 
     def next_deadline(self) -> int | None:
-        """When `tick` may have something to do; None for never."""
+        """Return the time of the next `tick`; None for never."""
         ...
 
     def tick(self, now: int, /) -> Decision[None]:
-        """Do what is due, a bounded part of it; what is left keeps `next_deadline` where it is."""
+        """Do a bounded part of what is due; the rest keeps `next_deadline`."""
         ...
 
     def unloaded(self) -> list[Waiter]:
-        """This node looks after it no longer: the waiters of all requests that are parked."""
+        """Return the waiters of all parked requests when the shard is unloaded."""
         ...
 
 
 @runtime_checkable
 class TransactionalShard(Shard, Protocol):
-    """The state of a partition in which producers' transactions may write too.
+    """The state of a partition to which transactions of producers may write.
 
-    Of records with one key the last of those says everything that belong to no transaction, or to one that was committed. What an open
-    one has written and what was taken over before may be told of in any order that leaves the order for each key.
+    Of committed and non-transactional records the latest value of a key wins. In a replay, records of open transactions
+    and those they overtook are applied in any order that keeps the order per key.
     """
 
     def apply_pending(self, record: Record, producer_id: int, now: int, /, host: str = ...) -> None:
-        """Keep a record that is in the log until the producer's transaction is over; for a host where that is known."""
+        """Keep a record until its transaction ends, charged to a known host."""
         ...
 
     def end_transaction(self, producer_id: int, now: int, /, *, committed: bool) -> None:
-        """The marker that ends the producer's transaction is in the log; there may be nothing that it has written."""
+        """Apply the marker of a transaction; it may have written nothing here."""
         ...
 
 
 @runtime_checkable
 class IncrementalShard(Shard, Protocol):
-    """The state of a partition whose records build on those before: it is told of all of them in order, and where each is.
+    """The state of a partition whose records build on earlier ones.
 
-    No transaction writes there.
+    All are applied in order, each after its offset. No transaction writes there.
     """
 
     def at(self, offset: int, /) -> None:
-        """The record that is applied next is at this offset of the log."""
+        """Note the offset of the next applied record."""
         ...

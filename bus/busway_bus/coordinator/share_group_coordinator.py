@@ -1,7 +1,7 @@
-"""The coordinator of share groups as handlers see it (KIP-932): one method for each thing that may be asked for.
+"""The share group coordinator as handlers use it (KIP-932).
 
-What lives here: which shard is asked, and what the share coordinator has to be asked for beside, before or after. What does not: any rule
-about groups (`groups.share.heartbeat`, `groups.share.partitions`), the state of share partitions (`share_state_coordinator`).
+What lives here: choosing the shard, and requests to the share coordinator. What does not: the rules
+(`groups.share.heartbeat`, `groups.share.partitions`), states of share partitions (`share_state_coordinator`).
 """
 
 import asyncio
@@ -39,15 +39,15 @@ from busway_protocol.machine import Machine
 R = TypeVar("R")
 logger = logging.getLogger("busway.share")
 TOGETHER: Final = 100
-"""Share partitions that the share coordinator is asked about together."""
+"""Share partitions in concurrent requests to the share coordinator."""
 BEGINNING_AT_ONCE: Final = 10
-"""Groups whose share partitions are begun at one time."""
+"""Groups whose share partitions are initialized concurrently."""
 Wanted = Mapping[UUID, Iterable[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedShareGroup:
-    """What a group looks like."""
+    """The description of a share group."""
 
     state: str
     epoch: int
@@ -59,9 +59,9 @@ class ShareGroups:
     """All share groups of this node.
 
     Args:
-        groups: whose shards keep them.
-        persister: keeps how far they are.
-        setting: the value in force of a group's setting.
+        groups: its shards keep them.
+        persister: keeps the states of their share partitions.
+        setting: a group's effective setting.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class ShareGroups:
         self._config = config
         self._setting = setting
         self._beginning: dict[asyncio.Task[Any], str] = {}
-        """Who asks the share coordinator to begin share partitions, with the group's name."""
+        """Tasks that initialize share partitions, with the group's name."""
         self._deleting: Counter[str] = Counter()
         self._turns = asyncio.Semaphore(BEGINNING_AT_ONCE)
 
     def limits(self, group_id: str) -> ShareGroupLimits:
-        """What a group may have."""
+        """Return a group's limits."""
         return ShareGroupLimits(
             max_size=self._config.get("group.share.max.size"),
             session_timeout_ms=self._setting(group_id, "share.session.timeout.ms"),
@@ -99,10 +99,13 @@ class ShareGroups:
     # Members
 
     async def heartbeat(self, heartbeat: ShareHeartbeat) -> ShareHeartbeatReply:
-        """A member joins, stays or leaves; the answer when that is durable. Share partitions that it brings are begun after it.
+        """Handle a ShareGroupHeartbeat; return once its effect is durable.
+
+        New share partitions are initialized afterwards.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND and what `share_heartbeat` refuses; the coordinator is not here, is loading, or cannot write.
+            KafkaError: GROUP_ID_NOT_FOUND; COORDINATOR_LOAD_IN_PROGRESS on joining a group that is being deleted; from
+            `groups.share.heartbeat`; the coordinator is elsewhere, is loading, or cannot write.
         """
         now, wall_ms = self._groups.runtime.now(), self._machine.wall_ms()
         limits = self.limits(heartbeat.group_id)
@@ -114,10 +117,10 @@ class ShareGroups:
             if group is None and heartbeat.epoch == JOINING:
                 shard.offsets.check_group()
                 group = shard.new_share_group(heartbeat.group_id)
-            found = _share_group(heartbeat.group_id, group)
+            share_group = _share_group(heartbeat.group_id, group)
             if heartbeat.epoch == LEAVING:
-                return leave(found, heartbeat.member_id)
-            return shard.watched(found, beat(found, heartbeat, limits, now=now, wall_ms=wall_ms))
+                return leave(share_group, heartbeat.member_id)
+            return shard.watched(share_group, beat(share_group, heartbeat, limits, now=now, wall_ms=wall_ms))
 
         reply = await self._decide(heartbeat.group_id, decide)
         if reply.initialize:
@@ -125,7 +128,7 @@ class ShareGroups:
         return reply
 
     def _go_on(self, group_id: str, beginning: Coroutine[Any, Any, R]) -> "asyncio.Task[R]":
-        """Begin share partitions, whoever waits for it; a deletion of the group does."""
+        """Initialize share partitions, even without a waiter. A deletion of the group waits for it."""
         task = asyncio.ensure_future(beginning)
         self._beginning[task] = group_id
         task.add_done_callback(self._gone_on)
@@ -134,16 +137,16 @@ class ShareGroups:
     def _gone_on(self, task: "asyncio.Task[Any]") -> None:
         del self._beginning[task]
         if not task.cancelled():
-            task.exception()  # nobody may be there to take it
+            task.exception()  # asyncio logs an exception that is never retrieved
 
     async def _begun(self, group_id: str) -> None:
-        """Return when nothing is being begun any more of a group."""
+        """Wait for all initializations of a group."""
         beginning = [task for task, group in self._beginning.items() if group == group_id]
         if beginning:
             await asyncio.wait(beginning)
 
     def _hold(self, shard: GroupShard, group_id: str, held: list[str]) -> ShareGroup:
-        """Let nobody join a group without members, or set its offsets, until what is `held` is let go.
+        """Block joins and offset changes of an empty group until `_let_go(held)`.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
@@ -163,7 +166,7 @@ class ShareGroups:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
 
     async def _begin(self, group_id: str, state_epoch: int, topics: Mapping[UUID, NamedPartitions]) -> None:
-        """Have share partitions begun, and write down whether they are."""
+        """Initialize share partitions, and record the outcome."""
         wanted = {topic_id: topic.partitions for topic_id, topic in topics.items()}
         async with self._turns:
             failed = await self._each(
@@ -184,7 +187,7 @@ class ShareGroups:
     async def _each(
         self, group_id: str, wanted: Wanted, ask: Callable[[SharePartitionKey], Awaitable[object]]
     ) -> dict[tuple[UUID, int], KafkaError]:
-        """Ask the share coordinator about each; what it refuses."""
+        """Send a request to the share coordinator for each; return the errors."""
         keys = [
             SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=number)
             for topic_id, numbers in sorted(wanted.items())
@@ -192,18 +195,18 @@ class ShareGroups:
         ]
         failed: dict[tuple[UUID, int], KafkaError] = {}
 
-        async def one(key: SharePartitionKey) -> None:
+        async def attempt(key: SharePartitionKey) -> None:
             try:
                 await ask(key)
             except KafkaError as problem:
                 failed[key.topic_id, key.partition] = problem
 
         for start in range(0, len(keys), TOGETHER):
-            await asyncio.gather(*(one(key) for key in keys[start : start + TOGETHER]))
+            await asyncio.gather(*(attempt(key) for key in keys[start : start + TOGETHER]))
         return failed
 
     async def describe(self, group_id: str) -> DescribedShareGroup:
-        """What a group looks like, as far as it is durable.
+        """Describe a group as far as it is durable.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND.
@@ -222,10 +225,10 @@ class ShareGroups:
         return await self._decide(group_id, look)
 
     def is_share_group(self, group_id: str) -> bool:
-        """Whether there is such a group and it is a share group.
+        """Whether the group exists and is a share group.
 
         Raises:
-            KafkaError: the coordinator is not here, or is loading.
+            KafkaError: the coordinator is elsewhere, or is loading.
         """
         if self._groups.runtime.partitions == 0:
             return False
@@ -233,10 +236,10 @@ class ShareGroups:
         return group is not None and group.kind is GroupKind.SHARE
 
     async def delete(self, group_id: str) -> ErrorCode:
-        """Delete a share group without members, and before it all that the share coordinator keeps of it.
+        """Delete an empty share group, after its states at the share coordinator.
 
-        Nobody joins meanwhile: in Kafka a member that does finds a group that is begun anew, and who deletes it that it was not empty. What is
-        being begun is waited for: it would be kept for ever, and fence a group of the same name.
+        Joins are blocked meanwhile. In Kafka a joining member gets a reset group, and the deletion fails as not empty.
+        Initializations under way are awaited: their states would remain for ever, and fence a group of the same name.
         """
 
         def decide(shard: GroupShard) -> Decision[dict[UUID, frozenset[int]]]:
@@ -249,16 +252,14 @@ class ShareGroups:
             await self._begun(group_id)
             failed = await self._each(group_id, wanted, self._persister.delete)
             for problem in failed.values():
-                if (
-                    problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                ):  # else the topic is gone, and all of it with it
+                if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # else deleted with its topic
                     return problem.code
             return await self._groups.delete(group_id)
         finally:
             self._let_go(held)
 
     async def follow(self, image: ClusterImage, delta: Delta) -> None:
-        """Write down that the share partitions of topics are gone that were deleted."""
+        """Record the removal of share partitions of deleted topics."""
         if not delta.removed:
             return
         gone = tuple(delta.removed)
@@ -275,7 +276,7 @@ class ShareGroups:
     # Offsets
 
     async def initialized(self, group_id: str) -> dict[UUID, frozenset[int]]:
-        """The share partitions that were begun; none where there is no such group."""
+        """Return the initialized share partitions; none without such a group."""
 
         def look(shard: GroupShard) -> Decision[dict[UUID, frozenset[int]]]:
             group = shard.groups.get(group_id)
@@ -285,7 +286,7 @@ class ShareGroups:
         return await self._decide(group_id, look)
 
     async def summary(self, group_id: str, topic_id: UUID, number: int) -> ShareState:
-        """From where a share partition goes on.
+        """Return a share partition's state without batches, with its start offset.
 
         Raises:
             KafkaError: see `SharePersister`.
@@ -295,12 +296,13 @@ class ShareGroups:
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[UUID, tuple[str, Mapping[int, int]]]
     ) -> dict[tuple[UUID, int], KafkaError]:
-        """Let a group without members go on from these offsets, by topic and partition; what could not be set.
+        """Set an empty group's start offsets, by topic and partition; return failures.
 
         Raises:
-            KafkaError: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND for a group of another kind; COORDINATOR_LOAD_IN_PROGRESS while it is deleted.
+            KafkaError: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND for a group of another kind; COORDINATOR_LOAD_IN_PROGRESS
+            while it is deleted.
         """
-        # What is begun here is begun whoever waits, and is waited for by who deletes it.
+        # Shielded: it continues without the client, and a deletion waits for it.
         return await asyncio.shield(self._go_on(group_id, self._alter(group_id, offsets)))
 
     async def _alter(
@@ -317,8 +319,8 @@ class ShareGroups:
             group = shard.groups.get(group_id)
             if group is None:
                 shard.offsets.check_group()
-            found = _empty(group_id, shard) if group is not None else shard.new_share_group(group_id)
-            return Decision(records=(partitions.begin(found, topics),) if topics else (), reply=found.epoch)
+            share_group = _empty(group_id, shard) if group is not None else shard.new_share_group(group_id)
+            return Decision(records=(partitions.begin(share_group, topics),) if topics else (), reply=share_group.epoch)
 
         state_epoch = await self._decide(group_id, decide)
 
@@ -333,8 +335,10 @@ class ShareGroups:
         return failed
 
     async def delete_offsets(self, group_id: str, topic_ids: Sequence[UUID]) -> dict[UUID, KafkaError | None]:
-        """Have a group without members forget topics; what became of those that it knows. Nobody joins meanwhile, nor sets its offsets: what
-        would be begun anew then would be forgotten with what was there before, and said to be there.
+        """Remove topics from an empty group; return the outcome of known ones.
+
+        Joins and offset changes are blocked meanwhile: a state initialized then would be deleted with the old one, yet
+        recorded as present.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
@@ -364,7 +368,7 @@ class ShareGroups:
         return outcomes
 
     async def close(self) -> None:
-        """Begin nothing any more; what is left is begun after the next start."""
+        """Cancel initializations; the rest follows after the next start."""
         for task in self._beginning:
             task.cancel()
         if self._beginning:
@@ -387,7 +391,7 @@ def _empty(group_id: str, shard: GroupShard) -> ShareGroup:
 
 
 def _begun(shard: GroupShard, group_id: str, topics: dict[UUID, NamedPartitions], *, failed: bool) -> Decision[None]:
-    """Nothing where the group, or what was asked for, is gone meanwhile."""
+    """Record the outcome, unless the group or the request is gone meanwhile."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         return Decision(reply=None)

@@ -1,7 +1,7 @@
-"""The coordinator of share groups' state: where leaders of partitions keep how far each group is with each record (KIP-932).
+"""The share coordinator: states of share partitions for their leaders (KIP-932).
 
-What lives here: which shard is asked, the making of the topic, and what is done from time to time: snapshots renewed, the log cut, states of
-deleted topics forgotten. What does not: any rule about a state (`share_state.shard`), storage and waiting (`runtime`).
+What lives here: choosing the shard, creation of the topic, periodic work: new snapshots, deletion of old records,
+states of deleted topics. What does not: the rules (`share_state.shard`), storage and waiting (`runtime`).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ logger = logging.getLogger("busway.share")
 
 
 def coordinator_key(key: SharePartitionKey) -> str:
-    """What Kafka looks the coordinator of a share partition up by."""
+    """Return Kafka's FindCoordinator key of a share partition."""
     return f"{key.group_id}:{uuid_text(key.topic_id)}:{key.partition}"
 
 
@@ -36,12 +36,12 @@ class ShareCoordinator:
     """All states on this node; a `SharePersister`.
 
     Args:
-        create_topic: makes the topic of share groups' state.
-        image: that topic as `Runtime` wants it.
-        exists: whether there is a partition of this topic and number.
+        create_topic: creates `__share_group_state`.
+        image: that topic, as for `Runtime`.
+        exists: whether a partition of a topic exists.
 
     Attributes:
-        begun_anew: called with a share partition whose state was begun anew or forgotten: what its leader knows of it holds no more.
+        begun_anew: called with a share partition whose state was reset or deleted: its leader's state is stale.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ShareCoordinator:
         self.begun_anew: Callable[[SharePartitionKey], None] = lambda _: None
 
     async def ensure(self) -> None:
-        """Make sure that the topic is there and loaded, or begun to be."""
+        """Create the topic if necessary, and begin to load it."""
         async with self._creating:
             if self.runtime.partitions == 0:
                 await self._create_topic()
@@ -81,10 +81,10 @@ class ShareCoordinator:
     def _held_bytes(self) -> int:
         return sum(shard.held_bytes for shard in self.runtime.shards().values())
 
-    # As a persister; see `SharePersister`
+    # `SharePersister`
 
     async def initialize(self, key: SharePartitionKey, *, state_epoch: int, start_offset: int) -> None:
-        """Begin the state, or begin it anew where the epoch is higher. The first one of all has the topic made."""
+        """Initialize the state, or reset it at a higher epoch. Creates the topic if necessary."""
         if self.runtime.partitions == 0:
             await self.ensure()
         has_room = self._held_bytes() < SHARE_STATES_BYTES_MAX
@@ -103,14 +103,14 @@ class ShareCoordinator:
             self.begun_anew(key)
 
     async def read(self, key: SharePartitionKey, *, leader_epoch: int) -> ShareState:
-        """The state as it was, for a leader of the partition."""
+        """Return the state for a leader of the partition."""
         return await self.runtime.write(
             self._partition_of(key),
             lambda shard: shard.read(key, leader_epoch=leader_epoch, wall_ms=self._machine.wall_ms()),
         )
 
     async def write(self, key: SharePartitionKey, change: ShareState) -> None:
-        """Merge batches into the state, move its start, set how many are complete."""
+        """Merge batches, move the start offset, set the count of complete records."""
         room_bytes = SHARE_STATES_BYTES_MAX - self._held_bytes()
         await self.runtime.write(
             self._partition_of(key),
@@ -118,11 +118,11 @@ class ShareCoordinator:
         )
 
     async def summary(self, key: SharePartitionKey) -> ShareState:
-        """The state without its batches."""
+        """Return the state without its batches."""
         return await self.runtime.read(self._partition_of(key), lambda shard: shard.summary(key))
 
     async def delete(self, key: SharePartitionKey) -> None:
-        """Forget the state."""
+        """Delete the state."""
         try:
             await self.runtime.write(self._partition_of(key), lambda shard: shard.delete(key))
         finally:
@@ -131,12 +131,12 @@ class ShareCoordinator:
     # Time
 
     async def follow(self, image: ClusterImage, delta: Delta) -> None:
-        """Forget the states of topics that were deleted."""
+        """Delete the states of deleted topics."""
         if delta.removed:
             await self._forget(tuple(delta.removed))
 
     async def renew(self, *, older_ms: int) -> None:
-        """Write snapshots anew that are as old as this, unless all are and nothing has happened since: then the log does not grow."""
+        """Rewrite snapshots of at least this age. A `quiet` shard is skipped: its log must not grow."""
         self.runtime.load()
         for number, shard in self.runtime.shards().items():
             if shard.quiet:
@@ -148,8 +148,10 @@ class ShareCoordinator:
                     break
 
     async def prune(self) -> None:
-        """Cut from every log what is needed no more, once that is certain: what stands for it is durable. Forget, too, what a deletion
-        has left because it could not be written."""
+        """Advance each log's start past records that durable ones replace.
+
+        Also retry deletions of states that could not be written.
+        """
         self.runtime.load()
         for number, shard in self.runtime.shards().items():
             gone = shard.gone()
@@ -180,9 +182,9 @@ class ShareCoordinator:
     async def _written(
         self, number: int, shard: ShareStateShard, decide: Callable[[ShareStateShard], Decision[bool]]
     ) -> bool:
-        """Whether a part of the coordinator's own work was written, and more of it is to be done."""
+        """Write a part of periodic work; return whether more is due."""
         if self.runtime.shards().get(number) is not shard:
-            return False  # it is looked after here no longer, or was loaded again
+            return False  # unloaded or reloaded
         try:
             more = self.runtime.decide(number, decide)
         except KafkaError as problem:
@@ -193,7 +195,7 @@ class ShareCoordinator:
 
 
 def _parts(shard: ShareStateShard) -> Iterator[list[SharePartitionKey]]:
-    """The share partitions of a shard, as many together as are looked after while all others wait."""
+    """Yield a shard's share partitions in bounded parts."""
     part: list[SharePartitionKey] = []
     batches = 0
     for key in tuple(shard.partitions):

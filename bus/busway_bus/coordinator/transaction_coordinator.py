@@ -1,7 +1,7 @@
-"""The coordinator of transactions as handlers see it: one method for each thing that may be asked for.
+"""The transaction coordinator as handlers use it, one method per operation.
 
-What lives here: which shard is asked, new producer ids where an answer needs one, bounded waiting for a transaction that is ending, the
-upkeep by time. What does not: any rule about transactions (`transactions.shard`), storage and waiting (`runtime`), markers (`markers`).
+What lives here: choosing the shard, new producer ids, bounded waits for a transaction that is ending, periodic work.
+What does not: the rules (`transactions.shard`), storage and waiting (`runtime`), markers (`markers`).
 """
 
 import asyncio
@@ -33,11 +33,11 @@ class TransactionCoordinator:
     """All transactional ids of this node; a `kernel.transactions.TransactionVerifier`.
 
     Args:
-        create_topic: makes the topic of transactions.
-        image: that topic as `Runtime` wants it.
-        exists: whether there is a partition of this topic and number.
-        version: the finalized level of `transaction.version`.
-        new_producer_id: an id that nobody has.
+        create_topic: creates `__transaction_state`.
+        image: that topic, as for `Runtime`.
+        exists: whether a partition of a topic exists.
+        version: finalized level of `transaction.version`.
+        new_producer_id: returns an unused id.
         writer: writes markers.
     """
 
@@ -83,7 +83,7 @@ class TransactionCoordinator:
         return Levels(client=client_version, server=self._version())
 
     async def ensure(self) -> None:
-        """Make sure that the topic of transactions is there and loaded, or begun to be."""
+        """Create the topic if necessary, and begin to load it."""
         async with self._creating:
             if self.runtime.partitions == 0:
                 await self._create_topic()
@@ -92,16 +92,16 @@ class TransactionCoordinator:
     # Producers
 
     async def begin(self, transactional_id: str, timeout_ms: int, expected: Identity | None, *, host: str) -> Identity:
-        """A producer begins with this id: its producer id and epoch, when that is durable.
+        """Initialize a producer; return its id and epoch once durable.
 
         Args:
-            timeout_ms: a transaction that is open for longer is aborted.
-            expected: the identity that it had, where it goes on (KIP-360).
-            host: whose share of the memory the id takes from now on.
+            timeout_ms: a transaction open for longer is aborted.
+            expected: its previous identity, if it continues (KIP-360).
+            host: charged for the id from now on.
 
         Raises:
-            KafkaError: INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED or POLICY_VIOLATION; the coordinator is
-                not here, is loading or cannot write, for all that follow too.
+            KafkaError: INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED or POLICY_VIOLATION. This
+            and all methods below: the coordinator is elsewhere, is loading or cannot write.
         """
         if not 0 < timeout_ms <= self._config.get("transaction.max.timeout.ms"):
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, "see transaction.max.timeout.ms of the broker")
@@ -132,7 +132,7 @@ class TransactionCoordinator:
         client_version: int,
         host: str,
     ) -> None:
-        """Add partitions to a producer's transaction; returns when that is durable.
+        """Add partitions to a transaction; return once durable.
 
         Raises:
             KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
@@ -150,7 +150,9 @@ class TransactionCoordinator:
         await self._settled(transactional_id, attempt)
 
     async def end(self, transactional_id: str, identity: Identity, *, commit: bool, client_version: int) -> Identity:
-        """Decide how a transaction ends; the producer's identity from then on, when the decision is durable. The markers follow.
+        """Decide a transaction's end; return the producer's next identity once durable.
+
+        The markers follow.
 
         Raises:
             KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
@@ -177,8 +179,10 @@ class TransactionCoordinator:
         add: bool,
         host: str,
     ) -> Mapping[Place, ErrorCode]:
-        """Whether a producer may write to partitions as part of its transaction; see `TransactionVerifier`. The codes are those of
-        AddPartitionsToTxn, and TRANSACTION_ABORTABLE for a partition that was not added."""
+        """Check the partitions of a transactional write; see `TransactionVerifier`.
+
+        Codes are those of AddPartitionsToTxn, and TRANSACTION_ABORTABLE for a partition that was not added.
+        """
         identity = (producer_id, producer_epoch)
         try:
             if not transactional_id:
@@ -196,20 +200,21 @@ class TransactionCoordinator:
     async def _with_id(
         self, number: int, transactional_id: str, decide: Callable[[int | None], Begun | Ended]
     ) -> Identity:
-        """Carry out a decision that may need a new producer id; the producer's identity after it, when it is durable."""
+        """Decide, with a new producer id if needed; return the durable identity."""
         outcome = decide(None)
         if outcome.needs_id:
             outcome = decide(await self._new_producer_id())
         if outcome.ending:
-            self.markers.begin(number, transactional_id)  # they wait for the disk themselves
+            self.markers.begin(number, transactional_id)  # reads only what is durable
         await self.runtime.read(number, lambda shard: None)
         if outcome.identity is None:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the open transaction is being aborted")
         return outcome.identity
 
     async def _settled(self, transactional_id: str, attempt: Callable[[], Awaitable[R]]) -> R:
-        """What `attempt` comes to; where the last transaction is still ending that is waited for first, for a little, as a client would
-        only come again."""
+        """Run `attempt`; on CONCURRENT_TRANSACTIONS wait briefly for the end, then once more. It saves a client's
+        retry.
+        """
         try:
             return await attempt()
         except KafkaError as problem:
@@ -220,10 +225,12 @@ class TransactionCoordinator:
                 raise
         return await attempt()
 
-    # Looking
+    # Queries
 
     def transaction(self, transactional_id: str) -> tuple[Transaction, frozenset[Place]]:
-        """An id and the partitions of its transaction, while that is ending those without a marker.
+        """Return an id and its transaction's partitions.
+
+        While it is ending these are the partitions without a marker.
 
         Raises:
             KafkaError: TRANSACTIONAL_ID_NOT_FOUND.
@@ -237,24 +244,24 @@ class TransactionCoordinator:
         return known, known.partitions if remaining is None else remaining
 
     def transactions(self) -> list[tuple[str, Transaction]]:
-        """All ids, by partition and name.
+        """Return all transactional ids by partition.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some are still being read.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
         """
         return [entry for shard in self.runtime.all_shards().values() for entry in shard.transactions.items()]
 
     # Time
 
     async def abort_overdue(self) -> None:
-        """Abort the transactions that are open for longer than their producers said."""
+        """Abort transactions that exceed their timeout."""
         self.runtime.load()
         for number in tuple(self.runtime.shards()):
             if not await self._abort_overdue(number):
                 return
 
     async def _abort_overdue(self, number: int) -> bool:
-        """Abort what is overdue in one partition, a bounded part at a time; False where that cannot be written."""
+        """Abort one partition's in bounded parts; False if that cannot be written."""
         new_id: int | None = None
         while number in self.runtime.shards():
             decide = functools.partial(
@@ -279,7 +286,7 @@ class TransactionCoordinator:
         return True
 
     async def expire(self) -> None:
-        """Forget ids that nobody uses any more."""
+        """Remove ids unused for `transactional.id.expiration.ms`."""
         self.runtime.load()
         before = self.runtime.now() - self._config.get("transactional.id.expiration.ms")
         for number, shard in self.runtime.shards().items():
@@ -298,6 +305,6 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Stop; what is under way goes on after the next start."""
+        """Stop; work under way continues after the next start."""
         await self.markers.close()
         self.runtime.close()

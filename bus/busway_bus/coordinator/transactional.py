@@ -1,7 +1,7 @@
-"""The runtime of shards in whose partitions producers' transactions may write too.
+"""Runtime of shards to which transactions of producers may write.
 
-What lives here: writing a batch as a part of a transaction, and the marker that ends it. What does not: what the shard makes of
-them (`shard.TransactionalShard`), whether the producer may (`coordinator.group_coordinator`, and its epoch the partition itself), and everything else
+What lives here: writing a batch of a transaction, and its marker. What does not: their effect
+(`shard.TransactionalShard`), checks (`coordinator.group_coordinator`; the log checks the epoch), everything else
 (`runtime`).
 """
 
@@ -20,10 +20,10 @@ T = TypeVar("T", bound=TransactionalShard)
 
 
 class TransactionalRuntime(Runtime[T]):
-    """A runtime that knows of producers."""
+    """A runtime with transactions of producers."""
 
     def is_open(self, number: int, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the producer has written to the partition in a transaction that has not ended.
+        """Whether a producer has an open transaction in the partition.
 
         Raises:
             KafkaError: as `shard`.
@@ -31,7 +31,7 @@ class TransactionalRuntime(Runtime[T]):
         return self._log(number).producers.is_open(producer_id, producer_epoch)
 
     def batch_bytes_max(self, number: int) -> int:
-        """The largest batch that a transaction may write to the partition, in bytes: `max.message.bytes` of the topic, as in Kafka.
+        """Return `max.message.bytes`, which as in Kafka bounds a transaction's batch.
 
         Raises:
             KafkaError: as `shard`.
@@ -48,17 +48,17 @@ class TransactionalRuntime(Runtime[T]):
     async def write_in_transaction(
         self, number: int, batch: BatchBuilder, records: Sequence[Record], check: Callable[[T], None], host: str
     ) -> None:
-        """Append one batch of a producer's transaction; returns when it is durable.
+        """Append one batch of a transaction; return once it is durable.
 
-        All of it is in the log or nothing, so that no end of the transaction comes between. Its records count only when the transaction is
-        committed; until then they take a host's share.
+        It is appended whole, so that no marker falls in between. Its records count once the transaction is committed;
+        until then they are charged to a host.
 
         Args:
             batch: holds the records; its producer is the transaction's.
-            check: refuses them, or not, in the moment in which they are written.
+            check: raises to refuse the records, directly before the append.
 
         Raises:
-            KafkaError: as `write`, what `check` raises, and INVALID_PRODUCER_EPOCH where a newer producer has taken over.
+            KafkaError: as `write`, from `check`, and INVALID_PRODUCER_EPOCH after a newer producer.
         """
         loaded = self._find(number)
         shard = loaded.shard
@@ -72,7 +72,7 @@ class TransactionalRuntime(Runtime[T]):
         await replies.durably(loaded.durable)
 
     async def end_transaction(self, number: int, marker: EndTransaction) -> None:
-        """Write the marker and let it be in force; returns when it is durable. One that comes again changes nothing.
+        """Write and apply a marker; return once it is durable. A repeated one changes nothing.
 
         Raises:
             KafkaError: as `write`, INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED.

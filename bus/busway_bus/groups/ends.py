@@ -42,11 +42,11 @@ class Ends:
 
     def late(self, now: int, members: Container[str]) -> list[str]:
         """Return a bounded number of members whose timeout is over. A member that is not removed is returned again after `AGAIN_MS`."""
-        found: list[str] = []
+        late: list[str] = []
         for member_id in self._deadlines.due(now, MEMBERS_PER_TICK_MAX):
             if member_id not in members:
                 del self._ends[member_id]  # the record that adds this member could not be written
                 continue
-            found.append(member_id)
+            late.append(member_id)
             self._deadlines.put(member_id, now + AGAIN_MS)
-        return found
+        return late

@@ -27,12 +27,12 @@ def parts(
     for group_id in tuple(group_ids):
         places = tuple(offsets.get(group_id, ()))
         for start in range(0, max(len(places), 1), OFFSETS_PER_EXPIRY_MAX):
-            some = places[start : start + OFFSETS_PER_EXPIRY_MAX]
-            if part and (len(part) >= GROUPS_PER_EXPIRY_MAX or count + len(some) > OFFSETS_PER_EXPIRY_MAX):
+            chunk = places[start : start + OFFSETS_PER_EXPIRY_MAX]
+            if part and (len(part) >= GROUPS_PER_EXPIRY_MAX or count + len(chunk) > OFFSETS_PER_EXPIRY_MAX):
                 yield part
                 part, count = {}, 0
-            part[group_id] = some
-            count += len(some)
+            part[group_id] = chunk
+            count += len(chunk)
     if part:
         yield part
 

@@ -292,11 +292,11 @@ class ExplainedShard(GroupShard):
             gathering.gain((topic_id, number), key.member_id)
 
     def _without(
-        self, some: Mapping[UUID, Sequence[int]], others: Mapping[UUID, Sequence[int]]
+        self, partitions: Mapping[UUID, Sequence[int]], others: Mapping[UUID, Sequence[int]]
     ) -> list[tuple[str, int]]:
-        """Return the partitions of `some` that are not in `others`."""
+        """Return the partitions that are not in `others`."""
         places: list[tuple[str, int]] = []
-        for topic_id, numbers in some.items():
+        for topic_id, numbers in partitions.items():
             name = self._topics.name_of(topic_id) or str(topic_id)
             left = set(others.get(topic_id, ()))
             places += [(name, number) for number in numbers if number not in left]
@@ -362,8 +362,8 @@ def _size(group: Group) -> int:
 
 
 def _assignments(members: Iterable[Member]) -> dict[str, bytes] | None:
-    found = {member.member_id: member.assignment for member in members}
-    return None if _too_much(found.values()) else found
+    assignments = {member.member_id: member.assignment for member in members}
+    return None if _too_much(assignments.values()) else assignments
 
 
 def _too_much(assignments: Iterable[bytes]) -> bool:

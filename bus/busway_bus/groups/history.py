@@ -100,7 +100,7 @@ class Gathering:
         if len(self.reasons) >= EXPLAINED_REASONS_MAX:
             self.reasons_left_out += 1
             return
-        told = {
+        event = {
             "what": what,
             "member": member_id,
             "client": client_id,
@@ -108,12 +108,12 @@ class Gathering:
             "instance": instance,
             "reason": reason,
         }
-        self.reasons.append({name: value[:EXPLAINED_TEXT_MAX] for name, value in told.items() if value})
+        self.reasons.append({name: value[:EXPLAINED_TEXT_MAX] for name, value in event.items() if value})
 
     def forget(self, what: Container[str], member_ids: Iterable[str]) -> None:
         """Remove events of these kinds and members: they were undone."""
         ids = {member_id[:EXPLAINED_TEXT_MAX] for member_id in member_ids}
-        self.reasons = [one for one in self.reasons if one["what"] not in what or one.get("member") not in ids]
+        self.reasons = [event for event in self.reasons if event["what"] not in what or event.get("member") not in ids]
 
     def lose(self, place: Place, member_id: str) -> None:
         """Note that a member loses a partition."""

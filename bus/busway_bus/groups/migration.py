@@ -57,29 +57,29 @@ def upgrade(group: ClassicGroup, limits: GroupLimits, topics: Topics) -> list[Ch
     if len(group.members) > min(limits.consumer.max_size, MIGRATED_MEMBERS_MAX):
         raise _refused(group, "the group size exceeds the consumer group maximum size.")
     epoch = max(group.generation, 1)
-    found = []
+    members = []
     elements = 0
     for member in group.members.values():
         upgraded, target, count = _upgraded(group, member, epoch, topics)
-        found.append((upgraded, target))
+        members.append((upgraded, target))
         elements += count
         if elements > SUBSCRIBED_ELEMENTS_MAX:
             raise _refused(group, "its members read more than is moved at once.")
-    names = {topic for member, _ in found for topic in member.topics}
+    names = {topic for member, _ in members for topic in member.topics}
     # Kafka takes the assignments as final; if a static member only changes its protocol, an unassigned partition would
     # never have a reader.
-    settled = group.state is State.STABLE and _is_whole([target for _, target in found], names, topics)
+    settled = group.state is State.STABLE and _is_whole([target for _, target in members], names, topics)
     known = topics.hash_of(names) if settled else _UNKNOWN
     key = ConsumerGroupMetadataKey(group_id=group.group_id)
     return [
-        *(member.metadata_record(group.group_id) for member, _ in found),
+        *(member.metadata_record(group.group_id) for member, _ in members),
         (key, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=known)),
-        *(target_record(group.group_id, member.member_id, target) for member, target in found),
+        *(target_record(group.group_id, member.member_id, target) for member, target in members),
         (
             ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id),
             ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=0),
         ),
-        *(member.assignment_record(group.group_id) for member, _ in found),
+        *(member.assignment_record(group.group_id) for member, _ in members),
     ]
 
 

@@ -320,13 +320,13 @@ class GroupShard:
         records = (*group.tombstones(), *changes, *decision.records)
         return replace(decision, records=records, due=group.dismiss(now), whole=True)
 
-    def resolve(self, group_id: str, found: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
+    def resolve(self, group_id: str, names: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
         """Store the topics that match a consumer group's regular expressions.
 
         The reply is False if the consumer group no longer exists.
         """
         group = self.groups.get(group_id)
-        return group.resolve(found, version, now) if isinstance(group, ConsumerGroup) else Decision(reply=False)
+        return group.resolve(names, version, now) if isinstance(group, ConsumerGroup) else Decision(reply=False)
 
     def resolution_failed(self, group_id: str) -> None:
         """Ask again for the matches of a group's regular expressions."""

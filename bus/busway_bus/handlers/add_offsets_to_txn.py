@@ -1,8 +1,8 @@
-"""AddOffsetsToTxn (key 25, versions 0-4): make the offsets of a group part of a transaction (KIP-98).
+"""AddOffsetsToTxn (key 25, versions 0-4): add a group's offsets to a transaction (KIP-98).
 
-Versions: 2 answers PRODUCER_FENCED where older ones say INVALID_PRODUCER_EPOCH (KIP-588), 3 is flexible, 4 may answer
+Versions: 2 returns PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588), 3 is flexible, 4 may return
 TRANSACTION_ABORTABLE (KIP-890).
-Behaviour: adds the partition of the offsets topic that keeps the group; see AddPartitionsToTxn.
+Behaviour: adds the group's partition of the offsets topic; see AddPartitionsToTxn.
 *Not supported*: nothing is left out.
 """
 

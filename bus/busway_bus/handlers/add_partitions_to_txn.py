@@ -1,10 +1,10 @@
-"""AddPartitionsToTxn (key 24, versions 0-5): make partitions part of a transaction (KIP-98).
+"""AddPartitionsToTxn (key 24, versions 0-5): add partitions to a transaction (KIP-98).
 
-Versions: 2 answers PRODUCER_FENCED where older ones say INVALID_PRODUCER_EPOCH (KIP-588), 3 is flexible; 4 is a broker's, for several
-transactions, which may only be looked up (KIP-890); 5 may answer TRANSACTION_ABORTABLE.
-Behaviour: of one transaction all partitions or none. While the last transaction of the same id is ending that is waited for, for at most
-add.partitions.to.txn.retry.backoff.max.ms; then CONCURRENT_TRANSACTIONS. A transaction has at most 10,000 partitions,
-and all that begin on one host together as many as it leaves room for others' (POLICY_VIOLATION).
+Versions: 2 returns PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588), 3 is flexible; 4 is for brokers, with
+several transactions or verification only (KIP-890); 5 may return TRANSACTION_ABORTABLE.
+Behaviour: adds all partitions of a transaction or none. While the id's last transaction is ending, it waits for at most
+add.partitions.to.txn.retry.backoff.max.ms, then returns CONCURRENT_TRANSACTIONS. A transaction has at most 10,000
+partitions, and a host's share of all of them is bounded (POLICY_VIOLATION).
 *Not supported*: nothing is left out.
 """
 
@@ -38,7 +38,7 @@ FENCED_SINCE = 2
 
 
 async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
-    """Add or look up the partitions of every transaction."""
+    """Add or verify the partitions of every transaction."""
     if context.api_version >= BATCHED_SINCE:
         results = [
             AddPartitionsToTxnResult(
@@ -64,7 +64,7 @@ async def _results(
 ) -> list[AddPartitionsToTxnTopicResult]:
     places = [(topic.name, number) for topic in transaction.topics for number in topic.partitions]
     image = context.node.image
-    # Kafka lets brokers add any; only that of offsets is ever added by one, and markers in the others would be of no use to anybody.
+    # Kafka allows brokers any internal topic, but adds only that of offsets; markers in others have no use.
     refused = INTERNAL - {OFFSETS_TOPIC} if context.api_version >= BATCHED_SINCE else INTERNAL
     codes: dict[Place, ErrorCode] = {}
     for place in places:

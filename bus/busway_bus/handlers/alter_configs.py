@@ -1,8 +1,8 @@
 """AlterConfigs (key 33, versions 0-2): replace all settings of topics, groups and brokers.
 
 Versions: 2 is flexible.
-Behaviour: what the request does not name goes back to its default; old clients still use this.
-Of brokers those that may be changed while they run (KIP-226), of this one or, without a name, the cluster's default.
+Behaviour: settings that are not in the request return to their defaults; old clients still use this. Of brokers only
+dynamic settings (KIP-226): this broker's or, without a name, the cluster's default.
 *Not supported*: broker loggers and client metrics, which answer INVALID_REQUEST.
 """
 

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45, versions 0-1): move partitions to other brokers (KIP-455).
 
 Versions: 1 says whether the number of replicas may change, which it cannot here.
-Behaviour: a partition that is to lie where it lies is moved at once; another broker is refused, there is none.
+Behaviour: a move to the current broker is done at once; another broker is refused, as none exists.
 *Not supported*: nothing is left out.
 """
 
@@ -26,7 +26,7 @@ NEEDS = (Access(Operation.ALTER, Resource.CLUSTER),)
 async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Judge each partition for itself."""
+    """Check each partition independently."""
     moves = tuple(
         Move(
             topic=topic.name,
@@ -41,7 +41,7 @@ async def handle(
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,
-        error_message=None if request.topics else "",  # as Kafka fills it in
+        error_message=None if request.topics else "",  # as in Kafka
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
@@ -55,5 +55,5 @@ async def handle(
 def _response(partition: ReassignablePartition, problem: KafkaError | None) -> ReassignablePartitionResponse:
     code, text = (ErrorCode.NONE, None) if problem is None else (problem.code, problem.message)
     if code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
-        text = None  # as Kafka answers it: nothing is wrong with the request
+        text = None  # as in Kafka: the request is valid
     return ReassignablePartitionResponse(partition_index=partition.partition_index, error_code=code, error_message=text)

@@ -1,7 +1,7 @@
-"""AlterShareGroupOffsets (key 91, version 0): let a share group without members go on from other offsets (KIP-932).
+"""AlterShareGroupOffsets (key 91, version 0): set an empty share group's offsets (KIP-932).
 
 Versions: 0 is the only one.
-Behaviour: a group that is not there is made. What was done with records from the offset on is forgotten.
+Behaviour: a missing group is created. The states of records from the offset on are deleted.
 *Not supported*: nothing is left out.
 """
 
@@ -30,15 +30,15 @@ _MISSING = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 async def handle(request: AlterShareGroupOffsetsRequest, context: RequestContext) -> AlterShareGroupOffsetsResponse:
-    """Set those that there are."""
+    """Set the offsets of existing partitions."""
     image = context.node.image
     offsets: dict[UUID, tuple[str, dict[int, int]]] = {}
     for topic in request.topics:
-        found = image.topics.get(topic.topic_name)
-        if found is not None:
-            starts = offsets.setdefault(found.topic_id, (topic.topic_name, {}))[1]
+        topic_image = image.topics.get(topic.topic_name)
+        if topic_image is not None:
+            starts = offsets.setdefault(topic_image.topic_id, (topic.topic_name, {}))[1]
             for partition in topic.partitions:
-                if 0 <= partition.partition_index < len(found.partitions):
+                if 0 <= partition.partition_index < len(topic_image.partitions):
                     starts[partition.partition_index] = partition.start_offset
     try:
         if not image.features.get(SHARE_VERSION, 0):
@@ -63,8 +63,8 @@ def _topic(
     offsets: dict[UUID, tuple[str, dict[int, int]]],
     failed: dict[tuple[UUID, int], KafkaError],
 ) -> AlterShareGroupOffsetsResponseTopic:
-    found = image.topics.get(topic.topic_name)
-    topic_id = ZERO_UUID if found is None else found.topic_id
+    topic_image = image.topics.get(topic.topic_name)
+    topic_id = ZERO_UUID if topic_image is None else topic_image.topic_id
     _, starts = offsets.get(topic_id, ("", {}))
     rows = []
     for partition in topic.partitions:

@@ -1,9 +1,10 @@
 """ApiVersions (key 18, versions 0-4): the APIs and features of this broker.
 
-Versions: 3 is flexible and carries the client's software name (KIP-511), 4 allows features whose lowest level is 0. The response's header is always
-version 0. An unknown version is answered in version 0 (`server.dispatch`).
-Behaviour: computed from the list of handlers, without those of features that are not in force; features are finalized only when they are wholly
-supported. The epoch of the finalized features is the offset of their metadata, as in Kafka, so that a client keeps the newest levels.
+Versions: 3 is flexible and has the client's software name (KIP-511), 4 allows features from level 0. The response's
+header is always version 0. An unknown version gets a response in version 0 (`server.dispatch`).
+Behaviour: computed from the list of handlers, without those of inactive features; features are finalized only when
+wholly supported. As in Kafka, the epoch of finalized features is the offset of their metadata, so that a client keeps
+the newest levels.
 """
 
 import re
@@ -33,7 +34,7 @@ _advertised: list[tuple[ApiVersion, str]] = []
 
 
 def advertise(served: Sequence[tuple[int, int, int, str]]) -> None:
-    """Take in (key, lowest, highest version, feature that it is a part of) of every handler; the registry calls this once."""
+    """Set (key, lowest, highest version, feature) of every handler. Called once by the registry."""
     _advertised[:] = [
         (ApiVersion(api_key=key, min_version=lowest, max_version=highest), feature)
         for key, lowest, highest, feature in sorted(served)
@@ -41,13 +42,13 @@ def advertise(served: Sequence[tuple[int, int, int, str]]) -> None:
 
 
 def is_named(request: ApiVersionsRequest) -> bool:
-    """Whether name and version of the client's software are such."""
+    """Whether the client's software name and version are valid."""
     names = (request.client_software_name, request.client_software_version)
     return all(_SOFTWARE.match(name) for name in names)
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """The list, unless the client gives itself a name that is none."""
+    """Return the list, unless the client's software name is invalid."""
     if context.api_version >= NAMED_SINCE and not is_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     told_zero = context.api_version >= ZERO_LEVEL_SINCE  # older clients cannot read a lowest level of 0 (KAFKA-17492)

@@ -1,9 +1,9 @@
 """ConsumerGroupDescribe (key 69, versions 0-1): state and members of consumer groups (KIP-848).
 
 Versions: 1 has the protocol of each member.
-Behaviour: a group of another kind is answered with GROUP_ID_NOT_FOUND. Without access control every operation is authorized. A repeated group is
-answered once, where Kafka answers each mention. A group that would make the response too large is answered with COORDINATOR_LOAD_IN_PROGRESS, to be
-retried.
+Behaviour: GROUP_ID_NOT_FOUND for a group of another kind. Without access control every operation is authorized. A
+repeated group is described once, where Kafka describes each mention. A group that would make the response too large
+gets COORDINATOR_LOAD_IN_PROGRESS, to be retried.
 *Not supported*: nothing is left out.
 """
 
@@ -37,10 +37,10 @@ API = ApiKey.CONSUMER_GROUP_DESCRIBE
 VERSIONS = (0, 1)
 NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TOPIC))
 DESCRIBED_AT_ONCE: Final = 20
-"""Members, each with what it has of 50 partitions, that are described while all others wait; of more, others get their turn between."""
+"""Members, of 50 partitions each, described between two yields."""
 _PARTITIONS_AT_ONCE: Final = 50
 ROW_BYTES: Final = 512
-"""What a group, a member and a topic of a member take in an answer, about, each with its name."""
+"""Approximate bytes of a group, a member or its topic, with name."""
 PARTITION_BYTES: Final = 16
 _CLASSIC, _CONSUMER = 0, 1
 
@@ -54,7 +54,6 @@ def handle(
 
 
 def _is_much(group_ids: list[str], context: RequestContext) -> bool:
-    """Whether describing the groups takes longer than others should wait."""
     effort = len(group_ids)
     for group_id in group_ids[:DESCRIBED_AT_ONCE]:
         with contextlib.suppress(KafkaError):
@@ -73,7 +72,7 @@ def _partitions(group: ConsumerGroup, member: ConsumerMember) -> int:
 
 
 def _size(group: ConsumerGroup, member: ConsumerMember) -> int:
-    """About what a member takes in an answer, and what that is made of."""
+    """Return about how many bytes a member takes in a response."""
     topics = len(member.assigned) + len(member.revoking) + len(group.target.get(member.member_id, NO_PARTITIONS))
     return member.size_bytes + ROW_BYTES * (1 + topics) + PARTITION_BYTES * _partitions(group, member)
 
@@ -81,7 +80,7 @@ def _size(group: ConsumerGroup, member: ConsumerMember) -> int:
 def _response(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> Generator[None, None, ConsumerGroupDescribeResponse]:
-    """The answer, with a stop after each member."""
+    """Describe all groups; yield after each member."""
     groups: list[DescribedGroup] = []
     room = AnswerRoom()
     for group_id in dict.fromkeys(request.group_ids):

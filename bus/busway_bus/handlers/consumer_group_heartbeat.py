@@ -1,12 +1,13 @@
-"""ConsumerGroupHeartbeat (key 68, versions 0-1): a member of a consumer group joins, stays, or leaves (KIP-848).
+"""ConsumerGroupHeartbeat (key 68, versions 0-1): a consumer group's member joins, stays, or leaves (KIP-848).
 
-Versions: 1 has regular expressions, and members that make their own ids (KIP-1082).
-Behaviour: the coordinator computes assignments from the members' subscriptions; a member is assigned a partition once its previous owner has reported
-it revoked. A large group is balanced in steps: its members keep their partitions until that is done. Racks do not affect assignments: as in Kafka
-4.3.1, whose server-side assignors ignore racks, a member's rack is stored and described. The racks of brokers are part of the metadata hash that
-detects changed topics (KIP-1101), and of nothing else. A group may have members of the classic protocol too (`group.consumer.migration.policy`); a
-group of more than 1,000 members does not change while they are in it. While `group.version` is 0, as in data directories of an earlier version,
-UNSUPPORTED_VERSION: `kafka-features --bootstrap-server … upgrade --feature group.version=1` raises it.
+Versions: 1 has regular expressions, and member ids made by clients (KIP-1082).
+Behaviour: the coordinator computes assignments from subscriptions; a member gets a partition once its previous owner
+has reported it revoked. A large group is assigned in steps, until which its members keep their partitions. Racks do not
+affect assignments, as with Kafka 4.3.1's server-side assignors: a member's rack is stored and described, a broker's is
+only part of the metadata hash that detects changed topics (KIP-1101). A group may have classic members
+(`group.consumer.migration.policy`); one of more than 1,000 members does not change while it has them. While
+`group.version` is 0, as in older data directories, UNSUPPORTED_VERSION: `kafka-features --bootstrap-server … upgrade
+--feature group.version=1` raises it.
 *Not supported*: nothing is left out.
 """
 
@@ -33,7 +34,7 @@ LEAVES, LEAVES_FOR_A_WHILE = -1, -2
 
 
 async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerGroupHeartbeatResponse:
-    """Let the group have the heartbeat; answers when what it did is durable."""
+    """Handle a heartbeat; respond once its effect is durable."""
     if not served(context):
         return _refused(ErrorCode.UNSUPPORTED_VERSION, None)
     try:
@@ -61,7 +62,7 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
 
 
 def served(context: RequestContext) -> bool:
-    """Whether the cluster has consumer groups."""
+    """Whether the cluster supports consumer groups."""
     return context.node.image.features.get(GROUP_VERSION, 0) > 0
 
 
@@ -72,7 +73,7 @@ def _refused(code: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResp
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:
-    """Refuse what no member says, in Kafka's order and words.
+    """Refuse invalid requests, in Kafka's order and words.
 
     Raises:
         KafkaError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.

@@ -1,6 +1,6 @@
-"""CreatePartitions (key 37, versions 0-3): give topics more partitions (KIP-195).
+"""CreatePartitions (key 37, versions 0-3): add partitions to topics (KIP-195).
 
-Versions: 2 is flexible, 3 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599), which is not done here.
+Versions: 2 is flexible, 3 may return THROTTLING_QUOTA_EXCEEDED (KIP-599), which does not happen here.
 Behaviour: the count is the new total; validate_only checks without creating.
 *Not supported*: more partitions for the topics of offsets and of transactions, whose groups and ids they would move.
 """
@@ -28,7 +28,7 @@ _TWICE: Final = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 
 
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
-    """Grow each topic for itself; one that comes twice not at all."""
+    """Extend each topic independently. A repeated one is refused."""
     node = context.node
     counts = Counter(topic.name for topic in request.topics)
     growths = [_growth(topic) for topic in request.topics if counts[topic.name] == 1]

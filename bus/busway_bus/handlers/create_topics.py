@@ -1,8 +1,8 @@
 """CreateTopics (key 19, versions 2-7): create topics.
 
-Versions: 4 accepts -1 for the defaults (KIP-464), 5 is flexible and answers with the settings (KIP-525), 7 with the topic id.
-Behaviour: each topic for itself; validate_only checks without creating. Texts are Kafka's. An internal topic is made with the partitions and
-settings that the broker gives it, whatever the request says of them.
+Versions: 4 accepts -1 for the defaults (KIP-464), 5 is flexible and returns the settings (KIP-525), 7 the topic id.
+Behaviour: topics are independent; validate_only checks without creating. Texts are Kafka's. An internal topic has the
+broker's partitions and settings, whatever the request says.
 *Not supported*: tiered storage, which is refused as by a Kafka without it.
 """
 
@@ -36,13 +36,13 @@ NEEDS = (
 )
 _TWICE: Final = (NewTopic(name=""), KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
 DESCRIBED_AT_ONCE: Final = 8
-"""Topics that are described while all others wait."""
+"""Topics described between two yields."""
 OWN_KEY = "durability"
-"""Busway's own setting, shown only to clients that set it: others may treat an unknown name as an error."""
+"""Busway's own setting, returned only if requested. Clients may refuse an unknown name."""
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse | Large:
-    """Create them; of a name that comes twice nothing, and one row."""
+    """Create topics. A repeated name is refused in one row."""
     counts = Counter(topic.name for topic in request.topics)
     new_topics = [_new_topic(topic) for topic in request.topics if counts[topic.name] == 1]
     replies = await create_topics(
@@ -56,7 +56,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
 def _response(
     outcomes: list[tuple[str, NewTopic, TopicImage | KafkaError]], context: RequestContext
 ) -> Generator[None, None, CreateTopicsResponse]:
-    """The answer, with a stop after each topic: each has all its settings in it."""
+    """Describe the topics; yield after each, as each has all its settings."""
     results = []
     for name, topic, reply in outcomes:
         if isinstance(reply, KafkaError):
@@ -108,6 +108,9 @@ def _created(created: TopicImage, new_topic: NewTopic, context: RequestContext) 
 
 
 def _source(entry: ConfigEntry, node: NodeServices) -> Source:
-    """Here any broker setting behind a topic's counts as set, where DescribeConfigs looks at the first alone: as in Kafka."""
+    """Return the source as Kafka does.
+
+    Any broker setting behind a topic's counts as set, while DescribeConfigs considers only the first one.
+    """
     is_set = any(synonym in node.config.dynamic.values for synonym in TOPIC_CONFIGS[entry.name].synonyms)
     return Source.STATIC_BROKER if entry.source is Source.DEFAULT and is_set else entry.source

@@ -1,7 +1,7 @@
-"""DeleteGroups (key 42, versions 0-2): delete groups without members (KIP-229).
+"""DeleteGroups (key 42, versions 0-2): delete empty groups (KIP-229).
 
 Versions: 2 is flexible.
-Behaviour: the group's offsets go with it, and what is kept of a share group's records.
+Behaviour: the group's offsets, and a share group's states, are deleted too.
 *Not supported*: nothing is left out.
 """
 

@@ -1,7 +1,7 @@
-"""DeleteRecords (key 21, versions 0-2): move the start of partitions forward (KIP-107).
+"""DeleteRecords (key 21, versions 0-2): advance the start of partitions (KIP-107).
 
 Versions: 2 is flexible.
-Behaviour: offset -1 means the high watermark; the new start survives a restart. What the broker keeps for itself is not deleted from.
+Behaviour: offset -1 means the high watermark; the new start survives a restart. Internal topics are refused.
 *Not supported*: nothing is left out.
 """
 
@@ -25,7 +25,7 @@ HIGH_WATERMARK = -1
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Move the partitions' start offsets, and checkpoint them before the response."""
+    """Advance the start offsets, and checkpoint them before the response."""
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name, partitions=[_delete(topic.name, partition, context) for partition in topic.partitions]

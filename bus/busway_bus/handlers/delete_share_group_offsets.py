@@ -1,7 +1,7 @@
-"""DeleteShareGroupOffsets (key 92, version 0): have a share group without members forget topics (KIP-932).
+"""DeleteShareGroupOffsets (key 92, version 0): remove topics from an empty share group (KIP-932).
 
 Versions: 0 is the only one.
-Behaviour: UNKNOWN_TOPIC_OR_PARTITION for a topic of which it keeps nothing.
+Behaviour: UNKNOWN_TOPIC_OR_PARTITION for a topic without state.
 *Not supported*: nothing is left out.
 """
 
@@ -24,7 +24,7 @@ NEEDS = (Access(Operation.DELETE, Resource.GROUP), Access(Operation.READ, Resour
 
 
 async def handle(request: DeleteShareGroupOffsetsRequest, context: RequestContext) -> DeleteShareGroupOffsetsResponse:
-    """Forget those that it knows."""
+    """Remove the known topics."""
     topics = context.node.image.topics
     named = {topic.topic_name: topics.get(topic.topic_name) for topic in request.topics}
     try:

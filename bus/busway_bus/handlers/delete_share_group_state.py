@@ -1,7 +1,7 @@
-"""DeleteShareGroupState (key 86, version 0): a group coordinator has the state of share partitions forgotten.
+"""DeleteShareGroupState (key 86, version 0): delete states of share partitions.
 
 Versions: 0 is the only one.
-Behaviour: for brokers. A state that is not there is no error.
+Behaviour: for group coordinators. A missing state is no error.
 *Not supported*: nothing is left out.
 """
 
@@ -27,7 +27,7 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: DeleteShareGroupStateRequest, context: RequestContext) -> DeleteShareGroupStateResponse:
-    """Forget each of them."""
+    """Delete each state."""
     states = context.node.share_states
 
     async def ask(key: SharePartitionKey, asked: DeleteStatePartition) -> InitializeStatePartitionResult:

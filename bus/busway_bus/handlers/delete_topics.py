@@ -1,8 +1,8 @@
 """DeleteTopics (key 20, versions 1-6): delete topics with all their records.
 
 Versions: 4 is flexible, 5 has error texts, 6 takes ids (KIP-516).
-Behaviour: topics are deleted independently; delete.topic.enable=false refuses all. The topic of committed offsets can be deleted as in Kafka: its
-groups end, and the next request for a coordinator creates it again.
+Behaviour: topics are independent; delete.topic.enable=false refuses all. As in Kafka the offsets topic can be deleted:
+its groups end, and the next FindCoordinator creates it again.
 *Not supported*: deleting the topic of transactions (INVALID_REQUEST), without which open ones would never end.
 """
 
@@ -30,7 +30,7 @@ STATES_SINCE = 6
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete them; one that comes twice not at all, and in one row."""
+    """Delete topics. A repeated one is refused in one row."""
     node, topics = context.node, request.topics
     if context.api_version < STATES_SINCE:
         topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
@@ -54,7 +54,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
 
 
 def _problem(topic: DeleteTopicState, *, twice: bool, enabled: bool) -> KafkaError | None:
-    """Why a topic is not even looked for."""
+    """Return why a topic is refused before a lookup."""
     by_id = topic.topic_id != ZERO_UUID
     if twice:
         kind = "id" if topic.name is None else "name"

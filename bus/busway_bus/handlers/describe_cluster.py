@@ -1,7 +1,7 @@
 """DescribeCluster (key 60, versions 0-2): the brokers of the cluster (KIP-700).
 
-Versions: 1 can ask for controllers (KIP-919), 2 for fenced brokers too.
-Behaviour: the brokers that are registered, by their addresses for the listener that the client came by.
+Versions: 1 can request controllers (KIP-919), 2 also fenced brokers.
+Behaviour: the registered brokers, with their addresses for the client's listener.
 *Not supported*: asking for the controllers' endpoints; one node opens none.
 """
 
@@ -18,7 +18,7 @@ BROKERS = 1
 
 
 def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """Name the brokers that clients of this listener find."""
+    """List the brokers, for this listener."""
     node = context.node
     if request.endpoint_type != BROKERS:
         return DescribeClusterResponse(

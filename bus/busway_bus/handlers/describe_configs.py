@@ -1,9 +1,10 @@
 """DescribeConfigs (key 32, versions 1-4): every setting of topics, groups and brokers.
 
 Versions: 1 has synonyms and sources (KIP-226), 3 types and documentation (KIP-569), 4 is flexible.
-Behaviour: settings left at their default are listed too; a list of keys narrows the response. A broker without a name stands for the defaults of the
-cluster. Settings of brokers that cannot be changed while they run are read-only. A repeated resource is answered once, with the settings of its first
-mention. The key `busway.rebalances` of a group, if requested by name, is answered by the group's coordinator: its last rebalances, a JSON array.
+Behaviour: settings at their defaults are listed too; a list of keys narrows the response. A broker without a name means
+the cluster's defaults. Static broker settings are read-only. A repeated resource is described once, with the settings
+of its first mention. The group key `busway.rebalances`, if requested by name, returns its last rebalances as a JSON
+array, from the group's coordinator.
 *Not supported*: broker loggers and client metrics, which answer INVALID_REQUEST.
 """
 
@@ -46,11 +47,11 @@ NEEDS = (
 
 REBALANCES: Final = "busway.rebalances"
 _DYNAMIC_GROUP: Final = 8
-"""The source of what belongs to a group (KIP-1043)."""
+"""The source of a group's setting (KIP-1043)."""
 _STRING: Final = 2
 
 DESCRIBED_AT_ONCE: Final = 4
-"""Resources that are described while all others wait: a broker takes some milliseconds."""
+"""Resources described between two yields. A broker takes some milliseconds."""
 
 
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse | Awaitable[Large]:
@@ -62,7 +63,7 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
 def _response(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> Generator[None, None, DescribeConfigsResponse]:
-    """The answer, with a stop after each resource; what has the same settings shares one list of them."""
+    """Describe the resources; yield after each. Equal settings share one list."""
     described: dict[Hashable, list[DescribeConfigsResourceResult]] = {}
     results: dict[tuple[int, str], DescribeConfigsResult] = {}
     for resource in request.resources:
@@ -96,10 +97,11 @@ def _response(
 
 
 def _rebalances(group_id: str, context: RequestContext) -> DescribeConfigsResourceResult:
-    """Describe a group's last rebalances. It is no setting, so it is returned only if requested.
+    """Describe a group's last rebalances. As no setting, they are returned only if requested.
 
     Raises:
-        KafkaError: GROUP_ID_NOT_FOUND; INVALID_GROUP_ID for a share group; NOT_COORDINATOR and similar errors, to retry at another broker or later.
+        KafkaError: GROUP_ID_NOT_FOUND; INVALID_GROUP_ID for a share group; NOT_COORDINATOR and similar errors, to retry
+        at another broker or later.
     """
     groups = context.node.groups
     if (group := groups.group(group_id)) is not None and group.kind is GroupKind.SHARE:
@@ -123,10 +125,10 @@ def _rebalances(group_id: str, context: RequestContext) -> DescribeConfigsResour
 
 
 def _settings(resource: DescribeConfigsResource, context: RequestContext) -> Hashable:
-    """What is the same for resources that have the same settings.
+    """Return a key that is equal for resources with equal settings.
 
     Raises:
-        KafkaError: the resource is not there, or has none.
+        KafkaError: the resource does not exist, or has none.
     """
     node, name = context.node, resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:

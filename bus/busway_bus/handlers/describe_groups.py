@@ -1,9 +1,10 @@
 """DescribeGroups (key 15, versions 0-6): state and members of groups.
 
-Versions: 4 has static members, 5 is flexible, 6 answers GROUP_ID_NOT_FOUND where older ones say Dead.
-Behaviour: protocol and subscriptions are shown while the group is stable. Without access control every operation is authorized. Groups of other kinds
-are answered as unknown, with the reason in the error text. A repeated group is answered once, where Kafka answers each mention. A group that would
-make the response too large is answered with COORDINATOR_LOAD_IN_PROGRESS, to be retried.
+Versions: 4 has static members, 5 is flexible, 6 returns GROUP_ID_NOT_FOUND instead of Dead.
+Behaviour: protocol and subscriptions are shown while the group is stable. Without access control every operation is
+authorized. Groups of other kinds are unknown, with the reason in the error text. A repeated group is described once,
+where Kafka describes each mention. A group that would make the response too large gets COORDINATOR_LOAD_IN_PROGRESS, to
+be retried.
 *Not supported*: nothing is left out.
 """
 
@@ -32,11 +33,11 @@ VERSIONS = (0, 6)
 NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP),)
 NOT_FOUND_SINCE = 6
 ROW_BYTES: Final = 512
-"""What a group takes in an answer beside its members."""
+"""Bytes of a group without its members."""
 
 
 DESCRIBED_AT_ONCE: Final = 50
-"""Groups, each with 64 KiB of its members, that are described while all others wait; of more, others get their turn between."""
+"""Groups, of 64 KiB of members each, described between two yields."""
 _BYTES_AT_ONCE: Final = 64 * 1024
 
 
@@ -61,7 +62,7 @@ def _size(group: Group | None) -> int:
 
 
 def _response(request: DescribeGroupsRequest, context: RequestContext) -> Generator[None, None, DescribeGroupsResponse]:
-    """The answer, with a stop after each group."""
+    """Describe the groups; yield after each."""
     groups: list[DescribedGroup] = []
     room = AnswerRoom()
     for group_id in dict.fromkeys(request.groups):

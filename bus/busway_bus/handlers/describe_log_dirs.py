@@ -1,8 +1,9 @@
-"""DescribeLogDirs (key 35, versions 1-5): the data directory, and the size of each log in it (KIP-113).
+"""DescribeLogDirs (key 35, versions 1-5): the data directory, with each log's size (KIP-113).
 
-Versions: 2 is flexible, 3 has an error for the whole answer, 4 the room on the volume (KIP-827), 5 whether it takes new logs.
-Behaviour: sizes are those of the segments, as the logs know them; the disk is asked for the room on the volume alone, once, in a thread.
-Logs of partitions that do not exist or are offline are left out.
+Versions: 2 is flexible, 3 has an error for the whole response, 4 the volume's space (KIP-827), 5 whether it takes new
+logs.
+Behaviour: sizes are the logs' own counts of their segments; only the volume's space is read from the disk, once, in a
+thread. Logs of partitions that do not exist or are offline are omitted.
 *Not supported*: nothing is left out.
 """
 
@@ -30,7 +31,7 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER),)
 
 
 async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Large:
-    """Describe the one directory."""
+    """Describe the data directory."""
     node = context.node
     total, usable = await off_loop(node.volume)
     return await context.in_turns(_response(request, context, total, usable))
@@ -39,7 +40,7 @@ async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> La
 def _response(
     request: DescribeLogDirsRequest, context: RequestContext, total: int, usable: int
 ) -> Generator[None, None, DescribeLogDirsResponse]:
-    """The answer, with a stop after each partition."""
+    """Describe the logs; yield after each partition."""
     node = context.node
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for partition in _partitions(request, node.replicas.local):
@@ -62,7 +63,7 @@ def _absolute(directory: str) -> str:
 def _partitions(request: DescribeLogDirsRequest, local: LocalPartitions) -> Iterable[Partition]:
     if request.topics is None:
         return local
-    # As in Kafka, a repeated partition is answered once; in the order of the request.
+    # As in Kafka, a repeated partition is described once, in the order of the request.
     keys = dict.fromkeys((topic.topic, number) for topic in request.topics for number in topic.partitions)
     return [partition for key in keys if (partition := local.get(key)) is not None]
 

@@ -1,9 +1,9 @@
-"""DescribeProducers (key 61, version 0): who has written to a partition of late, and which transactions are open in it (KIP-664).
+"""DescribeProducers (key 61, version 0): a partition's recent producers and open transactions (KIP-664).
 
-Behaviour: the producers that a partition remembers (producer.id.expiration.ms), with the first offset of an open transaction, which is
-what `kafka-transactions.sh find-hanging` looks for. A topic or partition that is named again is answered once, where Kafka answers it as often
-as it is named; a partition that would make the answer too large is answered with NOT_LEADER_OR_FOLLOWER, upon which Kafka's client asks for it
-again.
+Behaviour: the producers that a partition remembers (producer.id.expiration.ms), with the first offset of an open
+transaction, for `kafka-transactions.sh find-hanging`. A repeated topic or partition is described once, where Kafka
+describes each mention; a partition that would make the response too large gets NOT_LEADER_OR_FOLLOWER, which Kafka's
+client retries.
 """
 
 from collections.abc import Awaitable, Generator
@@ -25,13 +25,13 @@ API = ApiKey.DESCRIBE_PRODUCERS
 VERSIONS = (0, 0)
 NEEDS = (Access(Operation.READ, Resource.TOPIC),)
 STEP = 500
-"""Producers described without yielding to other requests."""
+"""Producers described between two yields."""
 ROW_BYTES = 256
-"""What each takes in an answer, and what that is made of."""
+"""Approximate bytes of a producer."""
 
 
 def handle(request: DescribeProducersRequest, context: RequestContext) -> Awaitable[Large]:
-    """Tell of each partition; they may have very many producers."""
+    """Describe each partition. It may have very many producers."""
     return context.in_turns(_response(request, context))
 
 

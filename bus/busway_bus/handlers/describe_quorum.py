@@ -1,8 +1,8 @@
-"""DescribeQuorum (key 55, versions 0-2): who votes on the metadata log (KIP-595).
+"""DescribeQuorum (key 55, versions 0-2): the voters of the metadata log (KIP-595).
 
-Versions: 1 has the times of fetching (KIP-836), 2 texts, directories and the controllers' addresses (KIP-853).
-Behaviour: the controller leads and is the only voter. As in Kafka, one question names the one partition of the metadata log and nothing
-else, or every part of it is refused.
+Versions: 1 has fetch times (KIP-836), 2 texts, directories and the controllers' addresses (KIP-853).
+Behaviour: the controller leads as the only voter. As in Kafka, a request must have the metadata log's partition alone;
+otherwise every part is refused.
 *Not supported*: addresses of controllers; one node opens no listener for them.
 """
 
@@ -28,7 +28,7 @@ TEXTS_SINCE = 2
 
 
 def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    """Describe the one partition."""
+    """Describe the metadata log's partition."""
     partitions = [
         (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     ]
@@ -62,7 +62,7 @@ def _quorum(node: NodeServices) -> PartitionData:
         current_voters=[
             ReplicaState(
                 replica_id=node.controller.leader_id,
-                replica_directory_id=ZERO_UUID,  # as Kafka tells it of a quorum whose voters are fixed
+                replica_directory_id=ZERO_UUID,  # as in Kafka for a static quorum
                 log_end_offset=log.end_offset,
                 last_fetch_timestamp=now,
                 last_caught_up_timestamp=now,
@@ -73,7 +73,7 @@ def _quorum(node: NodeServices) -> PartitionData:
 
 
 def not_hosted(number: int, version: int) -> PartitionData:
-    """The answer about a partition that is not the metadata log's."""
+    """Refuse a partition other than the metadata log's."""
     text = "This server does not host this topic-partition." if version >= TEXTS_SINCE else ""
     return PartitionData(
         partition_index=number,

@@ -1,9 +1,9 @@
 """DescribeShareGroupOffsets (key 90, versions 0-1): start offsets of share groups (KIP-932).
 
 Versions: 1 has the lag: the number of records that are not completed (KIP-1226).
-Behaviour: a partition that the group has not begun has the offset -1, which is no error. A group requested with all its offsets is answered once, and
-so is a repeated partition, where Kafka answers each mention. A group that would make the response too large is answered with
-COORDINATOR_LOAD_IN_PROGRESS, to be retried.
+Behaviour: an uninitialized partition has the offset -1, which is no error. A group requested with all its offsets is
+returned once, and so is a repeated partition, where Kafka returns each mention. A group that would make the response
+too large gets COORDINATOR_LOAD_IN_PROGRESS, to be retried.
 *Not supported*: nothing is left out.
 """
 
@@ -33,9 +33,9 @@ FEATURE = SHARE_VERSION
 NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TOPIC))
 UNKNOWN: Final = -1
 ROW_BYTES: Final = 256
-"""What a topic and a partition take in an answer, about, and what that is made of."""
+"""Approximate bytes of a topic or a partition."""
 TOGETHER: Final = 100
-"""Partitions whose answers are waited for together."""
+"""Partitions that are read concurrently."""
 
 
 async def handle(
@@ -105,7 +105,7 @@ async def _topic(
             end = context.node.replicas.find(name, number).high_watermark
         except KafkaError as problem:
             return _unknown(number, problem)
-        # After damage that was cut off, a group's state may be about records behind the log's end; below 0 is "unknown".
+        # After truncation of damage a group's state may be beyond the log's end; a negative lag would mean unknown.
         answer.lag = max(end - state.start_offset - state.delivery_complete_count, 0)
         return answer
 

@@ -1,8 +1,9 @@
 """DescribeTransactions (key 65, version 0): the state of transactions by name (KIP-664).
 
 Versions: 0 is the only one.
-Behaviour: while a transaction is ending, the partitions without a marker are shown. A repeated id is answered once, where Kafka answers each mention.
-One that would make the response too large is answered with COORDINATOR_LOAD_IN_PROGRESS, to be retried.
+Behaviour: while a transaction is ending, the partitions without a marker are shown. A repeated id is described once,
+where Kafka describes each mention. One that would make the response too large gets COORDINATOR_LOAD_IN_PROGRESS, to be
+retried.
 *Not supported*: nothing is left out.
 """
 
@@ -27,22 +28,21 @@ API = ApiKey.DESCRIBE_TRANSACTIONS
 VERSIONS = (0, 0)
 NEEDS = (Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID), Access(Operation.DESCRIBE, Resource.TOPIC))
 DESCRIBED_AT_ONCE: Final = 20
-"""Transactions, each with 100 partitions, that are described while all others wait; of more, others get their turn between."""
+"""Transactions, of 100 partitions each, described between two yields."""
 _PARTITIONS_AT_ONCE: Final = 100
 ROW_BYTES: Final = 256
-"""What a transaction and each of its partitions take in an answer, about: each may be of another topic, with its name."""
+"""Approximate bytes of a transaction or a partition. Each partition may be of another topic."""
 
 
 def handle(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse | Awaitable[Large]:
-    """Describe each."""
+    """Describe each transaction."""
     steps = _response(request, context)
     return context.in_turns(steps) if _is_much(request.transactional_ids, context) else finished(steps)
 
 
 def _is_much(transactional_ids: list[str], context: RequestContext) -> bool:
-    """Whether describing them takes longer than others should wait."""
     effort = len(transactional_ids)
     for transactional_id in transactional_ids[:DESCRIBED_AT_ONCE]:
         with contextlib.suppress(KafkaError):
@@ -54,7 +54,7 @@ def _is_much(transactional_ids: list[str], context: RequestContext) -> bool:
 def _response(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> Generator[None, None, DescribeTransactionsResponse]:
-    """The answer, with a stop after each."""
+    """Describe the transactions; yield after each."""
     states: list[DescribeTransactionState] = []
     room = AnswerRoom()
     for transactional_id in dict.fromkeys(request.transactional_ids):

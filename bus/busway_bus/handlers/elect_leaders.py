@@ -1,7 +1,7 @@
-"""ElectLeaders (key 43, versions 0-2): have partitions elect a leader.
+"""ElectLeaders (key 43, versions 0-2): elect leaders of partitions.
 
-Versions: 1 has types of election (KIP-460) and an error for the whole answer, 2 is flexible.
-Behaviour: the one replica leads already: ELECTION_NOT_NEEDED, left out where all partitions are asked for. One that is offline
+Versions: 1 has types of election (KIP-460) and an error for the whole response, 2 is flexible.
+Behaviour: the only replica already leads: ELECTION_NOT_NEEDED, omitted if all partitions are requested. An offline one
 cannot lead.
 *Not supported*: nothing is left out.
 """
@@ -24,7 +24,7 @@ NEEDS = (Access(Operation.ALTER, Resource.CLUSTER),)
 
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-    """Hold every election that is asked for."""
+    """Hold every requested election."""
     topics = request.topic_partitions
     command = ElectLeaders(
         kind=request.election_type,
@@ -37,7 +37,7 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
         (key, PartitionResult(partition_id=key[1], error_code=problem.code, error_message=problem.message))
         for key, problem in problems
     ]
-    if topics is None:  # Kafka names every topic, also those of which it has nothing to say
+    if topics is None:  # Kafka lists every topic, even without results
         rows: list[tuple[str, list[PartitionResult]]] = [(name, []) for name in context.node.image.topics]
         places = dict(rows)
         for (name, _), result in outcomes:

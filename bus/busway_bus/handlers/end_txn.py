@@ -1,9 +1,9 @@
 """EndTxn (key 26, versions 0-5): commit or abort a transaction (KIP-98).
 
-Versions: 2 answers PRODUCER_FENCED where older ones say INVALID_PRODUCER_EPOCH (KIP-588), 3 is flexible, 4 may answer
-TRANSACTION_ABORTABLE, 5 raises the epoch and tells the new identity (KIP-890).
-Behaviour: answered when the decision is durable; the markers follow by themselves, also after a crash. With version 5 a transaction that
-no partition was added to can be aborted.
+Versions: 2 returns PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588), 3 is flexible, 4 may return
+TRANSACTION_ABORTABLE, 5 raises the epoch and returns the new identity (KIP-890).
+Behaviour: responds once the decision is durable; the markers follow, also after a crash. With version 5 a transaction
+without partitions can be aborted.
 *Not supported*: nothing is left out.
 """
 

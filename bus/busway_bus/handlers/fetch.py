@@ -1,11 +1,12 @@
-"""Fetch (key 1, versions 4-18): read batches, waiting for them if need be.
+"""Fetch (key 1, versions 4-18): read batches, with a long poll.
 
-Versions: 7 has sessions (KIP-227), 9 checks the leader epoch (KIP-320), 11 names the rack, 12 is flexible and returns a diverging epoch, 13 names
-topics by id (KIP-516), 15 moves the replica's state, 18 has a follower's high watermark.
-Behaviour: consumers read below the high watermark; with isolation level 1 below the last stable offset, with the aborted transactions in that range
-(KIP-98). The first batch is returned even if it exceeds the limit (KIP-74), the last one may be cut off, as in Kafka. The response is sent when
-min_bytes are there, a partition has an error or max_wait_ms is over. The batches are read from the files as the client takes them. A batch damaged on
-disk is CORRUPT_MESSAGE for its own partition.
+Versions: 7 has sessions (KIP-227), 9 checks the leader epoch (KIP-320), 11 has the rack, 12 is flexible and returns a
+diverging epoch, 13 has topic ids (KIP-516), 15 moves the replica's state, 18 has a follower's high watermark.
+Behaviour: consumers read below the high watermark; with isolation level 1 below the last stable offset, with the
+aborted transactions in that range (KIP-98). The first batch is returned even beyond the limit (KIP-74), the last one
+may be cut off, as in Kafka. The response is sent when min_bytes are available, a partition has an error or max_wait_ms
+is over. Batches are read from the files as the client reads. A batch damaged on disk is CORRUPT_MESSAGE for its own
+partition.
 *Not supported*: followers, which one node does not have.
 """
 
@@ -43,22 +44,22 @@ VERSIONS = (4, 18)
 NEEDS = (Access(Operation.READ, Resource.TOPIC), Access(Operation.CLUSTER_ACTION, Resource.CLUSTER))
 TOPIC_IDS_SINCE = 13
 READ_TOGETHER: Final = 1_000
-"""Partitions that are looked at before others get their turn."""
+"""Partitions read between two yields."""
 READ_AT_ONCE_BYTES: Final = 4 * 1024
-"""What a partition gives less of than this is read at once: a file kept open for it would cost more."""
+"""Size below which records are read at once. An open file would cost more."""
 
 _NOT_DIVERGING, _UNTOLD_LEADER, _NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
-"""What a partition has in nearly every answer: shared by all of them, replaced where there is something to tell, never changed."""
+"""Default parts of a partition's response: shared, replaced if necessary, never changed."""
 
 
 def handle(
     request: FetchRequest, context: RequestContext
 ) -> FetchResponse | Pending | Coroutine[Any, Any, FetchResponse]:
-    """Answer at once when there is enough, otherwise wait."""
+    """Respond at once if enough is available, otherwise wait."""
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
     if context.peer.gone:
-        raise PeerGone  # reading has no other effect than its answer
+        raise PeerGone  # a read has no effect but its response
     try:
         session, full = context.node.sessions.open(
             request, by_id=context.api_version >= TOPIC_IDS_SINCE, now_ms=int(context.node.machine.monotonic_s() * 1000)
@@ -73,7 +74,7 @@ def handle(
 
 
 class _Fetch(Pending):
-    """One request's reading: once, and where that is not enough, again of what has more when it is."""
+    """The reads of one request, after a wait again of changed partitions."""
 
     __slots__ = (
         "_bytes",
@@ -104,19 +105,19 @@ class _Fetch(Pending):
 
     @property
     def satisfied(self) -> bool:
-        """Whether what was read should go out now."""
+        """Whether to respond now."""
         request = self._request
         return self._bytes >= request.min_bytes or self._news or not self._states or request.max_wait_ms <= 0
 
     # Waiting
 
     def delayed(self) -> Pending:
-        """The answer when there is enough, an error to tell, or the time is over."""
+        """Respond on enough data, on an error, or after max_wait_ms."""
         self._delay(self._over)
         return self
 
     def _delay(self, ended: Callable[[Exception | None], None]) -> DelayedFetch:
-        # Nothing that is appended from here on may be missed, so the wait begins before anything else runs.
+        # Without an await since the read, so that no append is missed.
         self._delayed = DelayedFetch(self._states, self._enough, ended, self._request.max_wait_ms / 1000)
         self._context.peer.polls.add(self._delayed)
         return self._delayed
@@ -127,12 +128,11 @@ class _Fetch(Pending):
             self.fail(problem)
             return
         for _ in self.read(self._changed(), wait=True):
-            pass  # they are few, and were in memory when they were looked for first
+            pass  # few partitions, which were in memory before
         self.complete(self.answer())
 
     async def in_parts(self, first: Warming | None, reading: Iterator[Warming | None]) -> FetchResponse:
-        """The same for a client with very many partitions, or with some that are on disk alone, of which others should not notice
-        anything."""
+        """Read very many partitions, or some from disk, without delaying others."""
         await _rest(first)
         for pause in reading:
             await _rest(pause)
@@ -142,7 +142,7 @@ class _Fetch(Pending):
             raise PeerGone
         over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         delayed = self._delay(partial(_settle, over))
-        for partition in tuple(self._states):  # what was appended between the parts
+        for partition in tuple(self._states):  # for appends between the parts
             delayed.look_at(partition)
         try:
             problem = await over
@@ -156,7 +156,7 @@ class _Fetch(Pending):
         return self.answer()
 
     def _enough(self, partition: Partition) -> bool:
-        """Look again at a partition that has more; whether all of them together have enough now."""
+        """Recheck a partition with new data; return whether all have enough."""
         cached = self._states[partition]
         self._grown.add(cached)
         request = cached.request
@@ -164,19 +164,19 @@ class _Fetch(Pending):
             current = self._find(cached)
             current.check_epoch(request.current_leader_epoch)
             if self._request.min_bytes <= 1 and request.fetch_offset < self._readable(current):
-                return True  # how much it is reading finds out
+                return True  # the read determines how much
             if _diverging(current, request.last_fetched_epoch, request.fetch_offset) is not None:
                 return True
             extent = current.log.extent(request.fetch_offset, up_to=self._readable(current))
         except (KafkaError, ProtocolError, OSError):
-            return True  # reading tells the client
+            return True  # the read reports it
         size = 0 if extent is None else min(extent.end - extent.position, request.partition_max_bytes)
         self._bytes += size - self._sizes[partition]
         self._sizes[partition] = size
         return self._bytes >= self._request.min_bytes
 
     def _changed(self) -> list[CachedPartition]:
-        """What has to be read after the wait, in the order of the session: what has more, and what had something."""
+        """Return partitions with new data or records, in the session's order."""
         again = self._grown | {cached for cached, data in self._data.items() if data.records}
         return (
             list(again)
@@ -190,11 +190,11 @@ class _Fetch(Pending):
         """Read partitions, within the limits of the request.
 
         Args:
-            wait: for the disk, too.
+            wait: whether to block on the disk.
 
         Yields:
-            None: others should have their turn.
-            Warming: the disk has to be waited for.
+            None: to let others run.
+            Warming: to wait for the disk.
         """
         left = min(self._request.max_bytes, self._context.node.config.get("fetch.max.bytes"))
         self._bytes = 0
@@ -208,10 +208,10 @@ class _Fetch(Pending):
                 yield None
 
     def _read(self, cached: CachedPartition, left: int, *, wait: bool) -> int:
-        """Read one partition; how many bytes it gave.
+        """Read one partition; return the number of bytes.
 
         Raises:
-            ColdPages: without `wait`, the disk would have to be waited for.
+            ColdPages: without `wait`, the read would block.
         """
         size = 0
         try:
@@ -240,11 +240,11 @@ class _Fetch(Pending):
         return replicas.find(name or "", number)
 
     def _readable(self, partition: Partition) -> int:
-        """The offset up to which this client may read."""
+        """Return the offset up to which this client may read."""
         return partition.last_stable_offset if self._request.isolation_level else partition.high_watermark
 
     def _nothing_new(self, partition: Partition, cached: CachedPartition) -> bool:
-        """Whether a running session has heard all that there is of a partition, which is so with nearly all partitions of a large one."""
+        """Whether a session's partition is unchanged. Most of a large session are."""
         request = cached.request
         return (
             not cached.error
@@ -278,7 +278,7 @@ class _Fetch(Pending):
     def _records(
         self, partition: Partition, cached: CachedPartition, data: PartitionData, left: int, *, wait: bool
     ) -> int:
-        """Find the records of a partition; how many bytes of them.
+        """Find the records of a partition; return the number of bytes.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, or the disk failed or is damaged.
@@ -309,7 +309,7 @@ class _Fetch(Pending):
         return size
 
     def answer(self) -> FetchResponse:
-        """The answer: in a running session only what has changed for the client."""
+        """Build the response; an incremental session gets only changes."""
         topics: dict[str | UUID, FetchableTopicResponse] = {}
         for cached, data in self._data.items():
             name, topic_id, _ = cached.key
@@ -333,16 +333,16 @@ def _settle(over: "asyncio.Future[Exception | None]", problem: Exception | None)
 
 
 async def _rest(warming: Warming | None) -> None:
-    """Give others their turn, or wait for the disk."""
+    """Let others run, or wait for the disk."""
     if warming is None:
         await asyncio.sleep(0)
         return
-    with contextlib.suppress(ProtocolError, OSError):  # reading it raises the error
+    with contextlib.suppress(ProtocolError, OSError):  # the read raises it again
         await off_loop(warming)
 
 
 def pieces(batches: FileSlice) -> Any:
-    """What the encoder takes for records: bytes, or a list of pieces that it passes on to the socket as they are."""
+    """Return the records for the encoder: bytes, or pieces for the socket."""
     size = len(batches)
     if size < READ_AT_ONCE_BYTES:
         with contextlib.suppress(BlockingIOError):  # the socket waits for the disk
@@ -351,15 +351,15 @@ def pieces(batches: FileSlice) -> Any:
 
 
 def _diverging(partition: Partition, epoch: int, offset: int) -> EpochEndOffset | None:
-    """Where the log of a client that has fetched up to `offset` under `epoch` parts from this one (KIP-595).
+    """Return where this log diverges from the client's (KIP-595).
 
     Raises:
-        KafkaError: OFFSET_OUT_OF_RANGE, nothing is known of that epoch.
+        KafkaError: OFFSET_OUT_OF_RANGE, the epoch is unknown.
     """
     if epoch < 0:
         return None
     common_epoch, end = epoch, partition.log.end_offset
-    if epoch != partition.leader_epoch:  # which is known before its first batch
+    if epoch != partition.leader_epoch:  # known before its first batch
         common_epoch, end = partition.log.epochs.end_offset(epoch, end)
     if common_epoch < 0 or offset < partition.log.start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -1,9 +1,9 @@
-"""FindCoordinator (key 10, versions 0-6): the coordinator of a group, a transactional id or a share group's partition.
+"""FindCoordinator (key 10, versions 0-6): coordinators of groups, transactional ids and share partitions.
 
-Versions: 1 has a key type, 3 is flexible, 4 asks for many at once (KIP-699), 6 knows share groups (KIP-932).
-Behaviour: the leader of the partition that keeps a key coordinates it; the first request creates the topic of offsets, or of transactions. While that
-partition has no leader, COORDINATOR_NOT_AVAILABLE. The key of a share group's partition is group:topic id:partition; where `share.version` is 0 there
-is no coordinator of that type, INVALID_REQUEST.
+Versions: 1 has a key type, 3 is flexible, 4 has many keys (KIP-699), 6 has share groups (KIP-932).
+Behaviour: the coordinator is the leader of the partition that keeps a key; the first request creates the topic. While
+that partition has no leader, COORDINATOR_NOT_AVAILABLE. A share partition's key is group:topic id:partition; while
+`share.version` is 0 that type is INVALID_REQUEST.
 *Not supported*: nothing is left out.
 """
 
@@ -42,7 +42,7 @@ TOPICS: Final[Mapping[int, str]] = {
 
 
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """Answer every key."""
+    """Find the coordinator of every key."""
     missing, ensure = "", _ensure(request, context)
     if ensure is not None:
         try:
@@ -54,14 +54,14 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
         coordinators = [_served(key, request.key_type, missing, context) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=coordinators)
     answer = _served(request.key, request.key_type, missing, context)
-    text = answer.error_message or ErrorCode(answer.error_code).name  # as Kafka fills it in these versions
+    text = answer.error_message or ErrorCode(answer.error_code).name  # as Kafka in these versions
     return FindCoordinatorResponse(
         error_code=answer.error_code, error_message=text, node_id=answer.node_id, host=answer.host, port=answer.port
     )
 
 
 def _ensure(request: FindCoordinatorRequest, context: RequestContext) -> Callable[[], Awaitable[None]] | None:
-    """Return the call that creates the topic of this type's coordinators; None if no key needs one."""
+    """Return the call that creates this type's topic; None if unnecessary."""
     node = context.node
     if request.key_type == GROUP:
         return node.groups.ensure
@@ -72,7 +72,7 @@ def _ensure(request: FindCoordinatorRequest, context: RequestContext) -> Callabl
 
 
 def _shares(context: RequestContext) -> bool:
-    """Whether there are coordinators of share groups' state."""
+    """Whether the cluster has share coordinators."""
     return context.api_version >= SHARE_SINCE and context.node.image.features.get(SHARE_VERSION, 0) > 0
 
 
@@ -83,7 +83,7 @@ def _is_share_key(key: str) -> bool:
 
 
 def _served(key: str, key_type: int, missing: str, context: RequestContext) -> Coordinator:
-    """The coordinator, unless there are none of this type."""
+    """Find a coordinator, if this type exists."""
     code, text = ErrorCode.NONE, ""
     if key_type not in TOPICS or (key_type == SHARE and not _shares(context)):
         code, text = ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not served by this version"
@@ -97,7 +97,7 @@ def _served(key: str, key_type: int, missing: str, context: RequestContext) -> C
 
 
 def _coordinator(key: str, topic_name: str, context: RequestContext) -> Coordinator:
-    """The leader of the partition that keeps the key."""
+    """Return the leader of the partition that keeps the key."""
     image = context.node.image
     topic = image.topics.get(topic_name)
     partition = None if topic is None else topic.partitions[partition_for(key, len(topic.partitions))]

@@ -1,8 +1,8 @@
-"""Heartbeat (key 12, versions 0-4): a member is alive.
+"""Heartbeat (key 12, versions 0-4): extend a member's session.
 
 Versions: 3 has static members (KIP-345), 4 is flexible.
-Behaviour: REBALANCE_IN_PROGRESS asks the member to join again.
-A member whose connection is closed is fenced after `group.disconnect.grace.ms`, where Kafka waits for the end of its session.
+Behaviour: REBALANCE_IN_PROGRESS makes the member rejoin. A member whose connection is closed is fenced after
+`group.disconnect.grace.ms`; Kafka waits for the session timeout.
 *Not supported*: nothing is left out.
 """
 

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44, versions 0-1): change single settings of topics, groups and brokers (KIP-339).
 
 Versions: 1 is flexible.
-Behaviour: set, delete, append to a list, take from a list; a resource is changed whole or not at all.
-Of brokers those that may be changed while they run (KIP-226), of this one or, without a name, the cluster's default.
+Behaviour: set, delete, append to a list, subtract from a list; a resource is changed whole or not at all. Of brokers
+only dynamic settings (KIP-226): this broker's or, without a name, the cluster's default.
 *Not supported*: broker loggers and client metrics, which answer INVALID_REQUEST.
 """
 

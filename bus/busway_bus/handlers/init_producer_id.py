@@ -1,10 +1,11 @@
-"""InitProducerId (key 22, versions 0-5): an identity for an idempotent or transactional producer (KIP-98).
+"""InitProducerId (key 22, versions 0-5): assign an identity to a producer (KIP-98).
 
-Versions: 2 is flexible, 3 sends an id and epoch to be raised (KIP-360), 4 answers PRODUCER_FENCED where older ones say INVALID_PRODUCER_EPOCH
-(KIP-588), 5 may answer abortable errors (KIP-890).
-Behaviour: without a transactional id a new id each time, even if the request names one: it may be another producer's, whose next epoch would fence
-it. With one its id in the next epoch, which fences the earlier producer; an open transaction is aborted first. As many transactional ids are kept as
-fit into memory, and of one host as many as leave as much free to others (POLICY_VIOLATION), which Kafka does not bound.
+Versions: 2 is flexible, 3 sends an id and epoch to be raised (KIP-360), 4 returns PRODUCER_FENCED instead of
+INVALID_PRODUCER_EPOCH (KIP-588), 5 may return abortable errors (KIP-890).
+Behaviour: without a transactional id always a new id, even if the request has one: it may be another producer's, which
+the next epoch would fence. With a transactional id its producer id in the next epoch, which fences the earlier
+producer; an open transaction is aborted first. Memory for transactional ids is bounded, as is a host's share of it
+(POLICY_VIOLATION); Kafka has no bound.
 *Not supported*: two-phase commit (KIP-939), which Kafka 4.3 does not serve either.
 """
 
@@ -22,7 +23,7 @@ FENCED_SINCE = 4
 
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Give out an identity."""
+    """Assign an identity."""
     try:
         producer_id, epoch = await _identity(request, context)
     except KafkaError as problem:

@@ -1,7 +1,7 @@
-"""InitializeShareGroupState (key 83, version 0): a group coordinator begins the state of share partitions.
+"""InitializeShareGroupState (key 83, version 0): initialize states of share partitions.
 
 Versions: 0 is the only one.
-Behaviour: for brokers. What was there before is replaced; a state epoch that is behind is refused with FENCED_STATE_EPOCH.
+Behaviour: for group coordinators. An existing state is replaced; an older state epoch is FENCED_STATE_EPOCH.
 *Not supported*: nothing is left out.
 """
 
@@ -29,7 +29,7 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 async def handle(
     request: InitializeShareGroupStateRequest, context: RequestContext
 ) -> InitializeShareGroupStateResponse:
-    """Begin each of them."""
+    """Initialize each state."""
     states = context.node.share_states
 
     async def ask(key: SharePartitionKey, asked: InitializeStatePartition) -> InitializeStatePartitionResult:

@@ -1,8 +1,8 @@
-"""JoinGroup (key 11, versions 0-9): become or stay a member of a group.
+"""JoinGroup (key 11, versions 0-9): join a group, or rejoin it.
 
-Versions: 1 has the rebalance timeout, 4 the round trip for a member id (KIP-394), 5 static members (KIP-345), 6 is flexible,
-8 a reason (KIP-800), 9 may tell a leader to skip assigning (KIP-814).
-Behaviour: answers when the rebalance is over.
+Versions: 1 has the rebalance timeout, 4 the round trip for a member id (KIP-394), 5 static members (KIP-345), 6 is
+flexible, 8 has a reason (KIP-800), 9 may make a leader skip the assignment (KIP-814).
+Behaviour: responds when the rebalance is over.
 *Not supported*: nothing is left out.
 """
 

@@ -1,7 +1,7 @@
-"""LeaveGroup (key 13, versions 0-5): take members out of a group.
+"""LeaveGroup (key 13, versions 0-5): remove members from a group.
 
-Versions: 3 takes several, by instance id too (KIP-345), 4 is flexible, 5 has a reason (KIP-800).
-Behaviour: each member for itself; the rest rebalances.
+Versions: 3 has several, also by instance id (KIP-345), 4 is flexible, 5 has a reason (KIP-800).
+Behaviour: members are independent; the rest rebalances.
 *Not supported*: nothing is left out.
 """
 
@@ -23,7 +23,7 @@ BATCHED_SINCE = 3
 
 
 async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
-    """Take the members out, and answer when that is durable."""
+    """Remove the members; respond once that is durable."""
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     batched = context.api_version >= BATCHED_SINCE

@@ -1,7 +1,8 @@
-"""ListConfigResources (key 74, versions 0-1): what can have settings (KIP-1142).
+"""ListConfigResources (key 74, versions 0-1): list resources with settings (KIP-1142).
 
-Versions: 0 asks for the resources of client metrics alone (KIP-714), 1 for any type.
-Behaviour: every topic, every broker and every group that has settings of its own; a type that is none at all is UNSUPPORTED_VERSION, as in Kafka.
+Versions: 0 requests client metrics alone (KIP-714), 1 any type.
+Behaviour: every topic, every broker and every group with settings of its own; an unknown type is UNSUPPORTED_VERSION,
+as in Kafka.
 *Not supported*: settings of client metrics and broker loggers; there are none to list.
 """
 

@@ -1,7 +1,7 @@
 """ListGroups (key 16, versions 0-5): the groups of this broker.
 
 Versions: 3 is flexible, 4 filters by state (KIP-518), 5 by type (KIP-848).
-Behaviour: groups that have only offsets are listed as Empty.
+Behaviour: groups with only offsets are listed as Empty.
 *Not supported*: nothing is left out.
 """
 
@@ -21,11 +21,11 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER), Access(Operation.DESCRIBE
 
 
 LISTED_AT_ONCE: Final = 1_000
-"""Groups that are listed while all others wait; of more, others get their turn between."""
+"""Groups listed between two yields."""
 
 
 def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse | Awaitable[Large]:
-    """List the groups of the states and types that are asked for, all of them where none is."""
+    """List the groups of the requested states and types, by default all."""
     types = {kind.lower() for kind in request.types_filter}
     try:
         groups = context.node.groups.groups()

@@ -1,9 +1,9 @@
 """ListOffsets (key 2, versions 1-11): offsets by timestamp, and the ends of a log.
 
-Versions: 2 has the isolation level, 4 the leader epoch, 6 is flexible, 7 asks for the largest timestamp (-3), 8 for the earliest
-local offset (-4), 9 for the last tiered one (-5), 11 for the earliest pending upload (-6).
-Behaviour: -1 is the high watermark, with isolation level 1 the last stable offset, -2 the log start; a timestamp gives the first record at or after it (KIP-79). Only what
-consumers may read counts, for -3 too.
+Versions: 2 has the isolation level, 4 the leader epoch, 6 is flexible, 7 has the largest timestamp (-3), 8 the earliest
+local offset (-4), 9 the last tiered one (-5), 11 the earliest pending upload (-6).
+Behaviour: -1 is the high watermark, with isolation level 1 the last stable offset, -2 the log start; a timestamp is the
+first record at or after it (KIP-79). Only what consumers may read counts, for -3 too.
 *Not supported*: tiers; -4 is the log start, -5 and -6 answer -1.
 """
 
@@ -29,18 +29,18 @@ VERSIONS = (1, 11)
 NEEDS = (Access(Operation.DESCRIBE, Resource.TOPIC),)
 LEADER_EPOCH_SINCE = 4
 Searches = list[tuple[ListOffsetsPartitionResponse, Partition, int, bool]]
-"""Answers that are not complete, each with the timestamp to look for, and whether only committed records count."""
+"""Incomplete partitions, each with its timestamp, and whether only committed records count."""
 NOTHING: OffsetAndTimestamp = (-1, -1, -1)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 
 LOOKED_UP_AT_ONCE: Final = 1_000
-"""Partitions that are looked up while all others wait; of more, others get their turn between."""
+"""Partitions looked up between two yields."""
 
 
 def handle(
     request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    """Look each partition up, beside the event loop where records have to be read for it."""
+    """Look up each partition, off the event loop if it needs reads."""
     if sum(len(topic.partitions) for topic in request.topics) > LOOKED_UP_AT_ONCE:
         return _in_turns(request, context)
     searches: Searches = []
@@ -58,7 +58,7 @@ async def _in_turns(request: ListOffsetsRequest, context: RequestContext) -> Lis
 def _response(
     request: ListOffsetsRequest, context: RequestContext, searches: Searches
 ) -> Generator[None, None, ListOffsetsResponse]:
-    """The answer as far as it needs no reading, with a stop after each partition."""
+    """Build the response without reads; yield after each partition."""
     response = ListOffsetsResponse(topics=[])
     for topic in request.topics:
         topic_response = ListOffsetsTopicResponse(name=topic.name, partitions=[])
@@ -101,7 +101,9 @@ async def _searched(response: ListOffsetsResponse, searches: Searches, context: 
             try:
                 located = await replicas.slices.run(_search(partition, timestamp, committed))
             except (ProtocolError, OSError) as problem:
-                replicas.find(partition.topic, partition.number)  # a topic that was deleted meanwhile is no damage
+                replicas.find(
+                    partition.topic, partition.number
+                )  # raises if the topic was deleted: then it is not damaged
                 raise KafkaError(partition.damaged(problem)) from problem
             _tell(answer, located or NOTHING, context)
         except KafkaError as problem:
@@ -110,7 +112,7 @@ async def _searched(response: ListOffsetsResponse, searches: Searches, context: 
 
 
 def _at_hand(partition: Partition, timestamp: int, committed: bool) -> OffsetAndTimestamp | None:
-    """What can be said without reading; None where a search has to tell."""
+    """Return an offset known without reads; None if a search is necessary."""
     if timestamp == LATEST:
         return _readable(partition, committed), -1, partition.leader_epoch
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:

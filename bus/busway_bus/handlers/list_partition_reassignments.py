@@ -1,6 +1,6 @@
-"""ListPartitionReassignments (key 46, version 0): the moves of partitions that are under way (KIP-455).
+"""ListPartitionReassignments (key 46, version 0): the ongoing moves of partitions (KIP-455).
 
-Behaviour: none ever is, on one node; what is asked about and does not exist is left out, as in Kafka.
+Behaviour: one node never has any; unknown partitions are omitted, as in Kafka.
 *Not supported*: nothing is left out.
 """
 
@@ -16,5 +16,5 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER),)
 
 
 def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> ListPartitionReassignmentsResponse:
-    """None."""
+    """Return none."""
     return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])

@@ -1,8 +1,8 @@
 """ListTransactions (key 66, versions 0-2): the transactions of this broker (KIP-664).
 
 Versions: 1 filters by age (KIP-994), 2 by a regular expression that the whole transactional id matches (KIP-1152).
-Behaviour: unknown states in the filter are returned; an age counts from the first partition on. Expressions are RE2's, matched in a time that is
-linear in pattern and id; they need the extra `patterns`, and are refused without it.
+Behaviour: unknown states of the filter are returned; an age counts from the first partition. Expressions are RE2's,
+matched in time linear in pattern and id; they need the extra `patterns`, and are refused without it.
 *Not supported*: nothing is left out.
 """
 
@@ -29,11 +29,11 @@ API = ApiKey.LIST_TRANSACTIONS
 VERSIONS = (0, 2)
 NEEDS = (Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),)
 LISTED_AT_ONCE: Final = 100
-"""Transactions that are listed while all others wait; of more, others get their turn between."""
+"""Transactions listed between two yields."""
 
 
 def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse | Awaitable[Large]:
-    """List those that pass every filter."""
+    """List the transactions that pass every filter."""
     coordinator = context.node.transactions
     try:
         pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None

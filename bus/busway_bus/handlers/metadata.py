@@ -1,10 +1,11 @@
-"""Metadata (key 3, versions 0-13): brokers, topics, and the leaders of their partitions.
+"""Metadata (key 3, versions 0-13): brokers, topics, and their partitions' leaders.
 
-Versions: 0 asks for all topics with an empty list, 1+ with null; 4 says whether to create what is missing, 9 is flexible, 10 has topic ids (KIP-516),
-12 can ask by id, 13 has an error for the whole response.
-Behaviour: an unknown topic is UNKNOWN_TOPIC_OR_PARTITION; when both the client and auto.create.topics.enable allow it, it is created in the
-background, and a retry returns it. A partition that is offline after damage has no leader: LEADER_NOT_AVAILABLE. Brokers have their addresses for the
-client's listener. Without access control every operation is authorized.
+Versions: 0 requests all topics with an empty list, 1+ with null; 4 has the permission to create topics, 9 is flexible,
+10 has topic ids (KIP-516), 12 allows requests by id, 13 has an error for the whole response.
+Behaviour: an unknown topic is UNKNOWN_TOPIC_OR_PARTITION; if the client and auto.create.topics.enable allow it, it is
+created in the background, and a retry returns it. A partition that is offline after damage has no leader:
+LEADER_NOT_AVAILABLE. Brokers have their addresses for the client's listener. Without access control every operation is
+authorized.
 *Not supported*: nothing is left out.
 """
 
@@ -41,16 +42,16 @@ NEEDS = (
 )
 IDS_ALONE_SINCE = 12
 DESCRIBED_AT_ONCE: Final = 500
-"""Topics and partitions that are described while all others wait; of more, others get their turn between."""
+"""Topics and partitions described between two yields."""
 KEPT_FROM: Final = 50
-"""Topics and partitions from which on an answer that tells of all of them is kept for the next who asks."""
+"""Topics and partitions from which a response for all is cached."""
 
 TopicKey = tuple[str | None, UUID]
-"""A topic as it is asked for: by its name, or by its id."""
+"""A requested topic, by name or id."""
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Encoded | Awaitable[Large]:
-    """Describe what is asked for, and have made what is not there."""
+    """Describe the requested topics, and create missing ones."""
     image = context.node.image
     if request.topics is None or (context.api_version == 0 and not request.topics):
         return _all(image, request, context)
@@ -99,7 +100,7 @@ def _missing(name: str | None, topic_id: UUID, creates: bool, context: RequestCo
     answer = _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID)
     if creates:
         answer.is_internal = name in INTERNAL
-        if name not in OWN:  # they come with what they are for, and with settings of their own
+        if name not in OWN:  # created by their coordinators, with other settings
             create = functools.partial(create_topic, context.node, context=context.for_controller)
             context.node.creations.start(name, create)
     return answer
@@ -110,7 +111,7 @@ def _failed(code: ErrorCode, name: str | None, topic_id: UUID) -> MetadataRespon
 
 
 def _refused(request: MetadataRequest) -> MetadataResponse:
-    """Before version 12 ids may be in the request and not be used."""
+    """Refuse topic ids before version 12. They have no use there."""
     rows = [_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in request.topics or ()]
     return MetadataResponse(brokers=[], topics=rows)
 
@@ -142,7 +143,7 @@ def _partition(topic: TopicImage, number: int, image: ClusterImage, listener: st
 def _response(
     topics: list[TopicImage | TopicKey], image: ClusterImage, request: MetadataRequest, context: RequestContext
 ) -> Generator[None, None, MetadataResponse]:
-    """The answer, with a stop after each topic and partition."""
+    """Describe the topics; yield after each topic and partition."""
     node = context.node
     creates = bool(request.allow_auto_topic_creation and node.config.get("auto.create.topics.enable"))
     answers = []

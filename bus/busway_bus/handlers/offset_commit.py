@@ -1,9 +1,10 @@
-"""OffsetCommit (key 8, versions 2-10): store how far a group has read.
+"""OffsetCommit (key 8, versions 2-10): store committed offsets of a group.
 
-Versions: 2 to 4 say how long the offset is kept, 6 has the leader epoch (KIP-320), 7 static members (KIP-345), 8 is flexible, 9
-member epochs (KIP-848) and GROUP_ID_NOT_FOUND where older ones say ILLEGAL_GENERATION, 10 topic ids.
-Behaviour: by a member of the current generation, or by anyone while the group is empty; the text stored with an offset comes back.
-A member of a consumer group commits in its epoch, or in an earlier one what it has had since then.
+Versions: 2 to 4 have a retention time, 6 has the leader epoch (KIP-320), 7 static members (KIP-345), 8 is flexible, 9
+has member epochs (KIP-848) and GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION, 10 topic ids.
+Behaviour: accepted from members of the current generation, or from anyone while the group is empty; an offset's
+metadata is returned with it. A member of a consumer group commits in its epoch, or in an earlier one the partitions
+that it has had since.
 *Not supported*: nothing is left out.
 """
 
@@ -30,7 +31,7 @@ NOT_FOUND_SINCE = 9
 
 
 async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
-    """Check the partitions, store the offsets, answer when they are durable."""
+    """Check the partitions, store the offsets, respond once durable."""
     names = [_name(topic, context) for topic in request.topics]
     requested = ((name, topic.partitions) for name, topic in zip(names, request.topics, strict=True))
     offsets = new_offsets(context.node.image, requested, retention_ms=request.retention_time_ms)

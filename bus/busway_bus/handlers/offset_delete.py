@@ -1,7 +1,7 @@
-"""OffsetDelete (key 47, version 0): forget the offsets of topics that a group no longer reads (KIP-496).
+"""OffsetDelete (key 47, version 0): delete a group's offsets of unused topics (KIP-496).
 
-Behaviour: GROUP_SUBSCRIBED_TO_TOPIC while members of a consumer group read that topic; offsets of other topics go. NON_EMPTY_GROUP
-while a group of another kind has members.
+Behaviour: GROUP_SUBSCRIBED_TO_TOPIC for a topic that members of a consumer group read. NON_EMPTY_GROUP while a group of
+another kind has members.
 *Not supported*: nothing is left out.
 """
 
@@ -22,7 +22,7 @@ NEEDS = (Access(Operation.DELETE, Resource.GROUP), Access(Operation.READ, Resour
 
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
-    """Forget the offsets, and answer when that is durable."""
+    """Delete the offsets; respond once that is durable."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, topics=[])
     places = [

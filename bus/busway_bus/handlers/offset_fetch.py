@@ -1,10 +1,11 @@
 """OffsetFetch (key 9, versions 1-10): committed offsets of groups.
 
-Versions: 2 asks for all topics with null, 5 has the leader epoch, 6 is flexible, 7 can ask for stable offsets (KIP-447), 8 for many groups (KIP-709),
-9 has member epochs (KIP-848), 10 topic ids.
-Behaviour: a partition without an offset answers -1, one committed for an earlier topic of the same name too. A request for stable offsets gets
-UNSTABLE_OFFSET_COMMIT for a partition whose offset an open transaction may change. A repeated topic or partition is answered once, where Kafka
-answers each mention. A group that would make the response too large is answered with COORDINATOR_LOAD_IN_PROGRESS, to be retried.
+Versions: 2 requests all topics with null, 5 has the leader epoch, 6 is flexible, 7 can request stable offsets
+(KIP-447), 8 many groups (KIP-709), 9 has member epochs (KIP-848), 10 topic ids.
+Behaviour: a partition without an offset, or with one of an earlier topic of the name, has -1. A request for stable
+offsets gets UNSTABLE_OFFSET_COMMIT for a partition whose offset an open transaction may change. A repeated topic or
+partition is returned once, where Kafka returns each mention. A group that would make the response too large gets
+COORDINATOR_LOAD_IN_PROGRESS, to be retried.
 *Not supported*: nothing is left out.
 """
 
@@ -38,23 +39,26 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, 
 GROUP_ERROR_SINCE = 2
 GROUPS_SINCE = 8
 FETCHED_AT_ONCE: Final = 1_000
-"""Offsets returned without yielding to other requests; more are split."""
+"""Offsets returned without splitting."""
 ROW_BYTES: Final = 256
-"""What a topic and an offset take in an answer beside metadata, and what that is made of."""
+"""Approximate bytes of a topic or an offset without metadata."""
 TOPIC_IDS_SINCE = 10
 NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 
 UNSTABLE = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
-"""Stands for an offset that an open transaction may change."""
+"""An offset that an open transaction may change."""
 UNSTABLE_FIRST = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
-"""Stands for a partition's first offset, pending in a transaction; a request for all offsets of a group omits it, as in Kafka."""
+"""A partition's first offset, pending in a transaction.
+
+A request for all offsets of a group omits it, as in Kafka.
+"""
 
 Table = dict[tuple[str, int], CommittedOffset]
 TopicPartitions = list[tuple[str | None, UUID, Sequence[int]]]
 
 
 async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | Large:
-    """Look every group up."""
+    """Look up the offsets of every group."""
     if context.api_version >= GROUPS_SINCE:
         return await _groups(request.groups, context, stable=request.require_stable)
     try:
@@ -75,7 +79,7 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
 
 
 def _once(topics: Iterable[tuple[str | None, UUID, Sequence[int]]]) -> TopicPartitions:
-    """What is asked for, each topic and each partition of it once."""
+    """Merge repeated topics and partitions."""
     asked: dict[tuple[str | None, UUID], dict[int, None]] = {}
     for name, topic_id, numbers in topics:
         asked.setdefault((name, topic_id), {}).update(dict.fromkeys(numbers))
@@ -83,7 +87,7 @@ def _once(topics: Iterable[tuple[str | None, UUID, Sequence[int]]]) -> TopicPart
 
 
 def _one_group(topics: TopicPartitions, table: Table, code: ErrorCode) -> Generator[None, None, OffsetFetchResponse]:
-    """The answer before there were many groups in one, with a stop after each topic."""
+    """Build the response of versions before 8; yield after each topic."""
     answer = OffsetFetchResponse(error_code=code, topics=[])
     for name, _, numbers in topics:
         answer.topics.append(
@@ -108,7 +112,7 @@ def _one_group(topics: TopicPartitions, table: Table, code: ErrorCode) -> Genera
 async def _groups(
     groups: Sequence[OffsetFetchRequestGroup], context: RequestContext, *, stable: bool
 ) -> OffsetFetchResponse | Large:
-    """The answer for many groups, which waits for its turn among large ones where it is one."""
+    """Respond for many groups; a large response waits for its turn."""
     if _count(groups, context) <= FETCHED_AT_ONCE:
         return await _many(groups, context, stable=stable)
     answers = context.node.large_answers
@@ -121,7 +125,7 @@ async def _groups(
 
 
 def _count(groups: Sequence[OffsetFetchRequestGroup], context: RequestContext) -> int:
-    """How many offsets are asked for."""
+    """Count the requested offsets."""
     count = len(groups)
     for group in groups:
         if group.topics is not None:
@@ -135,7 +139,7 @@ def _count(groups: Sequence[OffsetFetchRequestGroup], context: RequestContext) -
 async def _many(
     groups: Sequence[OffsetFetchRequestGroup], context: RequestContext, *, stable: bool
 ) -> OffsetFetchResponse:
-    """Answer several groups; a repeated group with all its offsets is answered once."""
+    """Collect several groups. A repeated one with all its offsets is returned once."""
     answers: list[OffsetFetchResponseGroup] = []
     room = AnswerRoom()
     whole: set[str] = set()
@@ -169,11 +173,11 @@ def _topics(group: OffsetFetchRequestGroup, table: Table, context: RequestContex
         (image.names.get(topic.topic_id) if by_id else topic.name, topic.topic_id, topic.partition_indexes)
         for topic in group.topics
     )
-    return sorted(asked, key=lambda topic: topic[0] is None)  # those of no topic come last, as in Kafka
+    return sorted(asked, key=lambda topic: topic[0] is None)  # unknown topics last, as in Kafka
 
 
 def _size(topics: TopicPartitions, table: Table) -> int:
-    """About what they take in an answer, and what that is made of."""
+    """Return about how many bytes the topics take in a response."""
     return sum(
         ROW_BYTES * (1 + len(numbers))
         + sum(len(committed.metadata) for _, committed in _committed(table, name, numbers))
@@ -184,7 +188,7 @@ def _size(topics: TopicPartitions, table: Table) -> int:
 def _group(
     group: OffsetFetchRequestGroup, topics: TopicPartitions, table: Table
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
-    """One group's answer, with a stop after each topic."""
+    """Build one group's part; yield after each topic."""
     answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE, topics=[])
     for name, topic_id, numbers in topics:
         answer.topics.append(
@@ -214,7 +218,7 @@ def _code(name: str | None, committed: CommittedOffset, code: ErrorCode) -> Erro
 
 
 def _id(image: ClusterImage, name: str | None) -> UUID:
-    """The id of a topic; it may be gone since its offsets were looked up."""
+    """Return a topic's id; zero if it was deleted meanwhile."""
     topic = image.topics.get(name or "")
     return topic.topic_id if topic is not None else ZERO_UUID
 
@@ -222,10 +226,10 @@ def _id(image: ClusterImage, name: str | None) -> UUID:
 async def _table(
     group_id: str, context: RequestContext, *, stable: bool, member_id: str | None = None, epoch: int = -1
 ) -> Table:
-    """Return a group's offsets once they are durable: a crash must not revoke a returned offset.
+    """Return a group's offsets once durable: a crash must not revoke them.
 
-    If stable ones are requested, those that an open transaction may change are `UNSTABLE`. Those of deleted topics stay until the next check removes
-    them; they are not returned, in particular not for a new topic of the same name.
+    If stable ones are requested, those that an open transaction may change are `UNSTABLE`. Offsets of deleted topics
+    stay until the next check, but are not returned, in particular not for a new topic of the name.
     """
     offsets, pending = await context.node.groups.offsets(group_id, member_id, epoch)
     topics = context.node.image.topics

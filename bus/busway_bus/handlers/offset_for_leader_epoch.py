@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23, versions 2-4): where a leader epoch ended (KIP-320).
 
-Versions: 3 names the replica that asks, 4 is flexible.
-Behaviour: the largest epoch up to the one asked for, and its end; consumers find out with it whether a log was cut.
+Versions: 3 has the replica id, 4 is flexible.
+Behaviour: the largest epoch up to the requested one, and its end; with it consumers detect a truncated log.
 *Not supported*: nothing is left out.
 """
 
@@ -23,7 +23,7 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.TOPIC), Access(Operation.CLUSTER_AC
 
 
 def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
-    """Look each partition up."""
+    """Look up each partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -1,13 +1,15 @@
-"""Produce (key 0, versions 3-13): append one batch to each partition named.
+"""Produce (key 0, versions 3-13): append one batch to each partition.
 
-Versions: 7 allows zstd (KIP-110), 8 names the refused records (KIP-467), 9 is flexible, 10 adds leader hints, 11 knows TRANSACTION_ABORTABLE, 12 adds
-a partition to its producer's transaction with the first batch (KIP-890), 13 names topics by id (KIP-516). Version 0 is advertised although it is
-refused: older librdkafka turns compression off when it is not listed (KAFKA-18659).
-Behaviour: acks 0 gets no response; a refusal closes its connection, as in Kafka. 1 and -1 are the same on one node; acknowledged means on disk unless
-the topic says otherwise. Every batch is validated, compressed ones too. Records whose offsets are not consecutive are refused, where Kafka would
-renumber them; so is a batch that inflates to more than 16 times max.message.bytes, or its default where that is more. Before the first batch of a
-transaction in a partition its coordinator verifies that the transaction is ongoing there; meanwhile the producer's requests wait. Clients may not
-write control batches.
+Versions: 7 allows zstd (KIP-110), 8 lists the refused records (KIP-467), 9 is flexible, 10 adds leader hints, 11 has
+TRANSACTION_ABORTABLE, 12 adds a partition to its producer's transaction with the first batch (KIP-890), 13 has topic
+ids (KIP-516). Version 0 is advertised but refused: older librdkafka disables compression if it is not listed
+(KAFKA-18659).
+Behaviour: acks 0 gets no response; a refusal closes its connection, as in Kafka. 1 and -1 are the same on one node;
+acknowledged means on disk unless the topic says otherwise. Every batch is validated, compressed ones too. Records with
+non-consecutive offsets are refused, where Kafka would renumber them; so is a batch that inflates to more than 16 times
+max.message.bytes, or its default if that is more. Before a transaction's first batch in a partition its coordinator
+verifies that the transaction is ongoing there; meanwhile the producer's requests wait. Clients may not write control
+batches.
 """
 
 import asyncio
@@ -54,11 +56,11 @@ ZSTD_SINCE = 7
 ZSTD = 4
 MAGIC_AT: Final = 16
 ATTRIBUTES_AT: Final = CRC_START + 1
-"""Where a batch has the low byte of its attributes."""
+"""Position of the low byte of a batch's attributes."""
 
 
 def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Pending | None:
-    """Append everything at once, but for large batches; the answer waits until its partitions acknowledge."""
+    """Append all batches, large ones later; respond once the partitions acknowledge."""
     return _Writing(request, context).answer()
 
 
@@ -71,7 +73,7 @@ class _Transactional(NamedTuple):
 
 
 class _Writing(Pending):
-    """One request's batches on their way into the logs, and the answer to it: complete when the last of them is acknowledged."""
+    """The batches of one request, and its response after the last acknowledgement."""
 
     __slots__ = ("_allowance", "_context", "_request", "_taking", "_transactional", "_waiting")
 
@@ -82,11 +84,11 @@ class _Writing(Pending):
         self._allowance = InspectionBudget()
         self._transactional: list[_Transactional] = []
         self._taking = 0
-        """What has to end before all batches are in their logs, or refused."""
-        self._waiting = 1  # for the end of this request itself, so that no acknowledgement completes it before
+        """Tasks that append or refuse batches."""
+        self._waiting = 1  # 1 for `answer` itself: no acknowledgement completes it earlier
 
     def answer(self) -> "ProduceResponse | Pending | None":
-        """Append everything."""
+        """Append all batches."""
         if self._request.transactional_id is None and _holds_transactional(self._request):
             self.response = _nameless(self._request)
         else:
@@ -127,7 +129,7 @@ class _Writing(Pending):
         except KafkaError as problem:
             _refuse(response, problem)
             return response
-        # Without a transactional id, the whole request was looked through before.
+        # Without a transactional id, `answer` has checked the whole request.
         if self._request.transactional_id is not None and _attributes(records) & TRANSACTIONAL:
             self._transactional.append(_Transactional(partition, records, response))
         else:
@@ -158,7 +160,7 @@ class _Writing(Pending):
     def _written(
         self, partition: Partition, response: PartitionProduceResponse, task: "asyncio.Task[AppendInfo]"
     ) -> None:
-        """A batch that was looked through for long is appended, or not."""
+        """Handle the end of a task that validated a large batch."""
         if task.cancelled():
             return  # the node stops
         problem = task.exception()
@@ -173,7 +175,7 @@ class _Writing(Pending):
         self._one_less()
 
     def _taken(self) -> None:
-        """Something of the request is in its log, or refused; when it is the last, the batches are let go."""
+        """Count an ended task; after the last one release the batches."""
         self._taking -= 1
         if not self._taking:
             self._let_batches_go()
@@ -214,7 +216,7 @@ class _Writing(Pending):
     # Transactions
 
     def _take_in_transactional(self) -> None:
-        """Write the batches of the producer's transaction, those at once that it has begun in their partitions already."""
+        """Append the transaction's batches, at once where it has begun."""
         try:
             producers = {read_header(records)[9:11] for _, records, _ in self._transactional}
             if len(producers) > 1:
@@ -245,10 +247,11 @@ class _Writing(Pending):
             _refuse(batch.response, problem)
 
     async def _verify(self, transactional_id: str, producer: tuple[int, int], batches: list[_Transactional]) -> None:
-        """Write batches whose transaction may not have begun in their partitions, where its coordinator agrees.
+        """Append first batches of a transaction after verification by its coordinator.
 
-        The coordinator may have waited for the end of the producer's last transaction, whose marker makes a verification void; it is asked
-        again with a new one, as in Kafka (ReplicaManager). Where the epoch does not tell transactions apart the client has to decide.
+        The coordinator may have waited for the end of the producer's last transaction, whose marker voids the
+        verification. It is then repeated, as in Kafka (ReplicaManager). If epochs do not distinguish transactions, the
+        client must decide.
         """
         add = self._context.api_version >= ADDS_SINCE
         asks = VERIFICATION_ASKS_MAX if add else 1
@@ -259,7 +262,10 @@ class _Writing(Pending):
     async def _ask(
         self, transactional_id: str, producer: tuple[int, int], batches: list[_Transactional], *, last: bool
     ) -> list[_Transactional]:
-        """Ask once, and write or refuse batches; those for which the answer is void already are left, unless it is the last one."""
+        """Verify once, then append or refuse; return batches with a void verification.
+
+        The `last` time they are appended too, and so refused.
+        """
         node, add = self._context.node, self._context.api_version >= ADDS_SINCE
         asked: list[tuple[_Transactional, Verification]] = []
         for batch in batches:
@@ -269,7 +275,7 @@ class _Writing(Pending):
             except KafkaError as problem:
                 _refuse(batch.response, problem)
                 continue
-            if verification is None:  # one that came before has begun it
+            if verification is None:  # an earlier batch has begun it
                 self._take_in(*batch)
             else:
                 asked.append((batch, verification))
@@ -310,7 +316,7 @@ class _Writing(Pending):
     # The request
 
     def _records(self, name: str, data: PartitionProduceData) -> memoryview:
-        """The batch for a partition.
+        """Return the batch for a partition.
 
         Raises:
             KafkaError: it may not be written there.
@@ -328,7 +334,7 @@ class _Writing(Pending):
 
 
 def _attributes(records: memoryview) -> int:
-    """The low byte of a batch's attributes; 0 for what is no batch, in which that byte is something else."""
+    """Return the low byte of a batch's attributes; 0 for other formats."""
     if len(records) > ATTRIBUTES_AT and records[MAGIC_AT] == MAGIC:
         return records[ATTRIBUTES_AT]
     return 0
@@ -343,7 +349,7 @@ def _holds_transactional(request: ProduceRequest) -> bool:
 
 
 def _nameless(request: ProduceRequest) -> ProduceResponse:
-    """Batches of a transaction without its name: nothing of the request is written, whatever else it holds, as in Kafka."""
+    """Refuse a whole request: transactional batches without transactional id, as in Kafka."""
     problem = KafkaError(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "batches of a transaction need a transactional id"
     )
@@ -370,7 +376,10 @@ def _refuse(response: PartitionProduceResponse, problem: KafkaError) -> None:
 
 
 def _refused(response: ProduceResponse) -> CloseConnection | None:
-    """Return the close of the connection after a refusal. A producer with acks=0 refreshes its metadata only on that, as in Kafka."""
+    """Return the close of the connection after a refusal.
+
+    As in Kafka, only that makes a producer with acks=0 refresh its metadata.
+    """
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code != ErrorCode.NONE:

@@ -1,7 +1,7 @@
-"""ReadShareGroupState (key 84, version 0): the leader of a partition asks how far a share group is with it.
+"""ReadShareGroupState (key 84, version 0): read states of share partitions, for partition leaders.
 
 Versions: 0 is the only one.
-Behaviour: for brokers. The leader epoch is kept: who led the partition before is refused with FENCED_LEADER_EPOCH from then on.
+Behaviour: for brokers. The leader epoch is stored, which fences earlier leaders (FENCED_LEADER_EPOCH).
 *Not supported*: nothing is left out.
 """
 
@@ -28,7 +28,7 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: ReadShareGroupStateRequest, context: RequestContext) -> ReadShareGroupStateResponse:
-    """Read each of them."""
+    """Read each state."""
     states = context.node.share_states
 
     async def ask(key: SharePartitionKey, asked: ReadStatePartition) -> ReadStatePartitionResult:

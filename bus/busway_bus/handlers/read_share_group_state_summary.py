@@ -1,7 +1,7 @@
-"""ReadShareGroupStateSummary (key 87, versions 0-1): a group coordinator asks from where a share group goes on.
+"""ReadShareGroupStateSummary (key 87, versions 0-1): read start offsets of share partitions, for group coordinators.
 
 Versions: 1 counts the records whose delivery is complete (KIP-1226).
-Behaviour: for brokers. A state that was never begun has the start -1.
+Behaviour: for brokers. An uninitialized state has the start -1.
 *Not supported*: nothing is left out.
 """
 
@@ -29,7 +29,7 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 async def handle(
     request: ReadShareGroupStateSummaryRequest, context: RequestContext
 ) -> ReadShareGroupStateSummaryResponse:
-    """Read each of them."""
+    """Read each summary."""
     states = context.node.share_states
 
     async def ask(key: SharePartitionKey, asked: ReadStatePartition) -> ReadSummaryStatePartitionResult:

@@ -1,6 +1,6 @@
-"""THE list of handlers. What ApiVersions advertises is computed from it.
+"""THE list of handlers, from which ApiVersions is computed.
 
-What lives here: which modules serve, and the check that each is one. What does not: anything about a single API.
+What lives here: the handler modules, and their checks. What does not: anything about a single API.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -135,13 +135,13 @@ MODULES: Final[tuple[ModuleType, ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """One API as this broker serves it.
+    """One API of this broker.
 
     Attributes:
-        advertised_min: lowest advertised version; below `min_version` only where old clients need it.
-        pipelined: whether the next request of a connection may begin before this one is answered.
-        feature: its feature, without which it is not advertised; empty for an API that always is.
-        needs: permissions of the client; with several, the request's content decides which.
+        advertised_min: lowest advertised version; below `min_version` only if old clients need it.
+        pipelined: whether a connection's next request may begin before this response.
+        feature: needed to be advertised; empty for an API that always is.
+        needs: permissions of the client; of several, the request's content decides.
     """
 
     key: ApiKey
@@ -155,7 +155,7 @@ class Handler:
 
 
 def handler_of(module: ModuleType) -> Handler:
-    """The API that a module serves."""
+    """Return a module's API."""
     key: ApiKey = module.API
     low, high = module.VERSIONS
     protocol_api = api(key)

@@ -1,7 +1,7 @@
-"""SaslHandshake (key 17, versions 0-1): choosing a mechanism.
+"""SaslHandshake (key 17, versions 0-1): choose a mechanism.
 
-Versions: 1 goes on with SaslAuthenticate (KIP-152).
-Behaviour: no mechanism is enabled, and the answer says so.
+Versions: 1 is followed by SaslAuthenticate (KIP-152).
+Behaviour: no mechanism is enabled, as the response says.
 *Not supported*: authentication.
 """
 
@@ -16,5 +16,5 @@ NEEDS = ()
 
 
 def handle(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """Refuse: there is nothing to choose from."""
+    """Refuse every mechanism."""
     return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=[])

@@ -1,8 +1,8 @@
-"""ShareAcknowledge (key 79, versions 1-2): what became of records of a share group.
+"""ShareAcknowledge (key 79, versions 1-2): acknowledge records of a share group.
 
-Versions: 2 renews locks, and tells for how long (KIP-1222).
-Behaviour: answers when it is kept; what is refused, or cannot be kept, has changed nothing of its partition. The final epoch ends the
-member's session here, and what it has left is free again (KIP-932).
+Versions: 2 renews locks, and returns their duration (KIP-1222).
+Behaviour: responds once durable; a refused or failed acknowledgement changes nothing in its partition. The final epoch
+ends the member's session, and releases its records (KIP-932).
 *Not supported*: nothing is left out.
 """
 
@@ -27,7 +27,7 @@ NEEDS = (Access(Operation.READ, Resource.GROUP), Access(Operation.READ, Resource
 
 
 async def handle(request: ShareAcknowledgeRequest, context: RequestContext) -> ShareAcknowledgeResponse:
-    """Hand it to the share partitions, and answer when it is kept."""
+    """Acknowledge in the share partitions; respond once durable."""
     try:
         group_id, member_id = check_member(context, request.group_id, request.member_id)
         session = _session(request, context, group_id, member_id)

@@ -1,10 +1,10 @@
 """ShareFetch (key 78, versions 1-2): acquire records of a share group, and acknowledge earlier ones.
 
-Versions: 2 can take no more than max_records (KIP-1206) and renews locks (KIP-1222).
-Behaviour: a session names partitions once and then only what changes; epoch 0 begins one, -1 ends it. Each record is locked for its member until it
-is acknowledged, released, or the lock times out, and is delivered at most as often as the group's limit. Waits until min_bytes are there or
-max_wait_ms is over. Acknowledgements in the request are durable before the response. The batches are read from the files as the client takes them:
-they may have records that the member has not acquired.
+Versions: 2 can limit to max_records (KIP-1206) and renews locks (KIP-1222).
+Behaviour: a session names partitions once and then only changes; epoch 0 begins one, -1 ends it. Each record is locked
+for its member until acknowledgement, release or timeout, and is delivered at most as often as the group's limit. Waits
+until min_bytes are available or max_wait_ms is over. Acknowledgements in the request are durable before the response.
+Batches are read from the files as the client reads: they may have records that the member has not acquired.
 *Not supported*: nothing is left out. Dead-letter topics (KIP-1191) are Kafka 4.4's; they need `share.version` 2.
 """
 
@@ -38,11 +38,11 @@ FEATURE = SHARE_VERSION
 NEEDS = (Access(Operation.READ, Resource.GROUP), Access(Operation.READ, Resource.TOPIC))
 RECORD_LIMIT = 1
 CHECKED_TOGETHER: Final = 5_000
-"""Partitions of a session that are looked up while all others wait."""
+"""Partitions of a session looked up between two yields."""
 
 
 async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
-    """Take in what is acknowledged, give what is free, and answer when the one is kept and of the other there is enough."""
+    """Acknowledge and acquire; respond once acknowledgements are durable and enough is available."""
     if context.peer.gone:
         raise PeerGone
     try:
@@ -51,7 +51,9 @@ async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFe
         session = _session(request, context, group_id, member_id)
     except KafkaError as problem:
         if problem.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            with Waiting(context.peer, lambda _: False) as waiting:  # or the client would ask again at once
+            with Waiting(
+                context.peer, lambda _: False
+            ) as waiting:  # otherwise the client would repeat the request at once
                 await waiting.wait(max(request.max_wait_ms, 0) / 1000)
         return _refused(problem)
     acknowledging = Acknowledging(context, group_id, member_id, renews=request.is_renew_ack)
@@ -72,7 +74,7 @@ def _acknowledges(request: ShareFetchRequest) -> bool:
 
 
 def _check(request: ShareFetchRequest) -> None:
-    """Refuse what contradicts itself.
+    """Refuse contradictory requests.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -86,13 +88,13 @@ def _check(request: ShareFetchRequest) -> None:
 
 
 def _session(request: ShareFetchRequest, context: RequestContext, group_id: str, member_id: str) -> ShareSession:
-    """The member's session, updated.
+    """Return the member's updated session.
 
     Raises:
-        KafkaError: see `share.sessions`; INVALID_REQUEST where something is acknowledged at the beginning of one.
+        KafkaError: see `share.sessions`; INVALID_REQUEST for acknowledgements in a new session.
     """
     shares, epoch = context.node.shares, request.share_session_epoch
-    places = [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
+    places = [(topic.topic_id, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     if epoch == FINAL_EPOCH:
         return shares.sessions.find(group_id, member_id)
     if epoch == INITIAL_EPOCH:
@@ -106,7 +108,7 @@ def _session(request: ShareFetchRequest, context: RequestContext, group_id: str,
 async def _fetch(
     request: ShareFetchRequest, context: RequestContext, group_id: str, member_id: str, session: ShareSession
 ) -> dict[Place, Got]:
-    """What the member gets of each partition of its session, beginning with another one each time."""
+    """Acquire from each partition of the session, in rotating order."""
     places = list(session.partitions)
     if request.share_session_epoch > 0 and places:
         at = request.share_session_epoch % len(places)
@@ -142,17 +144,17 @@ def _answer(
     got: dict[Place, Got],
     acknowledged: dict[Place, Refusal],
 ) -> ShareFetchResponse:
-    """The answer: in a running session only partitions that have something to tell."""
+    """Build the response; an incremental session gets only changes."""
     running = request.share_session_epoch > 0
     if running and session.epoch != next_epoch(request.share_session_epoch):
-        for one in got.values():
-            one.take_back(session.member_id)
+        for fetched in got.values():
+            fetched.take_back(session.member_id)
         return _refused(KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "the session has gone on meanwhile"))
     leaders = Leaders(context)
     answers: dict[Place, FetchedPartition] = {}
-    for place, one in got.items():
-        if not running or _is_news(session, place, one):
-            answers[place] = _told(place, one, leaders)
+    for place, fetched in got.items():
+        if not running or _is_news(session, place, fetched):
+            answers[place] = _told(place, fetched, leaders)
     for place, problem in acknowledged.items():
         answer = answers.get(place)
         if answer is None:
@@ -173,7 +175,10 @@ def _answer(
 
 
 def _is_news(session: ShareSession, place: Place, got: Got) -> bool:
-    """Whether a running session's response includes a partition: with records, an error, its recovery, or when new."""
+    """Whether an incremental response includes a partition.
+
+    It does with records, an error, its recovery, or a new partition.
+    """
     due = session.partitions.get(place, False)
     if place in session.partitions:
         session.partitions[place] = got.error is not None
@@ -191,8 +196,10 @@ def _told(place: Place, got: Got, leaders: Leaders) -> FetchedPartition:
         current_leader=LeaderIdAndEpoch() if got.error is None else leaders.of(place, got.error),
         records=b"" if got.records is None else pieces(got.records),
         acquired_records=[
-            AcquiredRecords(first_offset=one.first, last_offset=one.last, delivery_count=one.delivery_count)
-            for one in got.acquired
+            AcquiredRecords(
+                first_offset=acquired.first, last_offset=acquired.last, delivery_count=acquired.delivery_count
+            )
+            for acquired in got.acquired
         ],
     )
 

@@ -1,9 +1,9 @@
 """ShareGroupDescribe (key 77, version 1): state and members of share groups (KIP-932).
 
 Versions: 1 is the first stable one.
-Behaviour: GROUP_ID_NOT_FOUND where there is no share group of that name. Without access control every operation is authorized. A repeated group is
-answered once, where Kafka answers each mention. A group that would make the response too large is answered with COORDINATOR_LOAD_IN_PROGRESS, to be
-retried.
+Behaviour: GROUP_ID_NOT_FOUND without a share group of that name. Without access control every operation is authorized.
+A repeated group is described once, where Kafka describes each mention. A group that would make the response too large
+gets COORDINATOR_LOAD_IN_PROGRESS, to be retried.
 *Not supported*: nothing is left out.
 """
 
@@ -37,20 +37,20 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, 
 
 
 DESCRIBED_AT_ONCE: Final = 20
-"""Members, each with 50 partitions, that are described while all others wait; of more, others get their turn between."""
+"""Members, of 50 partitions each, described between two yields."""
 _PARTITIONS_AT_ONCE: Final = 50
 ROW_BYTES: Final = 512
-"""What a group, a member and a topic of a member take in an answer, about, each with its name."""
-Found = dict[str, DescribedShareGroup | KafkaError]
+"""Approximate bytes of a group, a member or its topic, with name."""
+Described = dict[str, DescribedShareGroup | KafkaError]
 
 
 async def handle(request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse | Large:
     """Describe each group."""
-    found: Found = {}
+    described: Described = {}
     for group_id in dict.fromkeys(request.group_ids):
-        found[group_id] = await _find(group_id, context)
-    steps = _response(found, request, context.node.image)
-    return await context.in_turns(steps) if _is_much(found) else finished(steps)
+        described[group_id] = await _find(group_id, context)
+    steps = _response(described, request, context.node.image)
+    return await context.in_turns(steps) if _is_much(described) else finished(steps)
 
 
 async def _find(group_id: str, context: RequestContext) -> DescribedShareGroup | KafkaError:
@@ -64,10 +64,9 @@ async def _find(group_id: str, context: RequestContext) -> DescribedShareGroup |
         return problem
 
 
-def _is_much(found: Found) -> bool:
-    """Whether describing the groups takes longer than others should wait."""
-    effort = len(found)
-    for group in found.values():
+def _is_much(described: Described) -> bool:
+    effort = len(described)
+    for group in described.values():
         if isinstance(group, KafkaError):
             continue
         effort += len(group.members)
@@ -80,12 +79,12 @@ def _is_much(found: Found) -> bool:
 
 
 def _response(
-    found: Found, request: ShareGroupDescribeRequest, image: ClusterImage
+    described: Described, request: ShareGroupDescribeRequest, image: ClusterImage
 ) -> Generator[None, None, ShareGroupDescribeResponse]:
-    """The answer, with a stop after each member."""
+    """Describe all groups; yield after each member."""
     groups: list[DescribedGroup] = []
     room = AnswerRoom()
-    for group_id, group in found.items():
+    for group_id, group in described.items():
         if isinstance(group, KafkaError):
             code = group.code
             groups.append(_refused(group_id, code, None if code is ErrorCode.INVALID_GROUP_ID else group.message))
@@ -122,7 +121,7 @@ def _refused(group_id: str, code: ErrorCode, text: str | None) -> DescribedGroup
 
 
 def _described(group_id: str, group: DescribedShareGroup) -> DescribedGroup:
-    """All but its members."""
+    """Describe a group without its members."""
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,

@@ -1,9 +1,10 @@
-"""ShareGroupHeartbeat (key 76, version 1): a member of a share group joins, stays or leaves (KIP-932).
+"""ShareGroupHeartbeat (key 76, version 1): a share group's member joins, stays or leaves (KIP-932).
 
 Versions: 1 is the first stable one.
-Behaviour: the coordinator spreads the partitions over the members, which may share them (the `simple` assignor); partitions are assigned once the
-share coordinator has initialized them, by a later heartbeat. Epoch 0 joins, -1 leaves. A member that is an epoch behind, or sends a full request,
-gets its assignment again, since the response may be lost; Kafka does not repeat it.
+Behaviour: the coordinator spreads partitions over the members, which may share them (the `simple` assignor). A
+partition is assigned by a later heartbeat, once the share coordinator has initialized it. Epoch 0 joins, -1 leaves. A
+member that is an epoch behind, or sends a full request, gets its assignment again, as the response may be lost; Kafka
+does not repeat it.
 *Not supported*: nothing is left out.
 """
 
@@ -28,7 +29,7 @@ NEEDS = (Access(Operation.READ, Resource.GROUP), Access(Operation.DESCRIBE, Reso
 
 
 async def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareGroupHeartbeatResponse:
-    """Check it, and answer when what it changes is durable."""
+    """Check the request; respond once its effect is durable."""
     groups = context.node.share_groups
     if not 0 < len(request.member_id) <= SHARE_MEMBER_ID_CHARS_MAX:
         return _refused(ErrorCode.INVALID_REQUEST, None)

@@ -1,7 +1,7 @@
-"""SyncGroup (key 14, versions 0-5): hand in or fetch the assignments of a generation.
+"""SyncGroup (key 14, versions 0-5): send or fetch a generation's assignments.
 
-Versions: 3 has static members (KIP-345), 4 is flexible, 5 has to name the protocol and repeats it (KIP-559).
-Behaviour: answers when the leader has handed its assignments in and they are on disk.
+Versions: 3 has static members (KIP-345), 4 is flexible, 5 must have the protocol, and returns it (KIP-559).
+Behaviour: responds when the leader's assignments are on disk.
 *Not supported*: nothing is left out.
 """
 

@@ -1,10 +1,10 @@
-"""TxnOffsetCommit (key 28, versions 0-5): store how far a group has read as part of a producer's transaction (KIP-98).
+"""TxnOffsetCommit (key 28, versions 0-5): store offsets as part of a transaction (KIP-98).
 
-Versions: 2 has the leader epoch (KIP-320), 3 says which member of which generation commits and is flexible (KIP-447), 4 may be answered
-with TRANSACTION_ABORTABLE, 5 adds the group to the transaction by itself (KIP-890).
-Behaviour: the offsets are pending until the transaction is over, and in force when it is committed; of several commits for one partition
-the last one counts, within transactions or without. Refused: members of an earlier generation, fenced producers, and groups that are
-not part of the transaction.
+Versions: 2 has the leader epoch (KIP-320), 3 has member and generation and is flexible (KIP-447), 4 may return
+TRANSACTION_ABORTABLE, 5 adds the group to the transaction (KIP-890).
+Behaviour: the offsets are pending until the transaction is committed; of several commits for one partition the last one
+wins, in transactions or not. Members of an earlier generation, fenced producers, and groups outside the transaction are
+refused.
 *Not supported*: nothing is left out.
 """
 
@@ -36,7 +36,7 @@ ADDS_SINCE = 5
 
 
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-    """Check the partitions, store the offsets, answer when they are durable."""
+    """Check the partitions, store the offsets, respond once durable."""
     offsets = new_offsets(context.node.image, ((topic.name, topic.partitions) for topic in request.topics))
     codes: dict[Place, ErrorCode] = {}
     if offsets:
@@ -91,7 +91,7 @@ async def _commit(
 
 
 def _known(code: ErrorCode, version: int) -> ErrorCode:
-    """The code as clients of this version understand it."""
+    """Return a code that clients of this version support."""
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:

@@ -1,9 +1,10 @@
-"""UpdateFeatures (key 57, versions 0-2): raise and lower the finalized levels of features (KIP-584, KIP-1022).
+"""UpdateFeatures (key 57, versions 0-2): change the finalized levels of features (KIP-584, KIP-1022).
 
-Versions: 1 has the type of an update and the wish to have it checked alone, 2 no answers for single features.
-Behaviour: all updates are made or none; the answer comes when they are durable and in force on this node. As in Kafka 4.3 version 0 only raises,
-and `metadata.version` is never lowered. Features that are not served are refused by name. `share.version`
-goes to 2, which is Kafka 4.4's, and does not leave it while a group or a topic has settings of dead letters (KIP-1191): they are named.
+Versions: 1 has the type of an update and validation only, 2 no results for single features.
+Behaviour: all updates are made or none; responds once they are durable and in force on this node. As in Kafka 4.3
+version 0 only raises, and `metadata.version` is never lowered. Unsupported features are refused by name.
+`share.version` goes up to Kafka 4.4's 2, and is not lowered from there while a group or a topic has dead-letter
+settings (KIP-1191): the error lists them.
 *Not supported*: `eligible.leader.replicas.version`, `kraft.version` and `streams.version` stay 0
 """
 
@@ -21,7 +22,7 @@ ONE_ANSWER_SINCE = 2
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    """Have the controller decide."""
+    """Request the update from the controller."""
     command = UpdateFeatures(
         updates=tuple(
             FeatureUpdate(name=update.feature, level=update.max_version_level, kind=update.upgrade_type)

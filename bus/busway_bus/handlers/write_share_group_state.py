@@ -1,7 +1,7 @@
-"""WriteShareGroupState (key 85, versions 0-1): the leader of a partition tells how far a share group is with it.
+"""WriteShareGroupState (key 85, versions 0-1): write states of share partitions, for partition leaders.
 
 Versions: 1 counts the records whose delivery is complete (KIP-1226).
-Behaviour: for brokers. Batches are merged into those that are there; a state or leader epoch that is behind is refused.
+Behaviour: for brokers. Batches are merged into existing ones; an older state or leader epoch is refused.
 *Not supported*: nothing is left out.
 """
 
@@ -27,7 +27,7 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: WriteShareGroupStateRequest, context: RequestContext) -> WriteShareGroupStateResponse:
-    """Write each of them."""
+    """Write each state."""
     states = context.node.share_states
 
     async def ask(key: SharePartitionKey, asked: WriteStatePartition) -> InitializeStatePartitionResult:

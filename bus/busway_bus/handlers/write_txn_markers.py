@@ -1,10 +1,11 @@
-"""WriteTxnMarkers (key 27, versions 1-2): a transaction coordinator ends transactions in partitions of this node.
+"""WriteTxnMarkers (key 27, versions 1-2): end transactions in partitions, for transaction coordinators.
 
-Versions: 2 tells the transaction version, by which the epoch of a marker is judged (KIP-1228).
-Behaviour: a marker is acknowledged when it is committed. One with an epoch older than the producer's is refused with
-INVALID_PRODUCER_EPOCH while a transaction of it is open; where none is there is nothing to end, and it is answered without an error where Kafka
-refuses it. One of a coordinator that another has replaced with TRANSACTION_COORDINATOR_FENCED; one that is repeated is written
-again. In `__consumer_offsets` the group coordinator writes it, so that offsets are in force from then on.
+Versions: 2 has the transaction version, which decides how a marker's epoch is checked (KIP-1228).
+Behaviour: a marker is acknowledged once committed. One with an epoch older than the producer's is
+INVALID_PRODUCER_EPOCH during an open transaction; without one it succeeds, where Kafka refuses it. One of a replaced
+coordinator is TRANSACTION_COORDINATOR_FENCED; a repeated one is written again. In `__consumer_offsets` the group
+coordinator writes it, so that the offsets count from then on.
+*Not supported*: nothing is left out.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ NEEDS = (Access(Operation.ALTER, Resource.CLUSTER), Access(Operation.CLUSTER_ACT
 
 
 async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
-    """Write markers in the order in which they come, and wait for many of them together."""
+    """Write markers in order of arrival, and wait for many together."""
     results: list[WritableTxnMarkerResult] = []
     for start in range(0, len(request.markers), MARKERS_TOGETHER):
         together = request.markers[start : start + MARKERS_TOGETHER]

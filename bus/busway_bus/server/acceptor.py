@@ -1,7 +1,7 @@
-"""Listening: addresses become sockets, and who comes becomes a stream.
+"""Binds listeners and wraps accepted connections in streams.
 
-What lives here: binding and accepting, with sockets of our own where the event loop is the operating system's, and with the loop's
-transports where it is not. What does not: who is let in (`listener`).
+What lives here: binding and accepting, with own sockets on the system's event loops, otherwise with transports. What
+does not: admission (`listener`).
 """
 
 import asyncio
@@ -21,47 +21,50 @@ from busway_bus.server.transport_stream import TransportStream
 logger = logging.getLogger("busway.server")
 
 Accept = Callable[[Stream], None]
-"""Makes the owner of a stream and begins to read, or ends it."""
+"""Makes a stream's owner and starts reading, or closes the stream."""
 _BATCH: Final = 64
-"""Clients that are let in before others are served again."""
+"""Clients accepted before others are served."""
 _NO_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-"""What a host without IPv6 says to the second address of `localhost`."""
+"""Errors of the second address of `localhost` on a host without IPv6."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Acceptor(Protocol):
-    """One address that clients come to."""
+    """One listening address."""
 
     async def bind(self, host: str, port: int) -> int:
-        """Take the address, without letting anybody in yet; answers the port, which 0 leaves to the system.
+        """Bind the address without accepting; return the port.
+
+        Args:
+            port: 0 leaves the choice to the system.
 
         Raises:
-            OSError, ValueError: it cannot be had.
+            OSError, ValueError: it cannot be bound.
         """
 
     async def serve(self) -> None:
-        """Let clients in."""
+        """Accept clients."""
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Stop accepting."""
 
     async def closed(self) -> None:
-        """Return when the address is free again."""
+        """Wait until the address is free."""
 
 
 def acceptor(accept: Accept, shared: Shared, backlog: int, send_buffer_bytes: int) -> Acceptor:
-    """The one for the event loop that runs: a loop with a machine of its own has a network of its own too."""
+    """Make the running loop's acceptor. A simulated loop has a simulated network."""
     if socket_stream.AVAILABLE and current_machine() is OS:
         return SocketAcceptor(accept, shared, backlog, send_buffer_bytes)
     return TransportAcceptor(accept, shared, backlog)
 
 
 class SocketAcceptor:
-    """Accepts on sockets of our own: one for each address that the host has.
+    """Accepts on own sockets, one for each address of the host.
 
     Args:
-        send_buffer_bytes: SO_SNDBUF of those who come; nothing above 0 leaves it to the system. Where it is small each of many readers
-            gets a little in a round of the loop, and what it is told of is still in the processor's cache.
+        send_buffer_bytes: SO_SNDBUF of accepted connections; the system's default unless above 0. A small one gives
+        each of many readers a little per loop iteration, while the data is still in the CPU cache.
     """
 
     def __init__(self, accept: Accept, shared: Shared, backlog: int, send_buffer_bytes: int = -1) -> None:
@@ -74,7 +77,7 @@ class SocketAcceptor:
         self._retries: dict[socket.socket, asyncio.Handle] = {}
 
     async def bind(self, host: str, port: int) -> int:
-        """Take the address; all sockets of it have the same port."""
+        """Bind the address; all its sockets have the same port."""
         addresses = await self._loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
         )
@@ -96,7 +99,7 @@ class SocketAcceptor:
         try:
             listening.setblocking(False)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if self._send_buffer_bytes > 0:  # those who come have it from here
+            if self._send_buffer_bytes > 0:  # accepted sockets inherit it
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
             if family == socket.AF_INET6:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -109,13 +112,13 @@ class SocketAcceptor:
         return port
 
     async def serve(self) -> None:
-        """Let clients in."""
+        """Accept clients."""
         for bound in self._sockets:
             bound.listen(self._backlog)
             self._loop.add_reader(bound.fileno(), self._come, bound)
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Stop accepting."""
         for retry in self._retries.values():
             retry.cancel()
         self._retries.clear()
@@ -125,7 +128,7 @@ class SocketAcceptor:
         self._sockets.clear()
 
     async def closed(self) -> None:
-        """It is free at once."""
+        """Return at once: `close` freed the address."""
 
     def _come(self, bound: socket.socket) -> None:
         for _ in range(_BATCH):
@@ -137,7 +140,7 @@ class SocketAcceptor:
                 if problem.errno in _EXHAUSTED:
                     self._rest(bound, problem)
                     return
-                continue  # the one who came is gone again
+                continue  # the client is gone
             try:
                 connected.setblocking(False)
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -150,7 +153,7 @@ class SocketAcceptor:
                 return
 
     def _rest(self, bound: socket.socket, problem: OSError) -> None:
-        """The system has no more descriptors or memory: who comes waits in the kernel's queue."""
+        """Pause accepting: descriptors or memory are exhausted. Clients wait in the kernel's queue."""
         logger.error("no client can be let in for %d ms: %s", ACCEPT_RETRY_MS, problem.strerror)
         self._loop.remove_reader(bound.fileno())
         self._retries[bound] = self._loop.call_later(ACCEPT_RETRY_MS / 1000, self._go_on, bound)
@@ -161,7 +164,7 @@ class SocketAcceptor:
 
 
 class TransportAcceptor:
-    """Accepts by the event loop's own servers."""
+    """Accepts through the event loop's servers."""
 
     def __init__(self, accept: Accept, shared: Shared, backlog: int) -> None:
         self._accept = accept
@@ -171,7 +174,7 @@ class TransportAcceptor:
         self._closes: asyncio.Future[None] | None = None
 
     async def bind(self, host: str, port: int) -> int:
-        """Take the address."""
+        """Bind the address."""
         self._server = await asyncio.get_running_loop().create_server(
             self._stream, host or None, port, backlog=self._backlog, start_serving=False
         )
@@ -182,27 +185,26 @@ class TransportAcceptor:
         return TransportStream(self._accept, self._shared)
 
     async def serve(self) -> None:
-        """Let clients in."""
+        """Accept clients."""
         assert self._server is not None, "it is bound first"
         await self._server.start_serving()
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Stop accepting."""
         if self._server is None:
             return
         loop = asyncio.get_running_loop()
         if not isinstance(loop, asyncio.SelectorEventLoop):
             self._server.close()
             return
-        # A client that this loop has accepted gets its transport a round later, and only from a server that is open; it would be forgotten
-        # with its socket open.
+        # An accepted client gets its transport an iteration later, and only from an open server. Otherwise its socket would leak.
         for bound in self._server.sockets:
             loop.remove_reader(bound.fileno())
         self._closes = loop.create_future()
         loop.call_soon(self._close, self._closes)
 
     async def closed(self) -> None:
-        """Return when the loop has let go of the address."""
+        """Wait until the loop has released the address."""
         if self._closes is not None:
             await self._closes
         if self._server is not None:

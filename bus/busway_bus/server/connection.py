@@ -1,8 +1,8 @@
-"""One client's connection: frames in, answers out in the order of the requests.
+"""One client's connection: frames in, responses out in request order.
 
-What lives here: the requests of one client and their bounds. What does not: its socket (`stream`), what a request means (`dispatch`).
-A connection that sends rubbish is closed and costs nobody else anything; one that does not read its answers is no longer read from. What
-came whole before a client left is done to the end, as in Kafka; only what waits for nothing but to answer it ends (`Peer`).
+What lives here: the requests of one client and their limits. What does not: its socket (`stream`), what a request means
+(`dispatch`). A connection that sends garbage is closed; one that does not read responses is not read from. Requests
+received whole are completed after a disconnect, as in Kafka; only pure waits end (`Peer`).
 """
 
 import asyncio
@@ -40,15 +40,15 @@ _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC")
 
 
 class Connection:
-    """Speaks with one client; the `Owner` of its stream.
+    """The connection of one client; the `Owner` of its stream.
 
     Args:
-        routes: what its listener serves; what a broker does where it is not said.
-        advertised: where it finds this node, as its listener tells.
-        scratch: the read buffer of this event loop's connections (see `frame_reader`).
-        memory: what all of them may hold of requests.
-        on_close: called with this connection when it is gone and everything that it asked for is done.
-        complain: logs one line about a bad peer; rate-limited by the server.
+        routes: of its listener; a broker's by default.
+        advertised: this node's address for the client, by its listener.
+        scratch: the event loop's read buffer (see `frame_reader`).
+        memory: limits the requests of all connections.
+        on_close: called once it is closed and all its requests are done.
+        warn_about_peer: logs one line about a bad peer; rate-limited by the server.
     """
 
     def __init__(
@@ -92,21 +92,21 @@ class Connection:
         self._partial_since: float | None = None
         self._paused_at = 0.0
 
-    # What the stream calls
+    # `Owner`
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """Return the buffer for the next bytes."""
         return self._intake.buffer(self._share.allowance(self._scratch_bytes))
 
     def may_read(self, later: Callable[[], None]) -> bool:
-        """Reading takes a turn as working does: what five hundred clients have sent at once comes in over many rounds of the loop."""
+        """Whether to read now. Reads take turns, as work does: bytes of 500 clients are spread over many iterations."""
         if self._node.turns.long_over():
             self._node.turns.wait(self.host, later)
             return False
         return True
 
     def received(self, count: int) -> None:
-        """Take in bytes and answer what they complete."""
+        """Handle received bytes and the requests that they complete."""
         now = self._loop.time()
         self.last_active = now
         try:
@@ -126,30 +126,30 @@ class Connection:
             self._throttle()
 
     def write_on(self) -> None:
-        """The client takes more of its answers: go on with them, and with what waited behind them."""
+        """Continue writing, then the requests that waited for it."""
         self._stream.write()
         if not self._stream.waiting:
             self._pump()
 
     def unreadable(self, problem: OSError) -> None:
-        """What the client got of its answer is of no use."""
+        """Close: the sent part of the response is useless."""
         logger.error("an answer to %s cannot be read from its log file: %s", self.host, problem)
         self.abort()
 
     def cut_off(self) -> None:
-        """Others need the memory that its answers take."""
+        """Close: others need the memory of its responses."""
         self._complain(self.host, "its answers were not read while others needed the memory")
         self.abort()
 
     def lost(self) -> None:
-        """The client is gone; what it asked for is done all the same."""
+        """Complete the requests of a closed connection."""
         self._gone = True
         self._intake.drop()
         self._peer.closed(by_client=not (self._ended_here or self._finishing))
         self._peer.left()
         self._pump()
 
-    # The order of things
+    # Requests and responses
 
     @property
     def busy(self) -> bool:
@@ -157,28 +157,28 @@ class Connection:
         return bool(self._requests or self._answers) or self._stream.waiting
 
     def idle_since(self, now: float) -> float | None:
-        """Since when nothing comes or goes, in the event loop's time; None while the broker itself has something to do."""
+        """Return the loop time of the last activity; None while requests run."""
         self._stream.look(now)
         if self._stream.waiting:
             return max(self.last_active, self._stream.taken_at)
         return None if self.busy else self.last_active
 
     def abort(self) -> None:
-        """End at once."""
+        """Close at once."""
         self._ended_here = True
         if not self._gone:
             self._stream.abort()
 
     def close(self) -> None:
-        """End after what is written has gone out."""
+        """Close after the queue is written."""
         self._ended_here = True
         if not self._gone:
             self._stream.close()
 
     def overdue(self, now: float) -> bool:
-        """Whether a request has begun and does not come on: nothing at all of it, or less than a slow line brings.
+        """Whether a begun request stalls, or is slower than `REQUEST_BYTES_PER_S_MIN`.
 
-        Time in which this broker does not read does not count. Where others wait for the memory, less is waited for.
+        Time in which this broker does not read is not counted. The timeout is shorter while others wait for the memory.
         """
         if self._partial_since is None or not self._reading:
             return False
@@ -189,13 +189,13 @@ class Connection:
         return now - self._partial_since > allowed_s
 
     def finish(self) -> None:
-        """Read no more, let go of what only waits, answer the rest and end."""
+        """Stop reading, end pure waits, complete the other requests and close."""
         self._finishing = True
         self._peer.left()
         self._pump()
 
     def give_up(self) -> None:
-        """End at once, whatever is under way."""
+        """Close at once and drop all requests."""
         self._forget_requests()
         self._peer.left()
         for answer in self._answers:
@@ -224,14 +224,13 @@ class Connection:
             self._stream.close()
 
     def _busy_or_open(self) -> bool:
-        """Whether there is more to do, or more may come."""
         return self.busy or not (self._gone or self._finishing)
 
     def _work(self, ready: list[Piece], *, granted: bool) -> None:
-        """Answer what may be answered now; answers that are there already are gathered, to be written together.
+        """Handle requests; gather immediate responses in `ready` for one write.
 
         Args:
-            granted: whether it is this connection's turn for the first of them.
+            granted: whether it is this connection's turn for the first one.
         """
         while self._requests and not self._blocked and not self._stream.waiting and not self._waits_for_turn:
             if len(self._answers) >= REQUESTS_PIPELINED_MAX:
@@ -268,7 +267,7 @@ class Connection:
                         ready.clear()
 
     def _await(self, answer: Reply, request_bytes: int) -> None:
-        """An answer is not there yet; its request takes memory meanwhile, where it does."""
+        """Queue a pending response; count its request's memory while in use."""
         self._answers.append(answer)
         if not answer.pipelined:
             self._blocked = True
@@ -279,18 +278,18 @@ class Connection:
         answer.when_done(self._answered)
 
     def _freed(self, count: int) -> None:
-        """A request is worked on no more, whose answer may wait for longer."""
+        """Release a request's memory; the response may still be pending."""
         self._working_bytes -= count
         self._throttle()
 
     def _answered(self) -> None:
-        """An answer is there: it goes out with all others that are by the end of this round of the loop, in one write."""
+        """Write a response with all others of this loop iteration."""
         if not self._writing_soon:
             self._writing_soon = True
             self._loop.call_soon(self._write_answers)
 
     def _write_answers(self) -> None:
-        """Write the first answers, in order, as far as they are there."""
+        """Write the responses that are next in order and available."""
         self._writing_soon = False
         ready: list[Piece] = []
         size = 0
@@ -315,7 +314,7 @@ class Connection:
         self._pump()
 
     def _owe(self) -> None:
-        """Count the answers that are there and wait behind one that is not; nobody waits for them where the client is gone."""
+        """Count available responses behind a pending one; drop them after a disconnect."""
         if self._gone:
             self._answers = deque(answer for answer in self._answers if isinstance(answer, Reply) and not answer.done)
         self._stream.owe(
@@ -344,7 +343,7 @@ class Connection:
             self._stream.put(pieces)
 
     def _throttle(self) -> None:
-        """Read on only while what was read can be worked on, and there is memory for more."""
+        """Read only while there is room for more requests and memory."""
         waiting = self._queued_bytes + self._blocking_bytes + self._working_bytes
         self._share.update(self._intake.held + waiting, max(self._intake.size, waiting))
         may_read = (
@@ -378,7 +377,7 @@ class Connection:
 
 
 def _guess(refused: FrameRefused) -> str:
-    """What the peer probably speaks."""
+    """Guess the peer's protocol."""
     if refused.head.startswith(_HTTP):
         return "an HTTP request came to the Kafka port; HTTP is spoken by the registry"
     if refused.head[:2] == b"\x16\x03":

@@ -1,9 +1,8 @@
-"""From a frame to a handler and back to what goes over the wire.
+"""From a frame to its handler, and to the response's bytes.
 
 What lives here: header, version check, decode, handler, encode. What does not: sockets and their order (`connection`).
-A request that cannot be read ends its connection, as in Kafka; one in a version that is not served is answered.
-What is the same for all requests of one API and version is looked up once, and what is the same for all requests of one connection
-is made once: this module is on the way of each record.
+An unreadable request ends its connection, as in Kafka; an unsupported version of ApiVersions gets a response. This is
+the hot path of every record: what requests of one API version or one connection share is computed once.
 """
 
 import asyncio
@@ -29,16 +28,19 @@ if TYPE_CHECKING:
     from busway_bus.handlers.for_controllers.services import ControllerServices
 
 _REQUEST_HEAD: Final = struct.Struct(">Iih")
-"""API key and version as one number, correlation id, length of the client id."""
+"""API key and version in one, correlation id, client id's length."""
 _PREFIX: Final = struct.Struct(">Ii")
-"""What of that can be read in every version of the header."""
+"""The part of it that every version of the header has."""
 _RESPONSE_HEADS: Final = (struct.Struct(">ii"), struct.Struct(">iix"))
-"""Size and response header, by its version: a correlation id, and from version 1 on an empty set of tagged fields."""
+"""Size and response header, by its version.
+
+It has a correlation id, from version 1 on also an empty set of tagged fields.
+"""
 _SIZE_BYTES: Final = 4
 _MALFORMED: Final = (ProtocolError, struct.error, IndexError, UnicodeDecodeError)
-"""What a compiled decoder raises."""
+"""Errors of a compiled decoder."""
 _LONG_REQUEST_BYTES: Final = 1 << 18
-"""A request from this length on is decoded in one round of the loop and handled in a later one."""
+"""Size from which decoding and handling are in different loop iterations."""
 
 
 class BadRequest(ProtocolError):
@@ -46,13 +48,13 @@ class BadRequest(ProtocolError):
 
 
 class Route(NamedTuple):
-    """How requests of one API and version are answered.
+    """How requests of one API and version are handled.
 
     Attributes:
         flexible: whether tagged fields follow the client id.
         head: packs size and response header.
-        response: the class of the answer, which a handler that has it at once returns.
-        pipelined: whether the connection's next request may begin before this one is answered.
+        response: class of an immediate response.
+        pipelined: whether the connection's next request may begin before the response.
     """
 
     name: str
@@ -66,11 +68,11 @@ class Route(NamedTuple):
     pipelined: bool
 
     def pieces(self, response: Any, correlation_id: int) -> list[Piece]:
-        """What goes over the wire."""
+        """Encode a response with its frame."""
         return self.framed(response.body if type(response) is Encoded else self.encode(response), correlation_id)
 
     def framed(self, body: list[Chunk], correlation_id: int) -> list[Piece]:
-        """The same, of an answer that is in bytes already."""
+        """Frame an encoded response."""
         first, *others = body
         size = self.head.size - _SIZE_BYTES + len(first) + sum(map(len, others))
         head = self.head.pack(size, correlation_id)
@@ -78,7 +80,7 @@ class Route(NamedTuple):
 
 
 class Reply:
-    """An answer that is not there yet: its place among those of its connection."""
+    """A pending response, in its connection's order."""
 
     __slots__ = ("_correlation_id", "_pending", "_route", "_task")
 
@@ -93,13 +95,13 @@ class Reply:
             return
         self._pending = Pending()
         self._task = asyncio.ensure_future(self._carry_out(answer, long=long))
-        # A task that is cancelled before it comes to its first step leaves the handler's coroutine open.
+        # A task cancelled before its first step does not close the handler's coroutine.
         self._task.add_done_callback(partial(_close, answer))
 
     async def _carry_out(self, answer: Coroutine[Any, Any, Any], *, long: bool) -> None:
         try:
             if long:
-                await asyncio.sleep(0)  # whoever has sent something while it was decoded comes first
+                await asyncio.sleep(0)  # clients that sent during the decoding are read first
             response = await answer
             if isinstance(response, Large):
                 try:
@@ -110,7 +112,7 @@ class Reply:
                 if response.keep is not None:
                     response.keep(body)
                 response = self._route.framed(body, self._correlation_id)
-        except Exception as problem:  # noqa: BLE001 - it is told to the connection
+        except Exception as problem:  # noqa: BLE001 - passed to the connection
             self._pending.fail(problem)
         else:
             self._pending.complete(response)
@@ -122,33 +124,33 @@ class Reply:
 
     @property
     def needs_request(self) -> bool:
-        """Whether what came with the request is still to be worked on."""
+        """Whether the request's data is still in use."""
         return self._pending.needs_request
 
     def when_free(self, call: Callable[[], None]) -> None:
-        """Call `call` when that is over."""
+        """Call `call` once it is not."""
         self._pending.when_free(call)
 
     @property
     def done(self) -> bool:
-        """Whether it is there."""
+        """Whether the response is available."""
         return self._pending.done
 
     @property
     def there(self) -> list[Piece] | None:
-        """What goes over the wire, where it is in bytes already."""
+        """The response, if it is available and encoded."""
         response = self._pending.response
         return response if type(response) is list else None
 
     def when_done(self, call: Callable[[], None]) -> None:
-        """Call `call` when it is there, which is now where it is already."""
+        """Call `call` once it is available, at once if it already is."""
         self._pending.when_done(call)
 
     def pieces(self) -> list[Piece] | None:
-        """What goes over the wire, None where no answer is owed.
+        """Return the encoded response, None if none is owed.
 
         Raises:
-            Exception: what the handler raised.
+            Exception: raised by the handler.
         """
         if self._pending.problem is not None:
             raise self._pending.problem
@@ -158,7 +160,7 @@ class Reply:
         return self._route.pieces(response, self._correlation_id)
 
     def cancel(self) -> None:
-        """Nobody is there for the answer any more, and the node does not wait for it."""
+        """Cancel the handler: the node does not wait for it."""
         if self._task is not None:
             self._task.cancel()
 
@@ -168,13 +170,13 @@ def _close(answer: Coroutine[Any, Any, Any], _: "asyncio.Task[None]") -> None:
 
 
 class Dispatcher:
-    """Answers the requests of one connection.
+    """Handles the requests of one connection.
 
     Args:
-        node: the services that the handlers of `routes` are made for.
-        advertised: where its client finds this node.
-        peer: whether that is still there.
-        routes: what its listener serves.
+        node: the services for the handlers of `routes`.
+        advertised: this node's address for the client.
+        peer: notes the end of the connection.
+        routes: of the listener; a broker's by default.
     """
 
     def __init__(
@@ -193,13 +195,15 @@ class Dispatcher:
         self._peer = peer
         self._client_id = b""
         self._contexts: dict[int, RequestContext] = {}
-        """By version; they are those of the last client id, which a connection hardly ever changes."""
+        """By version, for the last client id. A connection hardly ever changes it."""
 
     def __call__(self, frame: memoryview) -> list[Piece] | Reply | None:
-        """Answer one request: its pieces, None where no answer is owed, or a Reply.
+        """Handle a request; return its response, None, or a Reply.
+
+        None means that no response is owed.
 
         Raises:
-            BadRequest: the connection has to end.
+            BadRequest: the connection must end.
         """
         if len(frame) < _REQUEST_HEAD.size:
             return self._routes.short(frame)
@@ -219,7 +223,7 @@ class Dispatcher:
                     self._contexts.clear()
                     self._client_id = client_id
                 context = self._contexts.get(route.version) or self._remembered(route.version)
-            # Bytes behind the message are let pass, as Kafka does: librdkafka 2.16 leaves three behind Metadata v13 for all topics.
+            # Bytes after the message are ignored, as in Kafka: librdkafka 2.16 sends three after Metadata v13 for all topics.
             request, _ = route.decode(frame, position, len(frame))
         except _MALFORMED as problem:
             raise BadRequest(f"{route.name} v{route.version}: {problem}") from None
@@ -245,10 +249,10 @@ class Dispatcher:
 
 
 class Routes:
-    """What a listener serves.
+    """The APIs of a listener.
 
     Attributes:
-        known: by API key and version, each made when it is first asked for: its codecs are compiled then.
+        known: routes by API key and version, each with its codecs made on first use.
     """
 
     def __init__(self, handlers: Mapping[int, Handler]) -> None:
@@ -256,10 +260,10 @@ class Routes:
         self.known: dict[int, Route] = {}
 
     def find(self, api_and_version: int) -> Route | None:
-        """The way of an API and version; None for ApiVersions in one that is not served.
+        """Return a route; None for an unsupported version of ApiVersions.
 
         Raises:
-            BadRequest: it is not served.
+            BadRequest: it is not supported.
         """
         key, version = struct.unpack(">hh", api_and_version.to_bytes(4, "big"))
         handler = self._handlers.get(key)
@@ -284,10 +288,10 @@ class Routes:
         return route
 
     def short(self, frame: memoryview) -> list[Piece]:
-        """A request whose header ends before its client id: only the version of ApiVersions can be told something.
+        """Handle a header without client id. Only an unsupported version of ApiVersions gets a response.
 
         Raises:
-            BadRequest: it is none.
+            BadRequest: any other.
         """
         if len(frame) >= _PREFIX.size:
             api_and_version, correlation_id = _PREFIX.unpack_from(frame)
@@ -296,7 +300,7 @@ class Routes:
         raise BadRequest(f"a request of {len(frame)} bytes has no header")
 
     def unsupported(self, correlation_id: int) -> list[Piece]:
-        """ApiVersions in an unknown version gets an answer that every client can read (KIP-511)."""
+        """Answer an unknown version of ApiVersions, readable for every client (KIP-511)."""
         served = self._handlers[ApiKey.API_VERSIONS]
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,

@@ -1,10 +1,10 @@
-"""From the socket straight into frames: what `asyncio.BufferedProtocol` reads into.
+"""Reads from the socket straight into frames, as `asyncio.BufferedProtocol` does.
 
-What lives here: the four-byte size in front of every request, and the buffers it is read to. What does not: sockets, how much all
-connections may hold together (`request_memory`), and what a frame means (`dispatch`). A large request, which produce is, is read
-into its own frame and copied no more; small ones come by the dozen into one scratch buffer that the connections of an event loop
-share, and are copied out of it at once. A size is judged before anything is allocated for it, and a frame's buffer is as large as
-what has come of it until the moment in which more comes, and then at most four times that.
+What lives here: the four-byte size before every request, and the read buffers. What does not: sockets, the memory limit
+of all connections (`request_memory`), the meaning of a frame (`dispatch`). A large request, usually a produce, is read
+into its own frame without a copy. Small ones are copied from a scratch buffer that an event loop's connections share. A
+size is checked before any allocation. A frame's buffer has the size of its arrived bytes, and on the next read at most
+four times that.
 """
 
 from typing import Final
@@ -15,12 +15,12 @@ from busway_protocol.frames import SIZE_BYTES
 
 _SCRATCH_BYTES: Final = 256 * 1024
 _GROWTH_FACTOR: Final = 4
-"""A frame's buffer grows to so many times what has come, by at least and at most so many bytes."""
+"""Growth of a frame's buffer beyond the arrived bytes, within bounds."""
 _ZEROS: Final = bytes(FRAME_GROWTH_BYTES_MAX)
 
 
 def scratch_buffer() -> memoryview:
-    """The buffer that the connections of one event loop share."""
+    """Make the shared buffer of an event loop's connections."""
     return memoryview(bytearray(_SCRATCH_BYTES))
 
 
@@ -28,12 +28,12 @@ class FrameReader:
     """The frames of one connection.
 
     Args:
-        max_size: largest frame accepted, in bytes, its size prefix not counted.
-        scratch: where bytes go that belong to no large frame; shared by connections of one event loop, never by two loops.
+        max_size: largest frame accepted, in bytes without size prefix.
+        scratch: buffer for all but large frames; shared within one event loop only.
 
     Attributes:
-        size: announced bytes of the frame that has begun, 0 where none has.
-        arrived: how many of them are there.
+        size: announced bytes of the partial frame, 0 without one.
+        arrived: those that have arrived.
     """
 
     __slots__ = ("_frame", "_head", "_max_size", "_scratch", "arrived", "size")
@@ -48,20 +48,23 @@ class FrameReader:
 
     @property
     def partial(self) -> bool:
-        """Whether a frame has begun and is not whole."""
+        """Whether a frame is incomplete."""
         return self._frame is not None or bool(self._head)
 
     @property
     def held(self) -> int:
-        """Bytes of memory that the frame which has begun takes."""
+        """Bytes of memory of the partial frame."""
         return 0 if self._frame is None else len(self._frame)
 
     def drop(self) -> None:
-        """Forget the frame that has begun: its rest will not come."""
+        """Drop the partial frame."""
         self._frame, self._head, self.arrived, self.size = None, b"", 0, 0
 
     def buffer(self, limit: int = _SCRATCH_BYTES) -> memoryview:
-        """Where the next bytes go, at most `limit`; `received` has to follow before another connection reads."""
+        """Return the buffer for the next bytes, at most `limit`.
+
+        `received` must follow before another connection reads.
+        """
         if self._frame is None:
             return self._scratch[:limit]
         if self.arrived == len(self._frame):
@@ -73,14 +76,16 @@ class FrameReader:
         more = min(more, limit if limit < _SCRATCH_BYTES else FRAME_GROWTH_BYTES_MAX, self.size - self.arrived)
         try:
             frame += _ZEROS[:more]
-        except BufferError:  # an event loop that holds on to the last buffer
+        except BufferError:  # the event loop still holds the last view
             self._frame = frame + _ZEROS[:more]
 
     def received(self, count: int) -> list[memoryview]:
-        """The frames that the first `count` bytes of `buffer` complete, each without its size; they stay valid for good.
+        """Return the frames completed by `count` bytes, without their sizes.
+
+        They stay valid.
 
         Raises:
-            FrameRefused: a size is negative or above the maximum; the stream cannot be read on.
+            FrameRefused: a size is negative or above the maximum; the stream is unreadable from there.
         """
         if self._frame is not None:
             self.arrived += count

@@ -1,7 +1,7 @@
-"""All listeners and all connections of them.
+"""All listeners and their connections.
 
-What lives here: limits on connections, idle and half-sent ones, the one log line about a bad peer. What does not: sockets
-(`acceptor`), talking (`connection`).
+What lives here: limits of connections, closing idle and stalled ones, the log line about a bad peer. What does not:
+sockets (`acceptor`), requests (`connection`).
 """
 
 import asyncio
@@ -30,25 +30,25 @@ logger = logging.getLogger("busway.server")
 
 
 class CannotListen(RuntimeError):
-    """The address cannot be bound; the text says why and what to do."""
+    """The address cannot be bound; the text has reason and remedy."""
 
 
 class Listeners:
-    """Accepts clients on every listener of the config; its bounds are those of all together.
+    """Accepts clients on every configured listener, with common limits.
 
     Args:
-        routes: what is served there; what a broker does where it is not said.
+        routes: the APIs; a broker's by default.
     """
 
     def __init__(self, config: BrokerConfig, routes: Routes | None = None) -> None:
         self._config = config
         self._routes = routes
-        self._connections: dict[Connection, None] = {}  # in the order in which they came
+        self._connections: dict[Connection, None] = {}  # in order of acceptance
         self._by_host: Counter[str] = Counter()
         self._complaints = Complaints()
         self._acceptors: list[Acceptor] = []
         self.advertised: dict[str, Endpoint] = {}
-        """Where clients of each listener find this node, by its name, in the config's order; there once it is bound."""
+        """Addresses for clients by listener name, in the config's order, once bound."""
         self._node: NodeServices | ControllerServices | None = None
         self._scratch = scratch_buffer()
         self._shared = Shared()
@@ -62,7 +62,7 @@ class Listeners:
         """Bind the ports, without accepting yet.
 
         Raises:
-            CannotListen: a port is taken or a host is not ours.
+            CannotListen: a port is in use, or a host is not local.
         """
         for endpoint in self._config.listeners:
             await self._bind(endpoint)
@@ -79,7 +79,7 @@ class Listeners:
         self.advertised[endpoint.name] = self._config.advertised_by(endpoint, port=port)
 
     async def serve(self, node: "NodeServices | ControllerServices", connections_max: int) -> None:
-        """Begin to accept; no more connections than that, or than `max.connections` where that is less."""
+        """Begin to accept at most `connections_max` connections, or `max.connections` if less."""
         self._node = node
         self._descriptors_max = connections_max
         for door in self._acceptors:
@@ -105,7 +105,7 @@ class Listeners:
 
     def _admits(self, connection: Connection) -> bool:
         if self._closing:
-            return False  # an event loop brings who came before the door was closed
+            return False  # accepted by the event loop before `close`
         configured = self._config.get("max.connections")
         if len(self._connections) >= min(self._descriptors_max, configured):
             limit = (
@@ -132,7 +132,7 @@ class Listeners:
             self._empty.set()
 
     def warn_about_peer(self, host: str, reason: str) -> None:
-        """One line about a bad peer, as far as there is room for it (see `peer_warnings`)."""
+        """Log one line about a bad peer, rate-limited (see `peer_warnings`)."""
         now = asyncio.get_running_loop().time()
         left_out = self._complaints.admit(host, now)
         if left_out is None:
@@ -142,7 +142,7 @@ class Listeners:
         logger.warning("connection from %s closed: %s", host, reason)
 
     def sweep(self) -> None:
-        """End connections that are idle, have sent half a request for too long, or do not take their answers."""
+        """Close connections that are idle or stalled, or that do not read."""
         now = asyncio.get_running_loop().time()
         idle_s = self._config.get("connections.max.idle.ms") / 1000
         for connection in tuple(self._connections):
@@ -154,10 +154,10 @@ class Listeners:
                 connection.abort()
 
     async def close(self, *, finish: bool = True) -> None:
-        """Stop accepting and end every connection.
+        """Stop accepting and close every connection.
 
         Args:
-            finish: do and answer first what has come whole, for `STOP_WAIT_MS` at most; otherwise it is as if the process died.
+            finish: first complete received requests, for at most `STOP_WAIT_MS`; otherwise as if the process died.
         """
         self._closing = True
         for door in self._acceptors:

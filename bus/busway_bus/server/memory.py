@@ -1,7 +1,7 @@
-"""The C library's allocator, set up for a process that handles buffers of a megabyte all day.
+"""Settings of the C allocator for buffers of a megabyte.
 
-What lives here: one call. What does not: anything that depends on it. By default glibc gives such a buffer back to the kernel as soon
-as it is freed, and the kernel clears every page of the next one; that was half of the CPU time of a fetch.
+What lives here: one call. What does not: anything that depends on it. By default glibc returns such a buffer to the
+kernel at once, and the kernel clears every page of the next one. That was half of the CPU time of a fetch.
 """
 
 import contextlib
@@ -12,14 +12,16 @@ from typing import Final
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _MMAP_BYTES: Final = 4 * 1024 * 1024
-"""Larger buffers are seldom, and go back to the kernel at once: among others they leave holes, which stay. Broker answers of 30 MiB to
-thirty clients left 260 MiB behind."""
+"""Larger buffers are rare, and returned at once.
+
+Otherwise they leave holes: responses of 30 MiB to thirty clients left 260 MiB.
+"""
 _TRIM_BYTES: Final = 64 * 1024 * 1024
 
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Let the process keep up to 64 MiB that it has freed; nothing happens where the C library is another one."""
+    """Keep up to 64 MiB of freed memory in the process. Only glibc supports it."""
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)

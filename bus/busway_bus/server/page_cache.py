@@ -1,7 +1,7 @@
-"""Bringing parts of files into memory beside the event loop.
+"""Reads parts of files into the page cache off the event loop.
 
-What lives here: the threads that wait for the disk. What does not: which bytes, and whether they are there already (`stream`, `FileSlice`).
-`sendfile` and `pread` wait where a page is not in the kernel's cache, and all clients would wait with the one that asked for it.
+What lives here: the threads that wait for the disk. What does not: which bytes, and whether they are cached (`stream`,
+`FileSlice`). `sendfile` and `pread` block on a page that is not cached, and would delay all clients.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from busway_bus.log.file_slice import FileSlice
 
 
 class PageCache:
-    """Brings pages into memory, `COLD_READS_MAX` slices at a time."""
+    """Reads pages into memory, `COLD_READS_MAX` slices at a time."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(COLD_READS_MAX, thread_name_prefix="busway-cold-reads")
 
     def bring(self, piece: FileSlice, count: int, done: Callable[["asyncio.Future[None]"], None]) -> None:
-        """Have the next `count` bytes of a slice read; `done` is called with how it went."""
+        """Read the slice's next `count` bytes; call `done` with the outcome."""
         reading = asyncio.get_running_loop().run_in_executor(self._threads, partial(piece.warm, count))
         reading.add_done_callback(done)
 
     def close(self) -> None:
-        """Begin no more reads; those under way end by themselves."""
+        """Start no more reads; those under way finish."""
         self._threads.shutdown(wait=False, cancel_futures=True)

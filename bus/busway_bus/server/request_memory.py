@@ -1,9 +1,9 @@
-"""How much all connections together may hold of requests that have come, wholly or in part, and are not worked on yet.
+"""Bound on all received requests, whole or partial, until they are handled.
 
-What lives here: the count, and whose turn it is where there is no room. What does not: sockets (`connection`), and who is too slow
-to keep what it holds (`listener`). As in Kafka, a connection without room is not read from until there is some. Unlike there a
-frame is counted by what has arrived of it, not by what was announced, so that announcing costs nobody anything; for the price of a
-rule that keeps half-read frames from waiting for each other: one connection at a time may go on without room.
+What lives here: the count, and the queue for room. What does not: sockets (`connection`), closing slow connections
+(`listener`). As in Kafka, a connection without room is not read from. Unlike there, a frame counts by its arrived
+bytes, not the announced ones, so that an announcement is free. In return one connection at a time may exceed the limit:
+otherwise partial frames could wait for each other.
 """
 
 from collections.abc import Callable
@@ -12,18 +12,18 @@ from typing import Final
 from busway_bus.kernel.limits import REQUEST_BYTES_FREE, REQUEST_BYTES_LARGE
 
 _SMALL_SHARE: Final = 3
-"""One part in so many of the memory is kept for requests that are not large, so that those cannot take all of it."""
+"""A third of the memory is reserved for small requests."""
 
 _LET_ON_BYTES: Final = 64 * 1024
-"""When memory is given back, one connection that waits is let on for so many bytes of it, not all for the first of them."""
+"""Freed bytes per waiting connection that is resumed."""
 
 
 class Room:
     """Memory for requests of one size class.
 
     Attributes:
-        limit: most bytes, but for the one connection whose turn it is.
-        used: bytes held now.
+        limit: in bytes; one connection at a time may exceed it.
+        used: in bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -42,7 +42,7 @@ class Room:
         return self.used < self.limit or share is self._turn
 
     def admits(self, share: "Share") -> bool:
-        """Whether a connection may read on; where it may not it waits in line, and is told."""
+        """Whether a connection may continue to read; if not, queue it."""
         if self.has_room(share):
             return True
         if self._turn is None:
@@ -53,13 +53,13 @@ class Room:
         return False
 
     def changed(self, by: int) -> None:
-        """A connection holds more or less."""
+        """Count more or fewer bytes of a connection."""
         self.used += by
         if by < 0:
             self._let_on()
 
     def left(self, share: "Share") -> None:
-        """A connection holds nothing more that needs room."""
+        """Remove a connection that needs no room."""
         self._line.pop(share, None)
         if self._turn is share:
             self._turn = None
@@ -80,7 +80,7 @@ class RequestMemory:
     """The rooms of a node.
 
     Args:
-        limit: bytes of both together.
+        limit: bytes of both.
     """
 
     def __init__(self, limit: int) -> None:
@@ -89,15 +89,17 @@ class RequestMemory:
 
     @property
     def open(self) -> bool:
-        """Whether there is room for requests of any size."""
+        """Whether requests of any size have room."""
         return self.small.used < self.small.limit and self.large.used < self.large.limit
 
 
 class Share:
-    """What one connection holds. A little of it is free, so that small requests are always read.
+    """The requests of one connection.
+
+    A little memory is free, so that small requests are always read.
 
     Args:
-        resume: called when a connection that had to wait may read on.
+        resume: called when a queued connection may continue to read.
     """
 
     __slots__ = ("_counted", "_held", "_memory", "_room", "resume")
@@ -110,7 +112,7 @@ class Share:
         self.resume = resume
 
     def update(self, held: int, largest: int) -> None:
-        """Count anew: bytes held, and the size of the largest request among them."""
+        """Set the bytes held and the size of the largest request."""
         if held == self._held == 0:
             return
         room = None
@@ -131,15 +133,15 @@ class Share:
 
     @property
     def contended(self) -> bool:
-        """Whether it holds what others wait for."""
+        """Whether others wait for its room."""
         return self._room is not None and self._room.contended
 
     def may_read(self) -> bool:
-        """Whether more may be read; where it may not, `resume` is called when it may."""
+        """Whether to read more; if not, `resume` is called later."""
         return self._room is None or self._room.admits(self)
 
     def allowance(self, bytes_wanted: int) -> int:
-        """How many of so many bytes may be read at once: without room little, but never nothing."""
+        """Return the bytes to read at once: few without room, never none."""
         if self._room is None:
             return bytes_wanted if self._memory.open else min(bytes_wanted, REQUEST_BYTES_FREE - self._held)
         return bytes_wanted if self._room.has_room(self) else min(bytes_wanted, REQUEST_BYTES_FREE)

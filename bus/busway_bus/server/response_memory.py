@@ -1,7 +1,7 @@
-"""How much all connections together may hold of answers that their clients have not taken.
+"""Bound on all responses in memory that clients have not accepted.
 
-What lives here: the count, and who is cut off where it is too much: who has taken nothing for longest. What does not: sockets and
-queues (`stream`), whose turn it is to write (`write_turns`). What a fetch answers with is not counted while it lies in its file.
+What lives here: the count, and closing the connection that has accepted nothing for longest. What does not: sockets and
+queues (`stream`), turns of writes (`write_turns`). Fetched records are not counted while they are in their file.
 """
 
 from typing import Protocol
@@ -10,23 +10,23 @@ from busway_bus.kernel.limits import RESPONSE_BYTES_MAX, SLICE_BYTES_MAX, SLICE_
 
 
 class Holder(Protocol):
-    """Who holds answers.
+    """A connection with responses.
 
     Attributes:
-        taken_at: when its client last took something, in seconds of a clock that does not jump.
+        taken_at: when its client last accepted bytes, in s of a monotonic clock.
     """
 
     taken_at: float
 
     def cut_off(self) -> None:
-        """End, because the client does not take its answers while others need the memory."""
+        """Close: the client does not read while others need the memory."""
 
 
 class ResponseMemory:
-    """What all connections hold, in bytes.
+    """Response bytes of all connections.
 
     Attributes:
-        used: by all of them together.
+        used: their sum.
     """
 
     def __init__(self, limit: int = RESPONSE_BYTES_MAX) -> None:
@@ -36,11 +36,11 @@ class ResponseMemory:
 
     @property
     def slice_bytes(self) -> int:
-        """How much of a file may be in memory for one connection whose socket cannot take it from the file itself."""
+        """Limit of file bytes in memory per connection without `sendfile`."""
         return SLICE_BYTES_MAX if self.used * 2 < self._limit else SLICE_BYTES_PRESSED_MAX
 
     def update(self, holder: Holder, held: int) -> None:
-        """Count one connection anew; where all of them hold too much, who has taken nothing for longest is cut off."""
+        """Update one connection's count; over the limit, close the stalest connections."""
         before = self._held.get(holder, 0)
         if held == before:
             return

@@ -1,7 +1,8 @@
-"""A stream on a socket of our own: reads into the frame's buffer, and files go to the client without passing through this process.
+"""A stream on its own socket, with reads into frames and `sendfile`.
 
-What lives here: the system calls of one connected socket, on any event loop that watches descriptors, asyncio's and uvloop's alike. Event
-loops' own transports hide the socket, and `sendfile` with it. What does not: the queue and the turns (`stream`), accepting (`acceptor`).
+What lives here: system calls of one connected socket, on any event loop with descriptor watchers (asyncio, uvloop).
+Transports of event loops hide the socket and thus `sendfile`. What does not: the queue and the turns (`stream`),
+accepting (`acceptor`).
 """
 
 import os
@@ -15,18 +16,18 @@ from busway_protocol.compile import Chunk
 
 AVAILABLE: Final = hasattr(os, "sendfile")
 _READ_BYTES: Final = 1024 * 1024
-"""Read from one client in a round of the event loop, where it has sent so much."""
+"""Limit of reads from one client per loop iteration."""
 _RUN_BYTES: Final = 256 * 1024
 _RUN_PIECES: Final = min(os.sysconf("SC_IOV_MAX"), 1024) if hasattr(os, "sysconf") else 16
-"""What one `sendmsg` takes."""
+"""Limits of one `sendmsg`."""
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 
 class SocketStream(Stream):
-    """The bytes of a client whose socket is ours.
+    """The bytes of a client on its own socket.
 
     Args:
-        connected: does not block; belongs to the stream from here on.
+        connected: non-blocking; owned by the stream from now on.
     """
 
     def __init__(self, connected: socket.socket, host: str, shared: Shared) -> None:
@@ -39,26 +40,28 @@ class SocketStream(Stream):
         self._watching_writes = False
 
     def resume_reading(self) -> None:
-        """Take in bytes, now or again."""
+        """Start or resume reading."""
         if not self._reading and not self.closing:
             self._reading = True
             if not self._waits_for_turn:
                 self._watch_reads()
 
     def pause_reading(self) -> None:
-        """Take in no more bytes for now. The loop watches on until some come: most clients send nothing while their answer is under way,
-        and six calls of the system for each answer would be for nothing."""
+        """Stop reading for now. The watcher stays until bytes arrive.
+
+        Most clients send nothing before their response, so this saves six system calls for each.
+        """
         self._reading = False
 
     def close(self) -> None:
-        """End when what is queued has gone out."""
+        """Close after the queue is written."""
         self.closing = True
         self.pause_reading()
         if not self.waiting:
             self.abort()
 
     def abort(self) -> None:
-        """End at once."""
+        """Close at once."""
         if self._lost:
             return
         self.pause_reading()
@@ -69,7 +72,7 @@ class SocketStream(Stream):
         self._loop.call_soon(self.owner.lost)
 
     def write(self) -> None:
-        """Write what the client takes now."""
+        """Write what the client accepts now."""
         super().write()
         if self.closing and not self._lost and not self.waiting:
             self.abort()
@@ -87,7 +90,10 @@ class SocketStream(Stream):
             self._loop.remove_reader(self._descriptor)
 
     def _readable(self) -> None:
-        """Bytes are there; the loop says so in each round, and is asked not to while they wait for their turn."""
+        """Read, unless paused or waiting for a turn.
+
+        Then the watcher, which would fire in each iteration, is removed.
+        """
         if not self._reading:
             self._watch_no_reads()
         elif self.owner.may_read(self._read_on):
@@ -121,7 +127,7 @@ class SocketStream(Stream):
             except OSError:
                 self.abort()
                 return
-            del buffer  # a frame's buffer grows only where nobody looks into it
+            del buffer  # a frame's buffer can only grow without views
             if not count:
                 self.close()
                 return
@@ -150,7 +156,6 @@ class SocketStream(Stream):
         self._watching_writes = on
 
     def _block(self) -> bool:
-        """The socket takes no more for now."""
         self._blocked = True
         self._watch_writes(on=True)
         return False
@@ -178,7 +183,7 @@ class SocketStream(Stream):
         return True if count == room else self._block()
 
     def _ended(self, piece: FileSlice) -> bool:
-        """The file has become shorter, and the slice says so."""
+        """Report a shortened file."""
         try:
             piece.take(1)
         except OSError as problem:
@@ -188,7 +193,7 @@ class SocketStream(Stream):
         return False
 
     def _failed(self, piece: FileSlice, problem: OSError) -> bool:
-        """`sendfile` does not say which side failed; the file does."""
+        """Find the failed side of `sendfile` by a read of the file."""
         try:
             os.pread(piece.descriptor, 1, piece.position)
         except OSError:
@@ -198,7 +203,7 @@ class SocketStream(Stream):
         return False
 
     def _send_run(self) -> bool:
-        """Send the pieces up to the next slice that goes by itself, in one call."""
+        """Send everything before the next `sendfile` slice in one call."""
         run = self._run()
         if not run:
             return False
@@ -220,7 +225,7 @@ class SocketStream(Stream):
         return self._block()
 
     def _run(self) -> list[Chunk]:
-        """Take what is sent together out of the queue; small slices are read here."""
+        """Dequeue what is sent together; small slices are read here."""
         run: list[Chunk] = []
         size = 0
         while self._queue and len(run) < _RUN_PIECES and size < _RUN_BYTES:
@@ -246,7 +251,7 @@ class SocketStream(Stream):
         return run
 
     def _put_back(self, run: list[Chunk], count: int) -> None:
-        """The first `count` bytes of a run are sent; the others come first in the queue again."""
+        """Requeue the bytes of a run after the first `count`."""
         rest: list[Piece] = []
         for piece in run:
             if count >= len(piece):

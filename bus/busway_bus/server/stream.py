@@ -1,8 +1,8 @@
-"""One client's bytes: in as they come, out from memory and from files.
+"""One client's bytes: received as they arrive, sent from memory and files.
 
-What lives here: what a connection knows of its socket (`Stream`), what a socket asks of its connection (`Owner`), and what both kinds of
-sockets share: the queue of answers, in which the parts of files stay files, and the wait for pages that are not in memory. What does not:
-the sockets (`socket_stream`, `transport_stream`), frames (`frame_reader`), requests (`connection`).
+What lives here: the interface of a socket for its connection (`Stream`) and the reverse (`Owner`); the shared queue of
+responses, in which parts of files stay files, and the wait for pages not in memory. What does not: sockets
+(`socket_stream`, `transport_stream`), frames (`frame_reader`), requests (`connection`).
 """
 
 import asyncio
@@ -21,32 +21,32 @@ Piece: TypeAlias = Chunk | FileSlice
 
 
 class Owner(Protocol):
-    """A connection, as its stream sees it."""
+    """A connection, for its stream."""
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; `received` follows before anybody else's are read."""
+        """Return the buffer for the next bytes. `received` follows before any other connection reads."""
 
     def received(self, count: int) -> None:
-        """So many bytes were put into the buffer."""
+        """Handle `count` bytes in the buffer."""
 
     def may_read(self, later: Callable[[], None]) -> bool:
-        """Whether it is this client's turn to be read from; where it is not, `later` is called in it."""
+        """Whether to read now; if not, `later` is called in turn."""
 
     def write_on(self) -> None:
-        """More can be written: call `Stream.write`, and go on with what waited for it."""
+        """Call `Stream.write` and continue: more can be written."""
 
     def unreadable(self, problem: OSError) -> None:
-        """A file that is being sent cannot be read."""
+        """Handle a failed read of a file that is being sent."""
 
     def cut_off(self) -> None:
-        """The client does not take its answers while others need the memory."""
+        """Close: the client does not read while others need the memory."""
 
     def lost(self) -> None:
-        """The client is gone; the last call."""
+        """Handle the connection's end; the last call."""
 
 
 class Shared:
-    """What the streams of one event loop share."""
+    """The state that streams of one event loop share."""
 
     def __init__(self) -> None:
         self.memory = ResponseMemory()
@@ -58,12 +58,12 @@ class Stream(ABC):
     """The bytes of one client.
 
     Args:
-        host: where it comes from.
+        host: the client's address.
 
     Attributes:
-        taken_at: when the client last took something, in the event loop's time.
-        closing: whether nothing more is read, and what is queued is the last that is written.
-        owed: bytes of answers that are there and not put yet, as an earlier one is not there.
+        taken_at: loop time at which the client last accepted bytes.
+        closing: whether reading has ended, and only the queue is still written.
+        owed: bytes of responses that wait for an earlier one.
     """
 
     owner: Owner
@@ -84,15 +84,15 @@ class Stream(ABC):
         self._resident_to = -1
         self._lost = False
 
-    # What a connection calls
+    # Called by the connection
 
     @property
     def waiting(self) -> bool:
-        """Whether something waits for the client, its turn or the disk."""
+        """Whether bytes wait for the client, a turn or the disk."""
         return self._blocked or bool(self._queue)
 
     def put(self, pieces: Iterable[Piece]) -> None:
-        """Add an answer, and write what the client takes."""
+        """Queue a response, and write."""
         for piece in pieces:
             self._queue.append(piece)
             if not isinstance(piece, FileSlice):
@@ -100,7 +100,7 @@ class Stream(ABC):
         self.write()
 
     def write(self) -> None:
-        """Write what the client takes now."""
+        """Write what the client accepts now."""
         while self._queue and not self._blocked and not self._bringing and not self._lost:
             if not self._send():
                 break
@@ -112,73 +112,71 @@ class Stream(ABC):
         self._memory.update(self, held + self.owed)
 
     def owe(self, count: int) -> None:
-        """Count what is `owed` anew."""
+        """Update `owed`."""
         if count != self.owed and not self._lost:
             self.owed = count
             self._memory.update(self, self._held() + count)
 
     def look(self, now: float) -> None:  # noqa: B027 - most need none
-        """Note whether the client has taken something since the last look."""
+        """Note whether the client has accepted bytes since the last call."""
 
     @abstractmethod
     def pause_reading(self) -> None:
-        """Take in no more bytes for now."""
+        """Stop reading for now."""
 
     @abstractmethod
     def resume_reading(self) -> None:
-        """Take in bytes again."""
+        """Read again."""
 
     @abstractmethod
     def close(self) -> None:
-        """End when what is queued has gone out."""
+        """Close after the queue is written."""
 
     @abstractmethod
     def abort(self) -> None:
-        """End at once."""
+        """Close at once."""
 
-    # What the kinds differ in
+    # Implemented by subclasses
 
     @abstractmethod
     def _send(self) -> bool:
-        """Send something from the front of the queue; False where that has to wait, and `Owner.write_on` will be called."""
+        """Send from the queue's front; False to wait for `Owner.write_on`."""
 
     def _held(self) -> int:
-        """Bytes of answers in memory."""
+        """Return the bytes of responses in memory."""
         return self._queued_bytes
 
-    # What they share
+    # Shared by subclasses
 
     def cut_off(self) -> None:
-        """The memory is needed by others."""
+        """Close, as others need the memory."""
         self.owner.cut_off()
 
     def write_on(self) -> None:
-        """It is this stream's turn."""
+        """Continue in this stream's turn."""
         self.owner.write_on()
 
     def _room(self, piece: FileSlice) -> int:
-        """How many bytes of the slice in front may be sent now; 0 where it has to wait for its turn or for the disk."""
+        """Return the bytes of the first slice to send; 0 to wait."""
         room = min(self._turns.room(self), len(piece))
         if room and piece.position < self._resident_to:
             return min(room, self._resident_to - piece.position)
         if not room:
             return 0
-        self._resident_to = (
-            piece.position + room
-        )  # if it is gone again when it was brought, waiting for it is the way on
+        self._resident_to = piece.position + room  # if evicted again after `bring`, the read may block
         try:
             if piece.in_memory(room):
                 return room
         except OSError:
-            return room  # whoever reads it is told
+            return room  # the read fails too
         self._bring(piece, room)
         return 0
 
     def _take(self, piece: FileSlice) -> bytes | bytearray | None:
-        """The slice in front, which is small, as far as it may be read now; None where it has to wait for its turn or for the disk.
+        """Read from the first slice, a small one; None to wait.
 
         Raises:
-            OSError: as of `FileSlice.take`.
+            OSError: as `FileSlice.take`.
         """
         room = min(self._turns.room(self), len(piece))
         if not room:
@@ -207,7 +205,7 @@ class Stream(ABC):
             self.owner.write_on()
 
     def _sent_slice(self, piece: FileSlice, count: int) -> None:
-        """So many bytes of the slice in front are gone."""
+        """Count sent bytes of the first slice."""
         self._turns.written(self, count)
         self.taken_at = self._loop.time()
         if not piece:
@@ -215,7 +213,6 @@ class Stream(ABC):
             self._resident_to = -1
 
     def _forget(self) -> None:
-        """The client is gone: let go of everything that is for it."""
         self._lost = self.closing = True
         self._blocked = False
         self._queue.clear()

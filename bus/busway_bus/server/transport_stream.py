@@ -1,7 +1,7 @@
-"""A stream on an event loop's transport: for what stands between a socket and its bytes, encryption or a simulated network.
+"""A stream on an event loop's transport: encryption, or a simulated network.
 
-What lives here: the asyncio protocol. What does not: the queue and the turns (`stream`). Files are read into memory, a slice at a time, when
-the transport has nothing to send any more, as a transport takes whatever it is given and keeps it.
+What lives here: the asyncio protocol. What does not: the queue and the turns (`stream`). Files are read a slice at a
+time, when the transport has nothing left to send: it buffers whatever it is given.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from busway_bus.server.stream import Shared, Stream
 from busway_protocol.compile import Chunk
 
 TRANSPORT_BYTES: Final = 8 * 1024
-"""What a transport may hold back before no more is given to it; a client that reads nothing may leave so much uncounted."""
+"""Write buffer limit of a transport. A client that does not read may leave that uncounted."""
 
 
 class TransportStream(Stream, asyncio.BufferedProtocol):
-    """The bytes of a client whose transport the event loop has.
+    """The bytes of a client on an event loop's transport.
 
     Args:
-        accept: makes the owner of a stream, or refuses and ends it.
+        accept: makes the stream's owner, or closes it.
     """
 
     def __init__(self, accept: Callable[[Stream], None], shared: Shared) -> None:
@@ -33,76 +33,76 @@ class TransportStream(Stream, asyncio.BufferedProtocol):
     # asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
+        """Accept the client."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is no subclass
         self._transport.set_write_buffer_limits(high=TRANSPORT_BYTES)
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) else "local"
         self._accept(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return the buffer for the next bytes."""
         return self.owner.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take in bytes."""
+        """Handle received bytes."""
         self.owner.received(nbytes)
 
     def eof_received(self) -> bool:
-        """The client will send no more: what is queued goes out, and that is the end."""
+        """Close after the queue is written."""
         self.closing = True
         return self.waiting
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """Block writing."""
         self._blocked = True
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Continue writing."""
         self._blocked = False
         self.owner.write_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """Handle the connection's end."""
         self._forget()
         self.owner.lost()
 
     # Stream
 
     def resume_reading(self) -> None:
-        """Take in bytes, now or again."""
+        """Start or resume reading."""
         if self._paused and not self.closing:
             self._paused = False
             self._socket.resume_reading()
 
     def pause_reading(self) -> None:
-        """Take in no more bytes for now."""
+        """Stop reading for now."""
         if not self._paused and not self.closing:
             self._paused = True
             self._socket.pause_reading()
 
     def close(self) -> None:
-        """End when what is queued has gone out."""
+        """Close after the queue is written."""
         self.pause_reading()
         self.closing = True
         if not self.waiting:
             self._socket.close()
 
     def abort(self) -> None:
-        """End at once."""
+        """Close at once."""
         self.closing = True
         self._queue.clear()
         self._queued_bytes = 0
         self._socket.abort()
 
     def write(self) -> None:
-        """Write what the client takes now."""
+        """Write what the client accepts now."""
         super().write()
         if self.closing and not self._lost and not self.waiting:
             self._socket.close()
 
     def look(self, now: float) -> None:
-        """Note whether the client has taken something since the last look."""
+        """Note whether the client has accepted bytes since the last call."""
         unsent = self._socket.get_write_buffer_size()
         if unsent < self._unsent:
             self.taken_at = now
@@ -120,7 +120,7 @@ class TransportStream(Stream, asyncio.BufferedProtocol):
         return self._queued_bytes + self._unsent
 
     def _send(self) -> bool:
-        """Give the transport what may be read from files now, and what stands before, between and behind it."""
+        """Pass readable parts of files to the transport, with their surrounding chunks."""
         batch: list[Chunk] = []
         left = self._memory.slice_bytes
         while self._queue and left > 0:

@@ -1,8 +1,8 @@
-"""How many bytes of files go out in one round of the event loop, and whose.
+"""Fair shares of the file bytes written per event loop iteration.
 
-What lives here: a quota of each connection and one of all together for a round, and the line of those whose quota is used up. What does
-not: what is written (`stream`), whose request is worked on (`scheduling.fair_share`). Without it one client that reads fast enough would
-be written to for as long as its answer lasts, 50 MB, and a hundred of them would keep a request waiting for all of theirs.
+What lives here: quotas per connection and in total, and the queue of connections at their quota. What does not: the
+writes (`stream`), turns of requests (`scheduling.fair_share`). Otherwise a fast reader would be written to for a whole
+response of 50 MB, and a hundred of them would delay a request by all theirs.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from busway_bus.kernel.limits import WRITE_ROUND_BYTES_MAX, WRITE_SHARE_BYTES_MA
 
 
 class Writer(Protocol):
-    """Who waits for its turn."""
+    """A connection that waits for its turn."""
 
     def write_on(self) -> None:
-        """It is its turn."""
+        """Continue in this turn."""
 
 
 class WriteTurns:
-    """Shares the rounds of one event loop between its connections."""
+    """Shares the iterations of one event loop between its connections."""
 
     def __init__(self) -> None:
         self._left = WRITE_ROUND_BYTES_MAX
@@ -28,7 +28,10 @@ class WriteTurns:
         self._round: asyncio.Handle | None = None
 
     def room(self, writer: Writer) -> int:
-        """How many bytes of files a connection may write now; 0 makes it wait for its turn, in which `write_on` is called."""
+        """Return how many bytes of files a connection may write now.
+
+        At 0 it waits for its turn, in which `write_on` is called.
+        """
         room = min(self._left, WRITE_SHARE_BYTES_MAX - self._written.get(writer, 0))
         if room <= 0:
             self._line[writer] = None
@@ -36,14 +39,14 @@ class WriteTurns:
         return room
 
     def written(self, writer: Writer, count: int) -> None:
-        """A connection wrote so many bytes of files."""
+        """Count written bytes of files."""
         self._left -= count
         self._written[writer] = self._written.get(writer, 0) + count
         if self._round is None:
             self._round = asyncio.get_running_loop().call_soon(self._next_round)
 
     def leave(self, writer: Writer) -> None:
-        """A connection is gone."""
+        """Remove a closed connection."""
         self._line.pop(writer, None)
 
     def _next_round(self) -> None:
@@ -55,4 +58,4 @@ class WriteTurns:
             writer = next(iter(waiting))
             del waiting[writer]
             writer.write_on()
-        self._line = {**waiting, **self._line}  # who was not reached comes before who is in line again
+        self._line = {**waiting, **self._line}  # those not reached come first

@@ -1,6 +1,6 @@
 """A real node in this process, on a free port, for tests.
 
-What lives here: start, restart, stop. What does not: faults and clocks, which come with the simulation.
+What lives here: start, restart, stop. What does not: faults and clocks (see the simulation).
 """
 
 import shutil
@@ -20,16 +20,16 @@ _ANY_PORT: Final = "PLAINTEXT://127.0.0.1:0"
 _PROMPT: Final = {
     f"group.{kind}.{what}heartbeat.interval.ms": "200" for kind in ("consumer", "share") for what in ("min.", "")
 }
-"""Members hear of what they get with a heartbeat: nobody's test should wait five seconds for that."""
+"""Short heartbeat intervals. Members learn their assignment by heartbeat, by default every 5 s."""
 
 
 class LocalCluster:
-    """One node with data in `data_dir`, or in a directory of its own that goes with it.
+    """One node with its data in a directory.
 
     Args:
-        data_dir: where the data is kept; None for a temporary place.
-        properties: further settings by Kafka's names; the first rebalance of a group does not wait unless they say so.
-        prompt: whether members are to send heartbeats every 200 ms; else as often as Kafka says.
+        data_dir: of the data; None for a temporary one that is removed.
+        properties: further settings by Kafka's names; without them a group's first rebalance is not delayed.
+        prompt: whether members send heartbeats every 200 ms; else at Kafka's default.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LocalCluster:
         return self.node.bootstrap_servers
 
     async def start(self) -> None:
-        """Start the node; after a stop it comes back on the same port, which nobody gets meanwhile, with the same data."""
+        """Start the node. A restart keeps data and port, which stays reserved."""
         properties = dict(self._properties)
         if HOLDS and self._held is None and properties["listeners"] == _ANY_PORT:
             self._held = HeldPort()
@@ -69,13 +69,13 @@ class LocalCluster:
         self._port = int(self.bootstrap_servers.rpartition(":")[2])
 
     async def stop(self) -> None:
-        """Stop the node, keeping the data."""
+        """Stop the node and keep the data."""
         if self.node is not None:
             await self.node.stop()
             self.node = None
 
     async def crash(self) -> None:
-        """Stop the node as if its process had been killed: connections drop, and the next start has to recover the data."""
+        """Stop the node as if killed. Connections drop, the next start recovers the data."""
         if self.node is not None:
             await self.node.stop(clean=False)
             self.node = None

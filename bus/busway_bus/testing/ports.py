@@ -1,11 +1,11 @@
-"""Ports of this machine that nobody else gets meanwhile.
+"""Reserved ports of this machine.
 
-What lives here: holding one. What does not: listening on it.
+What lives here: holding a port. What does not: listening on it.
 
-A port that is known before somebody listens on it, or between a stop and the next start, may be given away: the kernel hands it to whoever
-asks for any, or to a connection for its own end. Then clients that look for the one server find another. A socket that is bound to the
-port and does not listen keeps it: the kernel gives it to nobody, who comes to it is refused, and a server that is told the number and
-allows the address to be reused (asyncio's, Java's, PostgreSQL's do) can listen there. Linux alone lets both be bound.
+A port known before its server listens, or between a stop and a start, may be given to another process, or to a
+connection as its local end. Clients would then find another server. A socket that is bound and does not listen holds
+the port: the kernel gives it to no other, refuses connections, and a server with SO_REUSEADDR (asyncio's, Java's,
+PostgreSQL's) can listen there. Only Linux allows both to be bound.
 """
 
 import socket
@@ -14,20 +14,17 @@ import weakref
 from typing import Final
 
 HOLDS: Final = sys.platform.startswith("linux")
-"""Whether a port can be held; elsewhere it is only free at the moment at which it is chosen."""
+"""Whether a port can be held. Elsewhere it is free only when chosen."""
 
 
 class HeldPort:
-    """A port of 127.0.0.1, until it is released or nobody has this object any more.
+    """A port of 127.0.0.1, held until release or garbage collection.
 
     Args:
-        number: which; 0 takes one that is free.
-
-    Attributes:
-        number: of the port.
+        number: the port; 0 takes a free one.
 
     Raises:
-        OSError: somebody has it.
+        OSError: it is in use.
     """
 
     def __init__(self, number: int = 0) -> None:
@@ -37,7 +34,7 @@ class HeldPort:
         except OSError:
             bound.close()
             raise
-        # Only now: two that held the same port would both be let.
+        # After the bind: otherwise two could hold the same port.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.number: int = bound.getsockname()[1]
         self._release = weakref.finalize(self, bound.close)
@@ -45,5 +42,5 @@ class HeldPort:
             self.release()
 
     def release(self) -> None:
-        """Let anybody have it."""
+        """Release the port."""
         self._release()

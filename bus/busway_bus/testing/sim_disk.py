@@ -1,20 +1,21 @@
-"""What of a simulated disk's files and names is on it, and what is in the cache alone.
+"""Files and names on a simulated disk, or only in its cache.
 
-What lives here: pages and directories, and what a power cut makes of them. What does not: paths, open files and faults (`sim_files`).
+What lives here: pages and directories, and the effect of a power cut. What does not: paths, open files and faults
+(`sim_files`).
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
 Pick = Callable[[int], int]
-"""A number below the one given; 0 every time loses all that was not synced."""
+"""Returns a number below its argument. A constant 0 loses all unsynced data."""
 PAGE: Final = 4096
-"""What a disk writes or does not write."""
+"""Unit of disk writes, in bytes."""
 _TORN_WAYS: Final = 3
 
 
 class Content:
-    """What a file holds: the pages in the cache, which of them are not on disk yet, and what is."""
+    """A file's content: cached bytes, dirty pages, bytes on disk."""
 
     __slots__ = ("cached", "dirty", "on_disk")
 
@@ -24,28 +25,28 @@ class Content:
         self.on_disk = bytearray()
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Into the cache."""
+        """Append to the cache."""
         first = len(self.cached) // PAGE
         for piece in pieces:
             self.cached += piece
         self.dirty.update(range(first, (len(self.cached) + PAGE - 1) // PAGE))
 
     def rewrite(self, position: int) -> None:
-        """Into the cache, what is there from `position` on."""
+        """Mark the pages from `position` on as dirty."""
         self.dirty.update(range(position // PAGE, (len(self.cached) + PAGE - 1) // PAGE))
 
     def truncate(self, size: int) -> None:
-        """In the cache."""
+        """Truncate the cache."""
         del self.cached[size:]
         self.dirty = {page for page in self.dirty if page * PAGE < size}
 
     def sync(self) -> None:
-        """Put everything on disk."""
+        """Write everything to disk."""
         self._write_back(self.dirty, len(self.cached))
         self.dirty = set()
 
     def _write_back(self, pages: set[int], size: int) -> None:
-        """Put these pages on disk, in a file of this size."""
+        """Write pages to disk, in a file of this size."""
         on_disk = self.on_disk
         del on_disk[size:]
         on_disk.extend(bytes(size - len(on_disk)))
@@ -55,7 +56,7 @@ class Content:
                 on_disk[start:end] = self.cached[start:end]
 
     def cut_power(self, pick: Pick) -> None:
-        """Keep what is on disk, and of the rest a torn end, any pages, or its length alone."""
+        """Lose unsynced data, except a torn end, random pages, or the length."""
         written, size = len(self.on_disk), len(self.cached)
         if self.dirty or written != size:
             way = pick(_TORN_WAYS)
@@ -72,7 +73,10 @@ class Content:
 
 
 class Directory:
-    """Names, those that are on disk, and the changes that lie between them, in their order."""
+    """A directory: names in the cache and on disk, with their changes.
+
+    Changes are in order.
+    """
 
     __slots__ = ("changes", "names", "on_disk")
 
@@ -82,19 +86,19 @@ class Directory:
         self.changes: list[Change] = []
 
     def sync(self) -> None:
-        """Put all changes on disk."""
+        """Write all changes to disk."""
         changes, self.changes = self.changes, []
         for change in changes:
             change.settle()
 
     def cut_power(self, pick: Pick) -> None:
-        """Put some of the changes on disk, the first ones; the others are lost."""
+        """Write some of the first changes to disk, lose the others."""
         for change in self.changes[: pick(len(self.changes) + 1)]:
             change.settle()
         self.changes = []
 
     def fall_back(self, pick: Pick) -> None:
-        """Be what is on disk, with all that is in it."""
+        """Reset the cache to the disk, with everything below."""
         self.names = dict(self.on_disk)
         for name in sorted(self.names):
             node = self.names[name]
@@ -108,7 +112,7 @@ Node = Content | Directory
 
 
 class Change:
-    """Names that appear and go together: none, or all of them, are on disk."""
+    """Names that change together, on disk all or none."""
 
     __slots__ = ("_entries", "_settled")
 
@@ -124,7 +128,7 @@ class Change:
                 directory.changes.append(self)
 
     def settle(self) -> None:
-        """It is on disk now."""
+        """Write it to disk."""
         if not self._settled:
             self._settled = True
             for directory, name, node in self._entries:
@@ -135,14 +139,14 @@ class Change:
 
 
 def size_of(node: Node) -> int:
-    """Bytes in a file, or in all below a directory."""
+    """Return the bytes in a file, or in all below a directory."""
     if isinstance(node, Content):
         return len(node.cached)
     return sum(map(size_of, node.names.values()))
 
 
 def directories_below(directory: Directory) -> "list[Directory]":
-    """A directory and all below it, those in the cache and those on disk alone."""
+    """Return a directory and all below, cached or on disk."""
     below: dict[int, Directory] = {}
     for names in (directory.on_disk, directory.names):
         for name in sorted(names):

@@ -1,8 +1,8 @@
-"""`Files` in memory, which can lose what was never synced, as a power cut does, and fail as disks do.
+"""`Files` in memory, which lose unsynced data and fail as disks do.
 
-What lives here: the open files of a simulated disk, and its faults. A seeded `random.Random`-like source of numbers decides what of the
-unsynced pages and names survives a cut, so that a history can be run again. What does not: what is in the cache alone (`sim_disk`), when
-time passes (`sim_threads`), any idea of what the bytes mean.
+What lives here: the open files of a simulated disk, and its faults. Seeded random numbers decide which unsynced pages
+and names survive a power cut, so that a history can be repeated. What does not: the cache (`sim_disk`), time
+(`sim_threads`), the meaning of the bytes.
 """
 
 import errno
@@ -15,18 +15,18 @@ from busway_bus.testing.sim_disk import Change, Content, Directory, Node, Pick, 
 
 
 class PowerCut(BaseException):
-    """The power goes, or the process is killed, at this step; no code of ours may catch it and carry on."""
+    """The power is cut, or the process killed, at this step. Code under test must not catch it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DiskFaults:
-    """What goes wrong, and how often.
+    """Faults and their probabilities.
 
     Attributes:
-        reads, writes, syncs: the chance that one fails with EIO; what a failed sync should have written is never written, as on Linux.
-        cold: the chance that what is read is not in memory.
-        capacity: bytes of content that the disk holds; more fail with ENOSPC.
-        sync_s: the shortest and the longest time that a sync takes.
+        reads, writes, syncs: of an EIO; data of a failed sync is never written, as on Linux.
+        cold: that read data is not in memory.
+        capacity: in bytes of content; more fail with ENOSPC.
+        sync_s: shortest and longest duration of a sync.
     """
 
     reads: float = 0.0
@@ -38,7 +38,7 @@ class DiskFaults:
 
 
 class SimLoan:
-    """A file that can be read whatever becomes of its name."""
+    """A readable file, whatever happens to its name."""
 
     __slots__ = ("_content", "_files", "_path", "descriptor")
 
@@ -49,15 +49,15 @@ class SimLoan:
         self.descriptor = -1
 
     def read(self, position: int, size: int) -> bytes:
-        """At most `size` bytes from `position` on."""
+        """Read at most `size` bytes from `position`."""
         self._files.check_read()
         return bytes(self._content.cached[position : position + size])
 
     def read_now(self, position: int, size: int) -> bytes:
-        """As `read`: all of it is in memory, unless it is cold.
+        """Read from memory.
 
         Raises:
-            BlockingIOError: it is, or it ends before.
+            BlockingIOError: the file is cold, or too short.
         """
         if self._files.is_cold(self._path) or len(self._content.cached) < position + size:
             raise BlockingIOError(errno.EAGAIN, "simulated pages that are not in memory", self._path)
@@ -68,7 +68,7 @@ class SimLoan:
         return not self._files.is_cold(self._path)
 
     def warm(self, position: int, size: int) -> None:
-        """The file is in memory from now on."""
+        """Bring the file into memory."""
         self._files.cold.discard(self._path)
 
 
@@ -90,53 +90,53 @@ class SimFile:
 
     @property
     def content(self) -> bytearray:
-        """What is in it; a test may damage it."""
+        """Its content; a test may damage it."""
         return self._content.cached
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Write the pieces at the end."""
+        """Write at the end."""
         self._check_open()
         self._files.check_write(sum(map(len, pieces)))
         self._content.append(pieces)
         self.size = len(self._content.cached)
 
     def read(self, position: int, size: int) -> bytes:
-        """At most `size` bytes from `position` on."""
+        """Read at most `size` bytes from `position`."""
         self._check_open()
         self._files.check_read()
         return bytes(self._content.cached[position : position + size])
 
     def read_now(self, position: int, size: int) -> bytes:
-        """As `read`: all of it is in memory, unless it is cold.
+        """Read from memory.
 
         Raises:
-            BlockingIOError: it is.
+            BlockingIOError: the file is cold.
         """
         if self._files.is_cold(self._path):
             raise BlockingIOError(errno.EAGAIN, "simulated pages that are not in memory", self._path)
         return self.read(position, size)
 
     def lend(self) -> SimLoan:
-        """Something to read the file with later, also when it is closed by then."""
+        """Return a reader that stays valid after `close`."""
         self._check_open()
         return SimLoan(self._files, self._path, self._content)
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes."""
+        """Truncate to `size` bytes."""
         self._check_open()
         self._files.check_disk()
         self._content.truncate(size)
         self.size = len(self._content.cached)
 
     def rewrite(self, position: int) -> None:
-        """Write what is there from `position` on once more, in its place."""
+        """Rewrite the content from `position` in place."""
         self._check_open()
         self._files.check_read()
         self._files.check_disk()
         self._content.rewrite(position)
 
     def sync(self) -> None:
-        """Put the content on disk, and its name the first time; a failure is final, for this file for ever."""
+        """Sync the content, and the name the first time. A failure is final."""
         if self._spoiled is not None:
             raise self._spoiled
         if self.closed:
@@ -158,7 +158,7 @@ class SimFile:
         self.closed = True
 
     def spoil(self, problem: OSError) -> None:
-        """Close, and let every sync from now on fail."""
+        """Close, and fail every later sync."""
         self._spoiled = problem
         self.close()
 
@@ -171,18 +171,17 @@ class SimFiles:
     """A tree in memory.
 
     Args:
-        chance: draws which accesses `faults` hits.
+        chance: draws the accesses that `faults` hits.
 
     Attributes:
-        failing: when set, writes and syncs raise OSError, as a dying disk does.
-        failing_syncs: when set, only syncs do.
-        faults: what goes wrong now and then.
-        syncs: how many waits for the disk there were, of files and of small files replaced.
-        cold: paths of files that are not in memory, until somebody waits for them.
-        steps_left: when set, the power goes (`PowerCut`) at the step on the disk after so many more; from then on every step of whoever
-            still runs is refused so, until `cut_power` or `power_on`.
+        failing: whether all writes and syncs fail, as on a dying disk.
+        failing_syncs: whether all syncs fail.
+        faults: occasional faults.
+        syncs: number of syncs, of files and of replaced small files.
+        cold: paths of files not in memory until waited for.
+        steps_left: number of disk steps before a `PowerCut`; it fails all later steps until `cut_power` or `power_on`.
         on_cut: called at that step.
-        waits: told how many seconds a sync takes.
+        waits: called with the seconds of a sync.
     """
 
     def __init__(self, chance: Random | None = None) -> None:
@@ -205,7 +204,12 @@ class SimFiles:
         return bool(chance) and self._chance is not None and self._chance.random() < chance
 
     def check_disk(self) -> None:
-        """Count a step; raise OSError when the disk is made to fail, PowerCut when the steps are used up."""
+        """Count a step.
+
+        Raises:
+            OSError: by a fault.
+            PowerCut: after the last step.
+        """
         self._step()
         if self.failing or self._hit(self.faults.writes):
             raise OSError(errno.EIO, "simulated input/output error")
@@ -222,7 +226,7 @@ class SimFiles:
             self.steps_left -= 1
 
     def check_write(self, size: int) -> None:
-        """As `check_disk`, of so many bytes more."""
+        """Check as `check_disk`, and for room for `size` bytes."""
         self.check_disk()
         self._check_room(size)
 
@@ -232,18 +236,18 @@ class SimFiles:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def check_read(self) -> None:
-        """Raise OSError when a read is made to fail."""
+        """Raise OSError by a fault."""
         if self._off:
             raise PowerCut
         if self._hit(self.faults.reads):
             raise OSError(errno.EIO, "simulated input/output error in a read")
 
     def is_cold(self, path: str) -> bool:
-        """Whether a file is not in memory now."""
+        """Whether a file is not in memory."""
         return path in self.cold or self._hit(self.faults.cold)
 
     def check_sync(self) -> None:
-        """Count a wait for the disk; raise OSError when syncs are made to fail."""
+        """Count a sync; raise OSError by a fault."""
         self._step()
         self.syncs += 1
         if self._chance is not None and self.waits is not None and self.faults.sync_s[1]:
@@ -252,7 +256,7 @@ class SimFiles:
             raise OSError(errno.EIO, "simulated input/output error in a sync")
 
     def used(self) -> int:
-        """Bytes in all files."""
+        """Return the bytes in all files."""
         return size_of(self._root)
 
     # The tree
@@ -275,11 +279,11 @@ class SimFiles:
         return self._directory(parent or "."), name
 
     def open_later(self, path: str, size: int) -> SimFile:
-        """The file at `path`: there is nothing to put off."""
+        """Open a file at once."""
         return self.open(path)
 
     def open(self, path: str) -> SimFile:
-        """The file at `path`, made when it is not there."""
+        """Open a file; create it if necessary."""
         with self._guard:
             directory, name = self._place(path)
             node = directory.names.get(name)
@@ -292,13 +296,13 @@ class SimFiles:
             return SimFile(self, path, directory, node)
 
     def read_bytes(self, path: str) -> bytes | None:
-        """A whole small file, None when it is not there."""
+        """Read a small file; None if missing."""
         self.check_read()
         node = self._find(path)
         return bytes(node.cached) if isinstance(node, Content) else None
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace a small file durably: a new one is written and synced, gets the name, and then the directory is synced."""
+        """Replace a small file durably: write, sync, rename, sync the directory."""
         with self._guard:
             directory, name = self._place(path)
             self.check_sync()
@@ -311,7 +315,7 @@ class SimFiles:
             directory.sync()
 
     def remove(self, path: str) -> None:
-        """Remove a file; nothing happens when it is not there. Until its directory is synced it may be back after a power cut."""
+        """Remove a file, if it exists. Before a directory sync a power cut may restore it."""
         with self._guard:
             self.check_disk()
             try:
@@ -322,14 +326,14 @@ class SimFiles:
                 Change((directory, name, None))
 
     def sync_directory(self, path: str) -> None:
-        """Put the names in a directory on disk, and what was removed from it."""
+        """Sync a directory's names and removals."""
         with self._guard:
             directory = self._directory(path)
             self.check_sync()
             directory.sync()
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or directory, then sync the directory that it is in now."""
+        """Rename a file or directory, then sync the target directory."""
         with self._guard:
             target = self._move(old, new)
             self.check_disk()
@@ -346,7 +350,7 @@ class SimFiles:
         return target
 
     def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Rename several, then sync the directories they are in now."""
+        """Rename several, then sync their target directories."""
         with self._guard:
             targets = [self._move(old, new) for old, new in pairs]
             for target in targets:
@@ -354,18 +358,18 @@ class SimFiles:
                 target.sync()
 
     def list(self, path: str) -> Sequence[str]:
-        """The names in a directory, sorted; empty when it is not there."""
+        """List a directory, sorted; empty if missing."""
         node = self._find(path)
         return sorted(node.names) if isinstance(node, Directory) else []
 
     def sizes(self, path: str) -> Mapping[str, int]:
-        """The files in a directory and their sizes; empty when it is not there."""
+        """Return the sizes of a directory's files; empty if missing."""
         node = self._find(path)
         files = sorted(node.names.items()) if isinstance(node, Directory) else []
         return {name: len(file.cached) for name, file in files if isinstance(file, Content)}
 
     def make_directory(self, path: str) -> None:
-        """Make a directory durably; nothing happens when it is there."""
+        """Make a directory durably, if missing."""
         with self._guard:
             self._make(path)
             self.check_disk()
@@ -378,7 +382,7 @@ class SimFiles:
             Change((parent, name, Directory()))
 
     def make_directories(self, names: Sequence[str]) -> None:
-        """Make several directories below the root, with one sync."""
+        """Make directories below the root, with one sync."""
         with self._guard:
             for name in names:
                 self._make(name)
@@ -387,7 +391,7 @@ class SimFiles:
                 self._root.sync()
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all that is in it; until the one above is synced, some of it may be back after a power cut."""
+        """Remove a directory tree. Before a sync of its parent a power cut may restore parts."""
         with self._guard:
             node = self._find(path)
             if isinstance(node, Directory):
@@ -399,7 +403,7 @@ class SimFiles:
     # Power
 
     def cut_power(self, pick: Pick) -> None:
-        """Lose what was not synced; `pick(n)` is a number below n that says how much of it survives."""
+        """Lose unsynced data. `pick(n)` draws a number below n for the surviving part."""
         with self._guard:
             self.power_on()
             for directory in list(directories_below(self._root)):
@@ -407,24 +411,24 @@ class SimFiles:
             self._root.fall_back(pick)
 
     def power_off(self) -> None:
-        """Refuse every step from now on: whoever took them is gone."""
+        """Fail every step from now on: the process is dead."""
         self._off = True
 
     def power_on(self) -> None:
-        """Take steps again, with the page cache as it is."""
+        """Allow steps again, with the page cache as it is."""
         self.steps_left = None
         self._off = False
 
-    # Of a node's data directory
+    # `DataDirectory`
 
     def volume(self) -> tuple[int, int]:
-        """How large the disk is, and how much of it is free; it does not say where it has no bound."""
+        """Return the disk's size and free bytes; (-1, -1) if unbounded."""
         capacity = self.faults.capacity
         return (-1, -1) if capacity is None else (capacity, max(capacity - self.used(), 0))
 
     def connections_max(self) -> int:
-        """Enough."""
+        """Return a high limit."""
         return 1_000_000
 
     def close(self) -> None:
-        """Give the directory back."""
+        """Do nothing."""

@@ -1,17 +1,16 @@
 """A deterministic event loop: many processes in one thread, in virtual time.
 
-What lives here: which callback runs next, and when. Each process has a loop of its own as far as it can tell: its callbacks run in the
-order in which they were asked for, a round at a time; which process has the next round, what comes first of two things at the same
-moment, and how long work in threads takes, is drawn by the seed. Time stands still while code runs, but for a tiny step for each
-callback and each reading of a clock, and moves to the next event when nothing is left to run. Work in threads is done at one moment,
-like a single step, some time after it was asked for. What does not: the network (`sim_network`), the disk (`sim_files`), faults
-(`world`).
+What lives here: which callback runs next, and when. Each process appears to have a loop of its own: its callbacks run
+in the order of their calls, a round at a time. The seed draws the process of the next round, the order of simultaneous
+events, and the duration of work in threads. Time advances by a tiny step for each callback and each clock reading, and
+to the next event when nothing is ready. Work in threads happens at one moment, as a single step, some time after its
+submission. What does not: the network (`sim_network`), the disk (`sim_files`), faults (`world`).
 
-The callback of a process that has crashed never runs again, whatever it was: a task's step, a timer, the answer of a thread.
+No callback of a crashed process runs again: a task's step, a timer, or a thread's result.
 """
 
 # mypy: disable-error-code="override"
-# asyncio's generic signatures say nothing here that is not said by its own documentation.
+# The overrides are less generic than asyncio's signatures.
 
 import asyncio
 import heapq
@@ -31,63 +30,66 @@ from busway_bus.testing.trace import Trace
 from busway_protocol.machine import Machine
 
 STEP_S: Final = 1e-6
-"""Virtual time that a callback takes."""
+"""Virtual time of a callback."""
 READING_S: Final = 2e-5
-"""Virtual time that each reading of a monotonic clock takes, so that whoever works until a moment gets there."""
+"""Virtual time of a monotonic clock reading, so that busy waits end."""
 STEPS_MAX: Final = 5_000_000
 VIRTUAL_S_MAX: Final = 24 * 3600.0
 _CANCELLED_MIN: Final = 512
-"""Timers that were cancelled and are carried along before the queue is cleaned."""
+"""Cancelled timers before the queue is cleaned."""
 
 
 class NotSimulated(NotImplementedError):
-    """Something that the simulated machine does not have; the text says what, and what to do."""
+    """A feature that is not simulated. The text has its name and the remedy."""
 
 
 class Stuck(Exception):
-    """Nothing is left to happen and the workload has not ended, or it takes without end; the text has the stacks of all tasks."""
+    """A workload without end or without further events. The text has all tasks' stacks."""
 
 
 Event = tuple[float, float, int, Process | None, Any]
-"""When, the draw that decides between equal moments, a number, and the process whose handle it is; None: a call of the world's own."""
+"""Time, a random tie-breaker, a number, and a handle with its process.
+
+Without a process (None) it is a call of the world.
+"""
 
 
 class SimThreads(Protocol):
-    """What the loop uses of the executors (`sim_threads`)."""
+    """The executors, for the loop (`sim_threads`)."""
 
     def submit(self, executor: Any, func: Callable[..., Any], args: tuple[Any, ...]) -> SimFuture:
-        """Do `func` some time from now; the future has its outcome."""
+        """Run `func` some time from now; return its future."""
 
 
 class SimNetwork(Protocol):
-    """What the loop uses of the network (`sim_network`)."""
+    """The network, for the loop (`sim_network`)."""
 
     def addresses(self, name: Any, port: Any) -> list[Any]:
-        """As `getaddrinfo` answers."""
+        """Resolve a name as `getaddrinfo` does."""
 
     def free_port(self) -> int:
-        """A port that nothing listens on."""
+        """Return an unused port."""
 
     async def connect(self, factory: Callable[[], Any], name: Any, port: Any) -> tuple[asyncio.Transport, Any]:
         """Open a connection."""
 
     def listen(self, factory: Callable[[], Any], host: Any, port: Any, *, start: bool) -> asyncio.AbstractServer:
-        """Bind a port of the host of the process that asks."""
+        """Bind a port on the running process's host."""
 
     def end(self) -> None:
-        """Drop all connections: the world is over."""
+        """End all connections with the world."""
 
 
 class SimLoop(asyncio.BaseEventLoop):
     """The loop of a world.
 
     Args:
-        seed: of everything that is drawn.
+        seed: of all random numbers.
 
     Attributes:
-        chance: decides the order of things.
-        problems: mistakes: exceptions that nobody took, in processes that live.
-        steps: callbacks that have run.
+        chance: decides the order of events.
+        problems: unhandled exceptions in live processes.
+        steps: callbacks run so far.
     """
 
     def __init__(self, seed: object, *, steps_max: int = STEPS_MAX, virtual_s_max: float = VIRTUAL_S_MAX) -> None:
@@ -111,13 +113,13 @@ class SimLoop(asyncio.BaseEventLoop):
         self._threads: SimThreads
 
     def attach(self, network: "SimNetwork", threads: "SimThreads") -> None:
-        """Set the network and the threads, once, before anything runs."""
+        """Set network and threads, once, before the first event."""
         self._network, self._threads = network, threads
 
     # Processes
 
     def host(self, name: str) -> Host:
-        """The host of this name, made when it is not there."""
+        """Return a host; make it if necessary."""
         host = self.hosts.get(name)
         if host is None:
             number = len(self.hosts)
@@ -125,18 +127,18 @@ class SimLoop(asyncio.BaseEventLoop):
         return host
 
     def new_process(self, host_name: str) -> Process:
-        """One more process on a host."""
+        """Make a process on a host."""
         process = Process(self.host(host_name), self._seed, self.time, self._reading)
         self.processes.append(process)
         return process
 
     @property
     def machine(self) -> Machine:
-        """The machine of the process whose code runs (`busway.net.machine.current_machine`)."""
+        """The running process's machine (`busway.net.machine.current_machine`)."""
         return PROCESS.get(self.world).machine
 
     def crash(self, process: Process, why: str) -> None:
-        """End a process at once: none of its callbacks runs from now on. Its sockets are the network's."""
+        """End a process at once, without its sockets (those are the network's)."""
         if process.dead:
             return
         self.tell(process, why)
@@ -147,17 +149,17 @@ class SimLoop(asyncio.BaseEventLoop):
         for future in waiting:
             if not future.done():
                 future.set_exception(Crashed(f"{process.name}: {why}"))
-                future.exception()  # whoever crashed it knows, and need not wait for it
+                future.exception()  # asyncio logs an exception that is never retrieved
 
     def freeze(self, process: Process) -> None:
-        """Stop a process, as SIGSTOP does; what happens to it piles up."""
+        """Stop a process, as SIGSTOP does; its events queue up."""
         if not process.dead and not process.frozen:
             self.tell(process, "frozen")
             process.frozen = True
             process.stopped += 1
 
     def thaw(self, process: Process) -> None:
-        """Let it go on."""
+        """Continue a process."""
         if process.dead or not process.frozen:
             return
         self.tell(process, "thawed")
@@ -174,29 +176,29 @@ class SimLoop(asyncio.BaseEventLoop):
         self.wake(process)
 
     def tell(self, process: Process, what: str) -> None:
-        """One line of the trace."""
+        """Add a line to the trace."""
         self.trace.add(self._now, process.name, what)
 
     # Time
 
     def time(self) -> float:
-        """Virtual seconds since the beginning."""
+        """Return the virtual seconds since the start."""
         return self._now
 
     def _reading(self) -> float:
         self._now += READING_S
         return self._now
 
-    # What is to run
+    # Scheduling
 
     def wake(self, process: Process) -> None:
-        """Give a process with something to run its round when its turn comes."""
+        """Schedule a process that has callbacks ready."""
         if not process.queued and not process.stopped and process.ready:
             process.queued = True
             self._runnable.append(process)
 
     def put(self, handle: Handle) -> None:
-        """Let a handle run in its process, after what is to run there already."""
+        """Append a handle to its process's callbacks."""
         process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
         if not process.dead:
             process.ready.append(handle)
@@ -205,21 +207,21 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._runnable.append(process)
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Handle:
-        """As of asyncio."""
+        """See asyncio."""
         handle = Handle(callback, args, self, context)
         self.put(handle)
         return handle
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Context | None = None) -> Handle:
-        """As of asyncio: there are no threads."""
+        """See asyncio. No threads exist."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> TimerHandle:
-        """As of asyncio."""
+        """See asyncio."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> TimerHandle:
-        """As of asyncio; the order of two timers of the same moment is drawn."""
+        """See asyncio. The order of simultaneous timers is drawn."""
         handle = TimerHandle(when, callback, args, self, context)
         process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
         handle._scheduled = True  # type: ignore[attr-defined]
@@ -227,11 +229,11 @@ class SimLoop(asyncio.BaseEventLoop):
         return handle
 
     def later(self, delay: float, work: Callable[[], None]) -> None:
-        """Something that happens outside of every process: on the wire, in a thread."""
+        """Call outside of every process, on the wire or in a thread."""
         heapq.heappush(self._events, (self._now + delay, self.chance.random(), next(self._numbers), None, work))
 
     def at(self, when: float, work: Callable[[], None]) -> None:
-        """As `later`, at a moment."""
+        """Call as `later` does, at a moment."""
         heapq.heappush(self._events, (when, self.chance.random(), next(self._numbers), None, work))
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
@@ -282,7 +284,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._runnable.append(process)
 
     def _round(self, process: Process) -> None:
-        """What the loop of one process does at a stretch: all that was ready when it began."""
+        """Run a process's callbacks that are ready at the start."""
         ready = process.ready
         todo = len(ready)
         self.steps += todo
@@ -302,7 +304,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._stuck(f"{self._steps_max} steps are over, and the workload has not ended")
 
     def _wait_for_disk(self, process: Process) -> None:
-        """The loop of this process stood still while the disk worked."""
+        """Stop a process for the time that its disk took."""
         waited_s, process.host.waited_s = process.host.waited_s, 0.0
         process.stopped += 1
         self.later(waited_s, lambda: self._go_on(process))
@@ -311,7 +313,7 @@ class SimLoop(asyncio.BaseEventLoop):
         raise Stuck(f"{what}\n{self.stacks()}")
 
     def stacks(self) -> str:
-        """Where the tasks of all processes that live stand."""
+        """Return the stacks of all live processes' tasks."""
         lines: list[str] = []
         for process in self.processes:
             if process.dead:
@@ -322,17 +324,17 @@ class SimLoop(asyncio.BaseEventLoop):
                     lines += [f"    {where}" for where in where(task.get_coro())]
         return "\n".join(lines)
 
-    # asyncio's own makings
+    # Futures and tasks
 
     def create_future(self) -> SimFuture:
-        """As of asyncio."""
+        """See asyncio."""
         future = SimFuture(loop=self)
         future.number = next(self._numbers)
         future.process = PROCESS.get(self.world)
         return future
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None, **options: Any) -> Any:
-        """As of asyncio; the task belongs to the process of its context."""
+        """See asyncio. The task belongs to its context's process."""
         self._check_closed()  # type: ignore[attr-defined]
         process = (PROCESS.get(self.world) if context is None else context.get(PROCESS)) or self.world
         process.tasks_made += 1
@@ -349,69 +351,69 @@ class SimLoop(asyncio.BaseEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> SimFuture:
-        """As of asyncio (`sim_threads`)."""
+        """See asyncio, and `sim_threads`."""
         return self._threads.submit(executor, func, args)
 
     # The network
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
-        """The addresses of a host of this world."""
+        """Resolve a host of this world."""
         return self._network.addresses(host, port)
 
     def listening_socket(self, host: str, port: int) -> SimSocket:
-        """For `create_server`; what `busway.net.listening.bind` gives here."""
+        """Return a socket for `create_server`; `busway.net.listening.bind` uses it."""
         return SimSocket((host, port or self._network.free_port()))
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """As of asyncio."""
+        """See asyncio."""
         _refuse(options, "create_connection")
         return await self._network.connect(protocol_factory, host, port)
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """As of asyncio."""
+        """See asyncio."""
         start_serving = options.pop("start_serving", True)
         if isinstance(options.get("sock"), SimSocket):
             host, port = options.pop("sock").getsockname()
         _refuse(options, "create_server")
         return self._network.listen(protocol_factory, host, port, start=start_serving)
 
-    # What there is none of
+    # Not simulated
 
     def add_signal_handler(self, sig: int, callback: Any, *args: Any) -> None:
-        """Nobody sends signals here: a world freezes and crashes its processes."""
+        """Do nothing: signals are not simulated."""
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """There is none."""
+        """Do nothing."""
         return False
 
     async def subprocess_exec(self, *_: Any, **__: Any) -> Any:
-        """Refused."""
+        """Raise `NotSimulated`."""
         raise NotSimulated(
             "a simulated process cannot start a program; run that part in the loop, or outside of the simulation"
         )
 
     async def subprocess_shell(self, *_: Any, **__: Any) -> Any:
-        """Refused."""
+        """Raise `NotSimulated`."""
         await self.subprocess_exec()
 
     def add_reader(self, *_: Any) -> Any:
-        """Refused."""
+        """Raise `NotSimulated`."""
         raise NotSimulated("the simulated network has no file descriptors; use create_connection and create_server")
 
     def add_writer(self, *_: Any) -> Any:
-        """Refused."""
+        """Raise `NotSimulated`."""
         self.add_reader()
 
     def _process_events(self, event_list: Any) -> None:
-        """There are none of the operating system."""
+        """Do nothing: the system has no events here."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps."""
+        """Do nothing: the loop never blocks."""
 
     # Mistakes
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Note what nobody took; nothing of a process that is gone."""
+        """Record an unhandled exception, unless its process is dead."""
         handle, future = context.get("handle"), context.get("future") or context.get("task")
         if handle is not None:
             process = handle._context.get(PROCESS, self.world)
@@ -429,7 +431,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.tell(process, f"mistake: {type(problem).__name__ if problem is not None else context.get('message')}")
 
     def end(self) -> None:
-        """The world is over: nothing happens any more. What its processes left stays as it is until `bury`."""
+        """End the world. Its processes' state stays until `bury`."""
         for process in self.processes:
             process.dead = True
             process.ready.clear()
@@ -439,9 +441,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self.close()
 
     def bury(self) -> None:
-        """Let go of the tasks. Python runs their `finally` blocks for it, which may not happen while anybody looks at what they did."""
+        """Close all tasks. This runs their `finally` blocks, so only after all checks."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what was never awaited never will be
+            warnings.simplefilter("ignore")  # of coroutines that were never awaited
             for process in self.processes:
                 for task in process.tasks:
                     if not task.done():

@@ -1,7 +1,7 @@
 """The network of a simulated world.
 
-What lives here: hosts' addresses, who listens where, opening connections, and what can go wrong between two hosts: delays, silence in
-one direction, connections that are reset. What does not: one connection (`sim_transport`), the order of things (`sim_loop`).
+What lives here: hosts' addresses, listeners, opening connections, and faults between two hosts: delays, silence in one
+direction, resets. What does not: one connection (`sim_transport`), the order of events (`sim_loop`).
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from busway_bus.testing.sim_socket import SimSocket
 from busway_bus.testing.sim_transport import SimTransport, Weather
 
 _OWN: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_ALL: Final = frozenset({None, "", "0.0.0.0", "::"})  # noqa: S104 - of a host that is simulated
+_ALL: Final = frozenset({None, "", "0.0.0.0", "::"})  # noqa: S104 - of a simulated host
 _SYN_S: Final = 1.0
-"""How often who connects knocks again where nothing answers."""
+"""Interval of connection attempts without a response."""
 _PORTS_FROM: Final = 32_768
 
 
@@ -39,7 +39,7 @@ class SimServer(asyncio.AbstractServer):
         self.sockets = (SimSocket((process.host.address, key[1])),)
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The world's."""
+        """Return the world's loop."""
         return self._network.loop
 
     def is_serving(self) -> bool:
@@ -47,11 +47,11 @@ class SimServer(asyncio.AbstractServer):
         return self.serving
 
     async def start_serving(self) -> None:
-        """Accept from now on."""
+        """Accept connections."""
         self.serving = True
 
     async def serve_forever(self) -> None:
-        """Until it is cancelled."""
+        """Accept until cancelled."""
         self.serving = True
         try:
             await self._network.loop.create_future()
@@ -59,22 +59,22 @@ class SimServer(asyncio.AbstractServer):
             self.close()
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting."""
         self.serving = False
         self._network.release(self)
 
     def close_clients(self) -> None:
-        """Not kept here."""
+        """Do nothing."""
 
     async def wait_closed(self) -> None:
-        """It is closed at once."""
+        """Return at once."""
 
 
 class Network:
-    """All hosts' network.
+    """The network of all hosts.
 
     Attributes:
-        weather: what it is like now.
+        weather: its current delays and limits.
     """
 
     def __init__(self, loop: SimLoop, chance: Random) -> None:
@@ -90,7 +90,7 @@ class Network:
     # Names
 
     def host_of(self, name: str | None) -> Host | None:
-        """The host that a name or an address means for the process that asks."""
+        """Return the host that a name means to the running process."""
         if name in _OWN or name in _ALL:
             return PROCESS.get(self.loop.world).host
         for host in self.loop.hosts.values():
@@ -99,10 +99,10 @@ class Network:
         return None
 
     def addresses(self, name: Any, port: Any) -> list[Any]:
-        """As `getaddrinfo` answers.
+        """Resolve a name as `getaddrinfo` does.
 
         Raises:
-            socket.gaierror: there is no such host.
+            socket.gaierror: unknown host.
         """
         if isinstance(name, bytes):
             name = name.decode()
@@ -114,10 +114,10 @@ class Network:
     # Listening
 
     def listen(self, factory: Callable[[], Any], host: Any, port: Any, *, start: bool) -> SimServer:
-        """Bind a port of the host of the process that asks.
+        """Bind a port on the running process's host.
 
         Raises:
-            OSError: another process has it.
+            OSError: it is in use, or not of this host.
         """
         process = PROCESS.get(self.loop.world)
         port = port or self.free_port()
@@ -131,31 +131,31 @@ class Network:
         return server
 
     def free_port(self) -> int:
-        """One that nobody has."""
+        """Return an unused port."""
         self._ports += 1
         return self._ports
 
     def release(self, server: SimServer) -> None:
-        """A port is free again."""
+        """Free a port."""
         if self._listening.get(server.key) is server:
             del self._listening[server.key]
 
     # Connecting
 
     def delay(self) -> float:
-        """How long one packet takes."""
+        """Draw the delay of one packet, in s."""
         return self.chance.uniform(*self.weather.delay_s)
 
     def passes(self, sender: Host, receiver: Host) -> bool:
-        """Whether packets get from one host to another."""
+        """Whether packets pass from one host to another."""
         return not self._silent or (sender.name, receiver.name) not in self._silent
 
     async def connect(self, factory: Callable[[], Any], name: Any, port: Any) -> tuple[SimTransport, Any]:
         """Open a connection.
 
         Raises:
-            socket.gaierror: there is no such host.
-            ConnectionRefusedError: nobody listens there.
+            socket.gaierror: unknown host.
+            ConnectionRefusedError: no listener.
         """
         process = PROCESS.get(self.loop.world)
         self.addresses(name, port)
@@ -200,18 +200,18 @@ class Network:
         return near
 
     def end(self) -> None:
-        """The world is over."""
+        """End all connections with the world."""
         for end in self._ends:
             end.vanish()
 
     def forget(self, end: SimTransport) -> None:
-        """One end is closed."""
+        """Remove a closed end."""
         self._ends.pop(end, None)
 
     # Faults
 
     def between(self, host: str, peer: str | None = None) -> Iterable[SimTransport]:
-        """The ends on one host of its connections, with one other host or with all."""
+        """Return a host's ends of its connections, with one peer or all."""
         return [
             end
             for end in self._ends
@@ -219,7 +219,10 @@ class Network:
         ]
 
     def cut(self, host: str, peer: str | None = None) -> int:
-        """Reset the connections of a host, with one other or with all, in the middle of what is on its way; answers how many."""
+        """Reset a host's connections, with one peer or all; return their number.
+
+        Data in flight is lost.
+        """
         ends = list(self.between(host, peer))
         for end in ends:
             self.loop.tell(end.process, f"cut {end.name}")
@@ -228,22 +231,22 @@ class Network:
         return len(ends)
 
     def silence(self, sender: str, receiver: str) -> None:
-        """Let nothing from `sender` reach `receiver`; what is sent meanwhile arrives when that ends."""
+        """Hold packets from `sender` to `receiver` until `heal`."""
         self._silent[sender, receiver] = None
         self.loop.trace.add(self.loop.time(), "network", f"silence {sender}>{receiver}")
 
     def heal(self, sender: str | None = None, receiver: str | None = None) -> None:
-        """End silences: this one, or all."""
+        """End one silence, or all."""
         ended = [pair for pair in self._silent if sender is None or pair == (sender, receiver)]
         for pair in ended:
             del self._silent[pair]
             self.loop.trace.add(self.loop.time(), "network", f"heard again {pair[0]}>{pair[1]}")
         for end in list(self._ends):
             end.peer.arrivals_pass()
-            end.arrivals_pass()  # of a peer that has closed its end and is not in the list any more
+            end.arrivals_pass()  # its peer may be closed, and no longer in the list
 
     def process_ended(self, process: Process, *, silent: bool) -> None:
-        """The sockets of a process that is gone: their peers hear of it, or of nothing (a power cut)."""
+        """Close an ended process's sockets; after a power cut without notice."""
         for server in [server for server in self._listening.values() if server.process is process]:
             server.close()
         for end in [end for end in self._ends if end.process is process]:
@@ -255,7 +258,7 @@ class Network:
                 end.kernel_closed(reset=bool(self.chance.randrange(2)))
 
     def host_is_back(self, host: Host) -> None:
-        """A host has power again, and resets the connections of before that somebody still sends on, or whose other end is kept alive."""
+        """Restore a host's power. It resets old connections that are in use or kept alive."""
         for end in list(self._ends):
             if end.vanished and end.process.host is host:
                 end.answer_the_past()

@@ -1,7 +1,7 @@
-"""A simulated machine and the processes on it.
+"""A simulated machine and its processes.
 
-What lives here: `Host` (a name, a disk, a wall clock), `Process`, whose callbacks run, wait or never run again, and the context variable
-that says which one runs. What does not: the loop that runs them (`sim_loop`), their sockets (`sim_network`).
+What lives here: `Host` (name, disk, wall clock), `Process`, whose callbacks run, wait or never run again, and the
+context variable of the running process. What does not: the loop (`sim_loop`), sockets (`sim_network`).
 """
 
 import asyncio
@@ -15,22 +15,22 @@ from uuid import UUID
 from busway_protocol.machine import Machine
 
 EPOCH_MS: Final = 1_767_225_600_000
-"""The wall clock of every host at virtual time 0: 2026-01-01 UTC."""
+"""Every host's wall clock at virtual time 0: 2026-01-01 UTC."""
 _TASKS_PRUNED_AT: Final = 256
 
 
 class Crashed(Exception):
-    """The process in which this ran has ended without finishing it."""
+    """The process ended before this was finished."""
 
 
 class Host:
-    """One simulated machine; what is here outlives its processes.
+    """One simulated machine; its state survives its processes.
 
     Attributes:
         up: whether it has power.
-        wall_offset_ms: how far its wall clock is off.
-        slowness: how many times longer than usual work in its threads takes.
-        waited_s: how long code that runs now has waited for the disk; whoever runs it takes that as the time that it took.
+        wall_offset_ms: error of its wall clock.
+        slowness: factor for the duration of work in threads.
+        waited_s: disk waits of the code that runs now, to be added to its duration.
     """
 
     def __init__(self, name: str, address: str) -> None:
@@ -44,13 +44,14 @@ class Host:
 
 
 class Process:
-    """One process: what is to run in it, and whether it does.
+    """One process with its callbacks.
 
     Attributes:
-        machine: its clocks, identifiers and chance.
-        ready: callbacks that are to run, in order.
-        dead, stopped: whether they never will, or not now.
-        frozen: whether somebody froze it; it may be stopped because it waits for the disk, too.
+        machine: its clocks, ids and randomness.
+        ready: callbacks to run, in order.
+        dead: whether they never run again.
+        stopped: reasons why they do not run now; 0 if they do.
+        frozen: whether it was frozen; a disk wait also stops it.
     """
 
     def __init__(self, host: Host, seed: object, now: Callable[[], float], reading: Callable[[], float]) -> None:
@@ -65,7 +66,7 @@ class Process:
         self.stopped = 0
         self.stalled: list[Callable[[], None]] = []
         self.waiting: dict[asyncio.Future[Any], None] = {}
-        """What others wait for of it."""
+        """Futures of its work in other processes."""
         self.tasks: list[asyncio.Task[Any]] = []
         self.tasks_made = 0
         ids = Random(f"{seed}/{self.name}/ids")  # noqa: S311 - a simulation can be run again
@@ -82,11 +83,11 @@ class Process:
         return f"<process {self.name}>"
 
     def keep(self, task: "asyncio.Task[Any]") -> None:
-        """Hold on to a task: what a crash leaves must not be finalised, as that would run its code."""
+        """Keep a task: finalisation of a crashed one would run its code."""
         self.tasks.append(task)
         if len(self.tasks) >= _TASKS_PRUNED_AT and not self.tasks_made % _TASKS_PRUNED_AT:
             self.tasks = [task for task in self.tasks if not task.done()]
 
 
 PROCESS: Final[ContextVar[Process]] = ContextVar("busway_process")
-"""Whose code runs."""
+"""The running process."""

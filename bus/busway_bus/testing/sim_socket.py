@@ -1,6 +1,6 @@
-"""What stands for a socket object in a simulated world.
+"""A substitute for a socket object in a simulated world.
 
-What lives here: names of both ends and options. What does not: what is sent and received (`sim_transport`).
+What lives here: both ends' names, options. What does not: data (`sim_transport`).
 """
 
 import socket
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class SimSocket:
-    """What is asked of a socket object."""
+    """The used parts of a socket object."""
 
     def __init__(
         self,
@@ -23,23 +23,23 @@ class SimSocket:
         self.type = socket.SOCK_STREAM
 
     def getsockname(self) -> tuple[str, int]:
-        """Address and port."""
+        """Return address and port."""
         return self._name
 
     def getpeername(self) -> tuple[str, int] | None:
-        """Address and port of the other end; None of one that listens."""
+        """Return the peer's address and port; None if listening."""
         return self._peer
 
     def setsockopt(self, level: int, option: int, number: Any, *_: Any) -> None:
-        """Keepalive is heeded; there is nothing else to tune."""
+        """Set an option; only those of keepalive have an effect."""
         self._options[level, option] = number
 
     def fileno(self) -> int:
-        """None."""
+        """Return -1."""
         return -1
 
     def close(self) -> None:
-        """Its server or transport is what holds it."""
+        """Do nothing: its server or transport closes."""
 
     def __enter__(self) -> "SimSocket":
         return self

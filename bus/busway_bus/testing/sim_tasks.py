@@ -1,6 +1,6 @@
-"""Futures and tasks whose order in a set is the same in every run.
+"""Futures and tasks with a reproducible order in sets.
 
-What lives here: them, where a coroutine waits, and letting go of one. What does not: when a task's step runs (`sim_loop`).
+What lives here: both, the stack of a coroutine, and closing one. What does not: when a task's step runs (`sim_loop`).
 """
 
 import asyncio
@@ -12,7 +12,10 @@ from busway_bus.testing.sim_process import Process
 
 
 class SimFuture(asyncio.Future[Any]):
-    """A future whose hash is the number of its making, so that the order in a set of them is the same in every run."""
+    """A future with its creation number as hash.
+
+    The order in a set is thus the same in every run.
+    """
 
     __slots__ = ("number", "process")
     number: int
@@ -23,13 +26,13 @@ class SimFuture(asyncio.Future[Any]):
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task whose hash is the number of its making."""
+    """A task with its creation number as hash."""
 
     __slots__ = ("number", "process")
 
     def __init__(self, process: Process, number: int, coro: Any, **options: Any) -> None:
         self.process = process
-        self.number = number  # before anything puts it into a set
+        self.number = number  # before any set contains it
         super().__init__(coro, **options)
 
     def __hash__(self) -> int:
@@ -37,7 +40,7 @@ class SimTask(asyncio.Task[Any]):
 
 
 def where(coro: Any) -> list[str]:
-    """Where a coroutine waits, from the outermost call inwards."""
+    """Return a suspended coroutine's stack, outermost call first."""
     lines = []
     while coro is not None:
         frame = getattr(coro, "cr_frame", None)
@@ -49,13 +52,16 @@ def where(coro: Any) -> list[str]:
 
 
 def end(coro: Any) -> None:
-    """Close a coroutine that may not want to, and where it has not begun, those that it would await."""
+    """Close a coroutine, with up to ten attempts if it ignores GeneratorExit.
+
+    An unstarted one's coroutine arguments are closed first.
+    """
     if inspect.iscoroutine(coro) and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
         assert coro.cr_frame is not None
         for argument in coro.cr_frame.f_locals.values():
             if inspect.iscoroutine(argument):
                 end(argument)
     for _ in range(10):
-        with contextlib.suppress(BaseException):  # nobody is left to be told
+        with contextlib.suppress(BaseException):  # the world is over: no handler is left
             coro.close()
             return

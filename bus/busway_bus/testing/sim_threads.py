@@ -1,7 +1,7 @@
-"""Work in threads, without any.
+"""Simulated work in threads, without threads.
 
-What lives here: the executors of simulated processes. Work is done at one moment, some time after it was asked for, when one of its
-executor's threads is free; who asked is told at once or later. What does not: what the disk makes of it (`sim_files`).
+What lives here: the executors of simulated processes. Work happens at one moment, some time after its submission, when
+a thread of its executor is free; its result follows at once or later. What does not: effects of the disk (`sim_files`).
 """
 
 from asyncio import Handle
@@ -15,16 +15,16 @@ from busway_bus.testing.sim_process import PROCESS, Process
 from busway_bus.testing.sim_tasks import SimFuture
 
 THREADS: Final = 8
-"""Of the default executor of a process."""
+"""Threads of a process's default executor."""
 _BEGIN_S: Final = (0.00005, 0.002)
-"""From being asked for to being done, on a host that is not slow."""
+"""Time from submission to execution, on a host of normal speed."""
 
 
 class _Pool:
-    """The threads of one executor of one process."""
+    """One executor's threads in one process."""
 
     def __init__(self, executor: Any, threads: int) -> None:
-        self.executor = executor  # so that no other one gets its id
+        self.executor = executor  # keeps its id unique
         self.free = threads
         self.waiting: deque[Callable[[], None]] = deque()
 
@@ -37,7 +37,7 @@ class Threads:
         self._pools: dict[tuple[Process, int | None], _Pool] = {}
 
     def submit(self, executor: Any, func: Callable[..., Any], args: tuple[Any, ...]) -> SimFuture:
-        """Do `func` some time from now; the future has its outcome."""
+        """Run `func` some time from now; return its future."""
         loop = self._loop
         process, context, future = PROCESS.get(loop.world), copy_context(), loop.create_future()
         pool = self._pool(process, executor)
@@ -51,7 +51,7 @@ class Threads:
             if process.stopped:
                 process.stalled.append(work)
                 return
-            if future.cancelled() and loop.chance.random() < 0.5:  # it may have begun before it was cancelled
+            if future.cancelled() and loop.chance.random() < 0.5:  # else it began before the cancellation
                 over()
             else:
                 waited_s = self._do(process, context, future, func, args)
@@ -83,14 +83,14 @@ class Threads:
     def _do(
         self, process: Process, context: Context, future: SimFuture, func: Callable[..., Any], args: tuple[Any, ...]
     ) -> float:
-        """Do it, and answer how many seconds it waited for the disk: it is over so much later."""
+        """Run it; return its disk waits in s, which delay its end."""
         loop, host = self._loop, process.host
         loop.tell(process, f"thread {getattr(func, '__qualname__', None) or type(func).__name__}")
         outcome: Any = None
         problem: BaseException | None = None
         try:
             outcome = context.run(func, *args)
-        except BaseException as raised:  # noqa: BLE001 - it is told to whoever waits
+        except BaseException as raised:  # noqa: BLE001 - passed to the future
             problem = raised
         waited_s, host.waited_s = host.waited_s, 0.0
 

@@ -1,10 +1,10 @@
 """One end of a simulated connection.
 
-What lives here: an asyncio transport over bytes in memory, as TCP does it: flow control in both directions, bytes that are cut
-anywhere, half-closed ends, resets. What does not: who listens where and what goes wrong (`sim_network`).
+What lives here: an asyncio transport over bytes in memory, like TCP: flow control in both directions, bytes split
+anywhere, half-closed ends, resets. What does not: listeners and faults (`sim_network`).
 
-Two layers are kept apart, as in an operating system. What a process has handed over is on its way, whatever becomes of the process;
-what it has not is lost with it; what has arrived waits for a process that is frozen.
+Two layers are separate, as in an operating system. Bytes that a process has handed over are in flight, whatever happens
+to it; others are lost with it. Arrived bytes wait for a frozen process.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ from busway_bus.testing.sim_socket import SimSocket
 
 _HIGH: Final = 64 * 1024
 _READ_MAX: Final = 256 * 1024
-"""What one read takes, as of asyncio."""
+"""Limit of one read, as in asyncio."""
 _ORDER_S: Final = 1e-9
-"""Between two packets of one direction, which keep their order."""
+"""Minimum between two packets of one direction, to keep their order."""
 _KEEPIDLE: Final[int] = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", 4))
-"""By the name that Linux and Windows have for it, or macOS."""
+"""Named by Linux and Windows, or by macOS."""
 _KEEPALIVE: Final[dict[int, int]] = {_KEEPIDLE: 7200, socket.TCP_KEEPINTVL: 75, socket.TCP_KEEPCNT: 9}
-"""What Linux does where nothing else is set; seconds, and how often it asks (tcp(7))."""
+"""Linux's defaults: two in s, and the number of probes (tcp(7))."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Weather:
-    """What the network is like.
+    """The state of the network.
 
     Attributes:
-        delay_s: the shortest and the longest time that a packet takes.
-        cut_chance: how often what is written together arrives in two pieces.
-        window_bytes: what is on its way and unread of one connection before its sender has to wait.
+        delay_s: shortest and longest delay of a packet.
+        cut_chance: probability that one write arrives in two parts.
+        window_bytes: in flight and unread per connection before its sender waits.
     """
 
     delay_s: tuple[float, float] = (0.00005, 0.001)
@@ -50,30 +50,30 @@ class Weather:
 
 
 class Wire(Protocol):
-    """What a connection uses of the network between its ends."""
+    """The network between a connection's ends."""
 
     loop: SimLoop
     chance: Random
     weather: Weather
 
     def delay(self) -> float:
-        """How long one packet takes."""
+        """Draw the delay of one packet, in s."""
 
     def passes(self, sender: Host, receiver: Host) -> bool:
-        """Whether packets get from one host to another."""
+        """Whether packets pass from one host to another."""
 
     def forget(self, end: "SimTransport") -> None:
-        """One end is closed."""
+        """Remove a closed end."""
 
 
 class SimTransport(asyncio.Transport):
     """One end.
 
     Attributes:
-        process: whose it is.
+        process: its owner.
         peer: the other end.
         lost: whether it is closed for its process.
-        vanished: whether its host lost power, so that nobody answers.
+        vanished: whether its host lost power, so that it does not respond.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class SimTransport(asyncio.Transport):
         self._context = context
         self._protocol: Any = None
         self._buffered = False
-        # What the process has not handed over yet
+        # Not handed over yet
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._high, self._low = _HIGH, _HIGH // 4
@@ -106,7 +106,7 @@ class SimTransport(asyncio.Transport):
         self._ended = False
         self._closing = False
         self.lost = False
-        # What is on its way
+        # In flight
         self._window = window
         self._last_arrival = 0.0
         self._held: list[bytes | None] = []
@@ -114,7 +114,7 @@ class SimTransport(asyncio.Transport):
         self.vanished = False
         self._missed = False
         self._options: dict[tuple[int, int], int] = {}
-        # What has arrived
+        # Arrived
         self._inbox: deque[bytes] = deque()
         self._eof = False
         self._eof_told = False
@@ -125,75 +125,75 @@ class SimTransport(asyncio.Transport):
         self._pump_handle = Handle(self._pump, (), self._loop, context)
         self._pump_queued = False
 
-    # The process's side
+    # Process
 
     def soon(self, callback: Callable[..., None], *args: Any) -> None:
-        """Call in the process of this end."""
+        """Call in this end's process."""
         self._loop.call_soon(callback, *args, context=self._context)
 
     def begin(self, protocol: Any) -> None:
-        """The connection is made."""
+        """Start the protocol on the new connection."""
         self.set_protocol(protocol)
         protocol.connection_made(self)
         self._look()
 
     def set_protocol(self, protocol: Any) -> None:
-        """As of asyncio."""
+        """See asyncio."""
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
     def get_protocol(self) -> Any:
-        """As of asyncio."""
+        """See asyncio."""
         return self._protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Names of both ends, and something like a socket."""
+        """Return both ends' names, or a substitute for the socket."""
         if name == "socket":
             return SimSocket(super().get_extra_info("sockname"), super().get_extra_info("peername"), self._options)
         return super().get_extra_info(name, default)
 
     def is_closing(self) -> bool:
-        """As of asyncio."""
+        """See asyncio."""
         return self._closing
 
     def is_reading(self) -> bool:
-        """As of asyncio."""
+        """See asyncio."""
         return self._reading and not self._closing
 
     def pause_reading(self) -> None:
-        """As of asyncio."""
+        """See asyncio."""
         self._reading = False
 
     def resume_reading(self) -> None:
-        """As of asyncio."""
+        """See asyncio."""
         if not self._reading and not self._closing:
             self._reading = True
             self._look()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """As of asyncio."""
+        """See asyncio."""
         if high is None:
             high = _HIGH if low is None else 4 * low
         self._high, self._low = high, high // 4 if low is None else low
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """As of asyncio: low and high."""
+        """Return low and high; see asyncio."""
         return self._low, self._high
 
     def get_write_buffer_size(self) -> int:
-        """As of asyncio."""
+        """See asyncio."""
         return self._unsent_bytes
 
     def can_write_eof(self) -> bool:
-        """It can be half closed."""
+        """Return True."""
         return True
 
     def write(self, data: Any) -> None:
-        """As of asyncio."""
+        """See asyncio."""
         self.writelines((data,))
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
-        """As of asyncio."""
+        """See asyncio."""
         if self._ending:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._closing:
@@ -209,13 +209,13 @@ class SimTransport(asyncio.Transport):
         self._pump()
 
     def write_eof(self) -> None:
-        """As of asyncio."""
+        """See asyncio."""
         if not self._ending and not self._closing:
             self._ending = True
             self._pump()
 
     def close(self) -> None:
-        """As of asyncio."""
+        """See asyncio."""
         if self._closing:
             return
         self._closing = True
@@ -223,7 +223,7 @@ class SimTransport(asyncio.Transport):
             self.soon(self._lose, None)
 
     def abort(self) -> None:
-        """As of asyncio."""
+        """See asyncio."""
         self._break_off(None)
 
     def _break_off(self, problem: OSError | None) -> None:
@@ -244,7 +244,7 @@ class SimTransport(asyncio.Transport):
         self.kernel_closed(reset=bool(self._inbox))
 
     def _pump(self) -> None:
-        """Hand over what the window has room for."""
+        """Hand over as much as the window allows."""
         self._pump_queued = False
         while self._unsent and self._window > 0:
             data = self._unsent.popleft()
@@ -268,7 +268,7 @@ class SimTransport(asyncio.Transport):
                 self._ship(None)
 
     def _read(self) -> None:
-        """Give the process what has arrived."""
+        """Pass arrived bytes to the process."""
         self._read_queued = False
         if self._closing or not self._reading:
             return
@@ -310,7 +310,7 @@ class SimTransport(asyncio.Transport):
         self._queue(self._pump_handle)
 
     def _look(self) -> None:
-        """Read when there is something to read."""
+        """Schedule a read, if necessary."""
         if (
             (self._inbox or self._reset is not None or (self._eof and not self._eof_told))
             and not self._read_queued
@@ -327,7 +327,7 @@ class SimTransport(asyncio.Transport):
             process.ready.append(handle)
             self._loop.wake(process)
 
-    # The system's side
+    # Operating system
 
     def _send(self, data: bytes) -> None:
         chance = self._network.chance
@@ -338,7 +338,7 @@ class SimTransport(asyncio.Transport):
         self._ship(data)
 
     def _ship(self, data: bytes | None) -> None:
-        """Send a packet; None: nothing more follows."""
+        """Send a packet; None is the end of the stream."""
         at = max(self._last_arrival + _ORDER_S, self._loop.time() + self._network.delay())
         self._last_arrival = at
         peer = self.peer
@@ -371,14 +371,14 @@ class SimTransport(asyncio.Transport):
         self._look()
 
     def arrivals_pass(self) -> None:
-        """The way to this end is free again."""
+        """Deliver held packets if the way to this end is free."""
         if self._held and self._network.passes(self.peer.process.host, self.process.host):
             held, self._held = self._held, []
             for data in held:
                 self._take(data)
 
     def kernel_closed(self, *, reset: bool) -> None:
-        """The socket is closed: what was handed over still arrives, then the peer hears of it."""
+        """Close the socket. Bytes in flight arrive before the end or the reset."""
         if self._closed:
             return
         self._closed = self.lost = self._closing = True
@@ -396,7 +396,7 @@ class SimTransport(asyncio.Transport):
         self._loop.at(at, lambda: peer.drop(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")))
 
     def drop(self, problem: OSError) -> None:
-        """The connection is reset: what is on its way is lost."""
+        """Reset the connection; bytes in flight are lost."""
         if self._reset is None and not self._closed:
             self._loop.tell(self.process, f"reset of {self.name}")
             self._reset = problem
@@ -404,18 +404,21 @@ class SimTransport(asyncio.Transport):
             self._look()
 
     def vanish(self) -> None:
-        """The host has lost power."""
+        """Lose the host's power."""
         self.vanished = self.lost = self._closing = True
 
     def answer_the_past(self) -> None:
-        """The host has power again, and knows nothing of this connection: who sent something on it is told."""
+        """Reset the connection after a power cut, if the peer has sent."""
         if self._missed and not self._closed:
             self._closed = True
             self._network.forget(self)
             self._reset_peer()
 
     def keepalive_s(self) -> tuple[float, float] | None:
-        """Silence until this end asks whether the other is there, and until it knows that it is not; None if it never asks."""
+        """Return the silence before the first keepalive probe and before the timeout.
+
+        In s; None without keepalive.
+        """
         if not self._options.get((socket.SOL_SOCKET, socket.SO_KEEPALIVE)):
             return None
         idle_s, interval_s, count = (
@@ -424,13 +427,13 @@ class SimTransport(asyncio.Transport):
         return idle_s, idle_s + interval_s * count
 
     def asked(self) -> None:
-        """The other end asks whether this one is there."""
+        """Handle the peer's keepalive probe."""
         self._missed = True
         if self.process.host.up:
             self.answer_the_past()
 
     def never_answers(self) -> None:
-        """The other end has asked often enough."""
+        """Time the peer out after its last keepalive probe."""
         if not self._closed:
             self._closed = True
             self._network.forget(self)

@@ -1,7 +1,7 @@
-"""What happened in a simulated world, one line for each event.
+"""The events of a simulated world, one line for each.
 
-What lives here: the lines, and one hash of all of them: equal for two runs of the same seed, whatever the interpreter's hash seed is.
-What does not: what is worth a line (whoever adds it).
+What lives here: the lines, and one hash of all, equal for two runs of one seed under any hash seed of the interpreter.
+What does not: which events to add.
 """
 
 import hashlib
@@ -9,11 +9,11 @@ from collections import deque
 from typing import Final
 
 LINES_MAX: Final = 200_000
-"""Events kept to be read; older ones are in the hash alone, so that a long history costs no memory."""
+"""Events kept as text. The hash has older ones, so that memory is bounded."""
 _HASHED_AT_ONCE: Final = 4_096
 
 Event = tuple[float, str, str]
-"""Virtual time in seconds, the process, what happened."""
+"""Virtual time in s, process, text."""
 
 
 class Trace:
@@ -26,7 +26,7 @@ class Trace:
         self.count = 0
 
     def add(self, now: float, process: str, what: str) -> None:
-        """One event."""
+        """Add an event."""
         event = (now, process, what)
         self._events.append(event)
         self._unhashed.append(event)
@@ -45,6 +45,6 @@ class Trace:
         return self._hash.hexdigest()
 
     def lines(self, last: int | None = None) -> list[str]:
-        """The events as text: all that are kept, or the last ones."""
+        """Return the last events as text, by default all that are kept."""
         events = list(self._events)
         return [f"{now:12.6f} {process:<12} {what}" for now, process, what in (events[-last:] if last else events)]

@@ -1,7 +1,7 @@
-"""A simulated world: real nodes and clients, unchanged, on a deterministic loop with a network and disks in memory.
+"""A simulated world: nodes and clients, deterministic loop, network and disks.
 
-What lives here: making hosts, nodes and processes, running a workload among them, and what a test does to them: crash, power cut, freeze,
-cut connections. What does not: what is drawn to happen and what has to hold then (workloads, and checks of histories).
+What lives here: making hosts, nodes and processes, running a workload, and faults by a test: crash, power cut, freeze,
+cut connections. What does not: the choice of faults and the checks (workloads, and checks of histories).
 
     def test_an_acknowledged_record_outlives_a_power_cut() -> None:
         async def workload(world: World) -> None:
@@ -20,8 +20,9 @@ cut connections. What does not: what is drawn to happen and what has to hold the
 
         World(seed=7).run(workload)
 
-The same seed gives the same history; `World.trace` has it, a line for each event. A workload runs in a process of its own, `world`, which
-nobody crashes; what a client does belongs into `Process.run` or `Process.start`, so that it can be crashed and frozen.
+Nodes and clients are unchanged. The same seed gives the same history; `World.trace` has a line for each event. A
+workload runs in the process `world`, which is never crashed. Client code belongs into `Process.run` or `Process.start`,
+so that it can be crashed and frozen.
 """
 
 import asyncio
@@ -56,16 +57,16 @@ _PROPERTIES: Final = {
     "transaction.state.log.num.partitions": "2",
 }
 _COLLECTED_EVERY: Final = 20
-"""Worlds between two collections of garbage: it is off while one runs, as it would take a fifth of the time."""
+"""Worlds between two garbage collections. A running world has none: it would take a fifth of the time."""
 _LOG_LINES_MAX: Final = 10_000
 
 
 class Mistakes(AssertionError):
-    """The workload ended, but code under test made a mistake: an exception that nobody took, or a traceback in its log."""
+    """Unhandled exceptions or logged tracebacks of the code under test."""
 
 
 class _Log(logging.Handler):
-    """What the code under test logs, with when and where."""
+    """Traces log lines of the code under test."""
 
     def __init__(self, world: "World") -> None:
         super().__init__(logging.WARNING)
@@ -83,7 +84,7 @@ class _Log(logging.Handler):
 
 
 class SimProcess:
-    """A process in which clients, services, or anything else that runs on asyncio, live.
+    """A process for clients, services, or other asyncio code.
 
     Attributes:
         process: its machine and state.
@@ -95,26 +96,26 @@ class SimProcess:
 
     @property
     def name(self) -> str:
-        """Of this process: its host's, and from the second one on a number."""
+        """The host's name, from the second process on with a number."""
         return self.process.name
 
     @property
     def alive(self) -> bool:
-        """Whether it has not been crashed."""
+        """Whether it was not crashed."""
         return not self.process.dead
 
     def start(
         self, work: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs
     ) -> "asyncio.Future[R]":
-        """Begin `work` in this process; the future has its outcome, or `Crashed` as soon as the process is."""
+        """Start `work` in this process. Its future fails with `Crashed` on a crash."""
         outcome: asyncio.Future[R] = self._world.loop.create_future()
         if self.process.dead:
             outcome.set_exception(Crashed(f"{self.name} is not running"))
             return outcome
         self.process.waiting[outcome] = None
         task = self._world.loop.create_task(work(*args, **kwargs), context=self.process.context.copy())
-        # The outcome is told in the world's process, whatever becomes of the one in which it came about.
         task.add_done_callback(lambda done: self._tell(done, outcome), context=self.process.context.copy())
+        # In the context of the world's process, which outlives this one.
         outcome.add_done_callback(lambda _: self._over(task, outcome), context=self._world.loop.world.context.copy())
         return outcome
 
@@ -135,15 +136,15 @@ class SimProcess:
             task.cancel()
 
     async def run(self, work: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """What `work` returns or raises, run in this process.
+        """Run `work` in this process.
 
         Raises:
-            Crashed: the process was crashed before it ended.
+            Crashed: the process was crashed before the end.
         """
         return await self.start(work, *args, **kwargs)
 
     def crash(self) -> None:
-        """Kill it, as SIGKILL does: its sockets are closed, and what it has written stays in the page cache."""
+        """Kill it, as SIGKILL does. Its sockets close, its writes stay in the page cache."""
         self._world.crash(self.process)
 
     def freeze(self) -> None:
@@ -151,17 +152,17 @@ class SimProcess:
         self._world.loop.freeze(self.process)
 
     def thaw(self) -> None:
-        """Let it go on, as SIGCONT does."""
+        """Continue it, as SIGCONT does."""
         self._world.loop.thaw(self.process)
 
     def jump(self, seconds: float) -> None:
-        """Move the wall clock of its host; the monotonic one does not notice."""
+        """Move its host's wall clock, not the monotonic one."""
         self.process.host.wall_offset_ms += int(seconds * 1000)
         self._world.loop.tell(self.process, f"wall clock jumps by {seconds:g} s")
 
     @contextlib.contextmanager
     def inside(self) -> Generator[None, None, None]:
-        """Make things in this process without waiting: what is called in the block belongs to it."""
+        """Run the block as code of this process, without waits."""
         token = PROCESS.set(self.process)
         try:
             yield
@@ -170,12 +171,12 @@ class SimProcess:
 
 
 class SimNode:
-    """A broker of a world: its host and disk, and the process in which it runs now.
+    """A simulated broker: its host, its disk, and its current process.
 
     Attributes:
-        disk: what outlives crashes; faults of it are set there.
-        node: the node itself, None while it does not run.
-        exited: done when its process has ended by itself, as it does when the disk has failed; made anew by `start`.
+        disk: survives crashes; set its faults there.
+        node: None unless running.
+        exited: done when its process ends by itself, as after a disk failure; new after each `start`.
     """
 
     def __init__(self, world: "World", name: str, properties: Mapping[str, str]) -> None:
@@ -197,7 +198,7 @@ class SimNode:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients, whether it runs or not."""
+        """`host:port` for clients."""
         return f"{self.name}:{PORT}"
 
     @property
@@ -206,11 +207,11 @@ class SimNode:
         return self.process is not None and self.process.alive
 
     async def start(self) -> None:
-        """Start it in a new process, on the disk as it is.
+        """Start it in a new process, on the current disk.
 
         Raises:
-            Crashed: the process was crashed before it served.
-            Whatever keeps a node from starting.
+            Crashed: the process was crashed during the start.
+            Any error of a node's start.
         """
         assert not self.running, f"{self.name} runs"
         self.disk.power_on()
@@ -234,7 +235,7 @@ class SimNode:
         self.exited.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     def _make(self, config: BrokerConfig, machine: Machine) -> Node:
-        """The node of a new process, which is not started."""
+        """Make a new process's node."""
         return Node(config, machine=machine, files=self._open)
 
     def _open(self, _: str) -> SimFiles:
@@ -245,7 +246,7 @@ class SimNode:
         return self.disk
 
     async def _until_failed(self, node: Node, process: SimProcess) -> None:
-        """As `busway_bus.run.serve` does."""
+        """Do as `busway_bus.run.serve`."""
         await node.failed.wait()
         await node.stop()
         self._world.loop.call_soon(
@@ -253,7 +254,7 @@ class SimNode:
         )
 
     async def stop(self) -> None:
-        """Stop it in order."""
+        """Stop it cleanly."""
         assert self.process is not None, f"{self.name} does not run"
         assert self.node is not None, f"{self.name} does not run"
         await self.process.run(self.node.stop)
@@ -261,10 +262,10 @@ class SimNode:
         self.node = None
 
     def crash(self, *, at_step: int | None = None) -> None:
-        """Kill it, as SIGKILL does: what it has written stays in the page cache.
+        """Kill it, as SIGKILL does: its writes stay in the page cache.
 
         Args:
-            at_step: not now, but at the step on its disk after so many more: in the middle of what it does there.
+            at_step: do so at the disk step after this many more, within an operation.
         """
         if at_step is None:
             self._end("killed", power=True)
@@ -272,7 +273,7 @@ class SimNode:
             self.disk.steps_left, self.disk.on_cut = at_step, lambda: self._end("killed at the disk", power=True)
 
     def power_cut(self, *, at_step: int | None = None) -> None:
-        """Take the power from its host: what was not synced is lost, some of it or all, and nobody hears of it.
+        """Cut its host's power. Unsynced data is lost, partly or whole; peers get no notice.
 
         Args:
             at_step: as of `crash`.
@@ -298,23 +299,22 @@ class SimNode:
             self.process.freeze()
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Continue it."""
         if self.process is not None:
             self.process.thaw()
 
 
 class World:
-    """Everything there is, and its time.
+    """A simulated world with its time.
 
     Args:
-        seed: of all that is drawn.
-        steps_max, virtual_s_max: a workload that takes more callbacks or virtual time is `Stuck`.
-        strict: whether a mistake of the code under test (`Mistakes`) fails a workload that has ended well.
+        seed: of all random numbers.
+        steps_max, virtual_s_max: a workload with more callbacks or virtual time is `Stuck`.
+        strict: whether `Mistakes` of the code under test fail a workload that succeeded.
 
     Attributes:
         loop: the event loop; `loop.problems` are the mistakes so far.
-        network: where connections are cut and hosts silenced; `network.weather` is what it is like.
-        trace: all events.
+        network: for cuts and silences; `network.weather` has its delays and limits.
     """
 
     _worlds = 0
@@ -336,56 +336,56 @@ class World:
 
     @property
     def trace(self) -> Trace:
-        """What happened."""
+        """All events."""
         return self.loop.trace
 
     @property
     def now(self) -> float:
-        """Virtual seconds since the beginning."""
+        """Virtual seconds since the start."""
         return self.loop.time()
 
     def chance(self, purpose: str) -> Random:
-        """Random numbers of the seed, a stream for each purpose, so that one more draw here changes nothing there."""
+        """Return the seed's random numbers for a purpose, independent of all others."""
         return Random(f"{self.seed}/{purpose}")  # noqa: S311 - a simulation can be run again
 
     def host(self, name: str) -> Host:
-        """A host, made when it is not there."""
+        """Return a host; make it if necessary."""
         return self.loop.host(name)
 
     def node(self, name: str, properties: Mapping[str, str] | None = None) -> SimNode:
-        """A broker on a host of its own, with an empty disk; not started.
+        """Make a broker on a new host with an empty disk.
 
         Args:
-            name: the host's.
+            name: of the host.
             properties: settings by Kafka's names, beyond a listener at `name:9092`.
         """
         return SimNode(self, name, properties or {})
 
     def process(self, name: str) -> SimProcess:
-        """A new process on the host of this name, for clients and services."""
+        """Make a process on a host, for clients and services."""
         return SimProcess(self, self.loop.new_process(name))
 
     def crash(self, process: Process, why: str = "killed", *, silent: bool = False) -> None:
-        """End a process at once; nothing of it ever runs again.
+        """End a process at once; its code never runs again.
 
         Args:
-            silent: its host lost power: nobody hears of it.
+            silent: its host lost power: peers get no notice.
         """
         if not process.dead:
             self.loop.crash(process, why)
             self.network.process_ended(process, silent=silent)
 
     async def sleep(self, seconds: float) -> None:
-        """Let virtual time pass."""
+        """Wait in virtual time."""
         await asyncio.sleep(seconds)
 
     def run(self, workload: Callable[["World"], Awaitable[R]]) -> R:
-        """Run a workload to its end, and the world with it. A world runs once.
+        """Run a workload to its end. A world runs once.
 
         Raises:
-            Stuck: nothing happens any more, or it takes without end.
-            Mistakes: the code under test made some.
-            Whatever the workload raises.
+            Stuck: no event is left, or a limit was exceeded.
+            Mistakes: the code under test failed.
+            Any error of the workload.
         """
         World._worlds += 1
         if World._last is not None:
@@ -419,6 +419,6 @@ class World:
 
 @atexit.register
 def _bury_the_last() -> None:
-    """The interpreter would let go of its tasks one by one, and tell of each whose `finally` block finds no loop."""
+    """Close its tasks. At exit Python would report each `finally` block without a loop."""
     if World._last is not None:
         World._last.bury()

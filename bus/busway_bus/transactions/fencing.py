@@ -1,7 +1,7 @@
-"""Who may do what with a transactional id: which producer id and epoch is the current one, which one comes too late, which one asks again.
+"""Checks of a producer's identity: current, fenced or repeated.
 
-What lives here: the checks, each with the error that it ends in, in the order in which Kafka's coordinator looks. What does not: what
-becomes of a request that passes (`shard`, `transaction`).
+What lives here: the checks with their errors, in the order of Kafka's coordinator. What does not: the effect of a valid
+request (`shard`, `transaction`).
 """
 
 from enum import Enum, auto
@@ -11,36 +11,35 @@ from busway_bus.transactions.transaction import EPOCH_MAX, EPOCHS_BUMPED_SINCE, 
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Identity = tuple[int, int]
-"""A producer's id and epoch."""
+"""Producer id and epoch."""
 
 
 class Begin(Enum):
-    """What InitProducerId has to do."""
+    """The effect of InitProducerId."""
 
     FENCE = auto()
-    """Abort the open transaction first; the producer comes again."""
+    """Abort the open transaction; the producer retries."""
     ROTATE = auto()
-    """Give a new producer id: the epochs of this one are used up."""
+    """Assign a new producer id: the old one's epochs are exhausted."""
     BUMP = auto()
-    """Give the next epoch."""
+    """Assign the next epoch."""
     REPEAT = auto()
-    """Give the current epoch again: the answer was lost."""
+    """Return the current epoch: the response was lost."""
 
 
 class End(Enum):
-    """What EndTxn has to do."""
+    """The effect of EndTxn."""
 
     PREPARE = auto()
-    """Decide the end."""
     REPEAT = auto()
-    """Say once more how it ended: the answer was lost."""
+    """Return the earlier outcome: the response was lost."""
 
 
 def check_begin(known: Transaction, expected: Identity | None) -> Begin:
-    """Whether a producer may begin with this id, naming the identity that it had (KIP-360).
+    """Check InitProducerId; `expected` is the producer's previous identity (KIP-360).
 
     Raises:
-        KafkaError: CONCURRENT_TRANSACTIONS while the last transaction is ending, PRODUCER_FENCED where the identity is an old one.
+        KafkaError: CONCURRENT_TRANSACTIONS while the last transaction is ending, PRODUCER_FENCED for an old identity.
     """
     if known.state.prepared:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the last transaction is still ending")
@@ -53,7 +52,7 @@ def check_begin(known: Transaction, expected: Identity | None) -> Begin:
         repeats = epoch == known.last_epoch and epoch != known.epoch and known.state is not State.ONGOING
         if repeats:
             return Begin.REPEAT
-        # An old epoch is fenced also where a transaction is open: it must not end that of its successor.
+        # Fenced also during an open transaction: an old producer must not end its successor's.
         if epoch != known.epoch or producer_id != known.producer_id:
             raise _fenced(known, expected)
     if known.state is State.ONGOING:
@@ -62,11 +61,11 @@ def check_begin(known: Transaction, expected: Identity | None) -> Begin:
 
 
 def check_add(known: Transaction | None, identity: Identity) -> Transaction:
-    """The transaction that partitions may be added to.
+    """Return the transaction to which partitions may be added.
 
     Raises:
-        KafkaError: INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS while the last one is ending (also for the id that its end will
-            give), PRODUCER_FENCED.
+        KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while the last one is ending
+        (also for its next producer id).
     """
     if known is None:
         raise _unmapped()
@@ -77,7 +76,7 @@ def check_add(known: Transaction | None, identity: Identity) -> Transaction:
 
 
 def check_verify(known: Transaction | None, identity: Identity) -> Transaction:
-    """The transaction that partitions are looked for in.
+    """Return the transaction in which partitions are verified.
 
     Raises:
         KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while it is ending.
@@ -91,18 +90,18 @@ def check_verify(known: Transaction | None, identity: Identity) -> Transaction:
 
 
 def check_end(known: Transaction | None, identity: Identity, *, commit: bool, client_version: int) -> End:
-    """Whether a producer may end its transaction so.
+    """Check EndTxn.
 
     Raises:
-        KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while it is ending, INVALID_TXN_STATE where
-            there is nothing to end, or it ended otherwise.
+        KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while it is ending,
+        INVALID_TXN_STATE without an open transaction, or after the other outcome.
     """
     if known is None:
         raise _unmapped()
     if client_version < EPOCHS_BUMPED_SINCE:
         return _check_end_unbumped(known, identity, commit=commit)
     if known.state.prepared:
-        # Before its identity is looked at: the end that is under way may give it a new one.
+        # Checked before the identity: the pending end may assign a new one.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction is ending")
     producer_id, epoch = identity
     overflowed = producer_id == known.previous_producer_id and epoch == EPOCH_MAX - 1 and known.epoch == 0
@@ -113,7 +112,7 @@ def check_end(known: Transaction | None, identity: Identity, *, commit: bool, cl
             return End.PREPARE
         raise _not_so(known, commit=commit)
     ended = known.state in {State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
-    # Where the end left the epoch as it was, the one before is somebody's that was taken over from, and not who asks again.
+    # If the end did not bump the epoch, the one before is a fenced producer's, not that of a repeated request.
     bumped = known.client_version >= EPOCHS_BUMPED_SINCE
     if not ended or not (overflowed or (bumped and epoch == known.epoch - 1)):
         raise _fenced(known, identity)
@@ -123,7 +122,7 @@ def check_end(known: Transaction | None, identity: Identity, *, commit: bool, cl
 
 
 def _check_end_unbumped(known: Transaction, identity: Identity, *, commit: bool) -> End:
-    """For clients whose epoch stays when a transaction ends."""
+    """Check for clients whose epoch stays at a transaction's end."""
     _check_current(known, identity)
     if known.state.prepared:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction is ending")

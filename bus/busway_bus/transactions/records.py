@@ -1,7 +1,7 @@
-"""The record types of `__transaction_state`, as Kafka's transaction coordinator writes them.
+"""Record types of `__transaction_state`, as written by Kafka's transaction coordinator.
 
-What lives here: keys and values with the two-byte version in front. What does not: what they mean for a transaction (`transaction`).
-Layouts are those of the kafka-transaction-coordinator 4.3.1 jar, so that `kafka-dump-log --transaction-log-decoder` reads them.
+What lives here: keys and values, each after its two-byte version. What does not: their meaning (`transaction`). Layouts
+are those of the kafka-transaction-coordinator 4.3.1 jar; `kafka-dump-log --transaction-log-decoder` reads them.
 """
 
 from typing import Annotated
@@ -14,14 +14,14 @@ from busway_protocol.types import Int8, Int16, Int32, Int64, Str, since, tag
 
 @message(api_key=0, versions=(0, 0))
 class TransactionLogKey:
-    """Whose transaction it is."""
+    """The key of a transactional id."""
 
     transactional_id: Str
 
 
 @struct
 class PartitionsSchema:
-    """The partitions of one topic that belong to a transaction."""
+    """One topic's partitions in a transaction."""
 
     topic: Str
     partition_ids: list[Int32]
@@ -29,7 +29,7 @@ class PartitionsSchema:
 
 @message(api_key=0, versions=(0, 1), flexible=1)
 class TransactionLogValue:
-    """What is known of a transactional id. Version 0 has no room for what is tagged: it is for transaction.version 0."""
+    """The state of a transactional id. Version 0 has no tagged fields: it is for transaction.version 0."""
 
     producer_id: Int64
     previous_producer_id: Annotated[Int64, since(1), tag(0)] = -1
@@ -45,17 +45,17 @@ class TransactionLogValue:
 
 
 def key_bytes(transactional_id: str) -> bytes:
-    """A key as stored."""
+    """Encode a key."""
     return b"\x00\x00" + encode(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
 def value_bytes(value: TransactionLogValue, version: int) -> bytes:
-    """A value as stored."""
+    """Encode a value."""
     return version.to_bytes(2, "big") + encode(value, version)
 
 
 def parse_key(key: bytes) -> str | None:
-    """The transactional id; None for a type of key that is not known here.
+    """Decode a transactional id; None for an unknown type of key.
 
     Raises:
         MalformedMessage: the bytes are damaged.
@@ -66,10 +66,10 @@ def parse_key(key: bytes) -> str | None:
 
 
 def parse_value(value: bytes) -> tuple[TransactionLogValue, int]:
-    """A stored value and its version.
+    """Decode a value and its version.
 
     Raises:
-        MalformedMessage: the bytes are damaged, or of a version that is not known here.
+        MalformedMessage: the bytes are damaged, or their version is unknown.
     """
     version, info = int.from_bytes(value[:2], "big", signed=True), info_of(TransactionLogValue)
     if not info.min_version <= version <= info.max_version:

@@ -1,7 +1,7 @@
-"""The transactional ids of one partition of `__transaction_state`: a shard of the coordinator's runtime.
+"""The transactional ids of one partition of `__transaction_state`.
 
-What lives here: the table, every operation on it, and `apply`, the only way that it changes, now and when a log is read. What does not:
-who may do what (`fencing`), what an event makes of an id (`transaction`), storage and waiting (`coordinator.runtime`), markers
+What lives here: the table, its operations, and `apply`, the only way to change it, both live and in a replay. What does
+not: checks (`fencing`), effects of events (`transaction`), storage and waiting (`coordinator.runtime`), markers
 (`coordinator.markers`).
 """
 
@@ -42,10 +42,11 @@ R = TypeVar("R")
 
 
 class Change(NamedTuple):
-    """One record: what an id is from now on, or None where it is forgotten, and the version of the value.
+    """One record: an id's new state, or None to delete it.
 
     Attributes:
-        host: whose share the id takes from now on, which the log does not keep; None for whoever's it was.
+        version: of the value.
+        host: charged for the id from now on, not in the log; None keeps the last one.
     """
 
     transactional_id: str
@@ -57,18 +58,18 @@ class Change(NamedTuple):
 def transactions_share(
     limit: int = TRANSACTIONS_BYTES_MAX, refused: Callable[[str, str], None] = lambda host, text: None
 ) -> FairShare:
-    """What each host may have of transactional ids and the partitions of their transactions."""
+    """Return the hosts' share of memory for ids and their partitions."""
     remedy = "Ids that are used again, and transactions that end, take no more; ids are forgotten after transactional.id.expiration.ms."
     return FairShare(limit, what="transactional ids", remedy=remedy, refused=refused)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """What `transaction.version` allows.
+    """The levels of `transaction.version`.
 
     Attributes:
-        client: the version that whoever asks follows.
-        server: the finalized level: ends that the coordinator decides by itself follow it, and the log's records.
+        client: version of the request.
+        server: the finalized level, for aborts by the coordinator and for the log's records.
     """
 
     client: int
@@ -76,22 +77,22 @@ class Levels:
 
     @property
     def effective(self) -> int:
-        """What the request is handled as."""
+        """The version by which a request is handled."""
         return min(self.client, self.server)
 
     @property
     def record_version(self) -> int:
-        """The version of the log's values: tagged fields are written from level 1 on."""
+        """The version of the log's values; level 1 has tagged fields."""
         return 1 if self.server >= 1 else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """What InitProducerId came to.
+    """The outcome of InitProducerId.
 
     Attributes:
-        identity: the producer's from now on; None where it has to come again, or `needs_id`.
-        needs_id: ask once more with a new producer id.
+        identity: the producer's new one; None if it must retry, or with `needs_id`.
+        needs_id: repeat with a new producer id.
         ending: an open transaction is being aborted first.
     """
 
@@ -102,7 +103,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What EndTxn came to; see `Begun`."""
+    """The outcome of EndTxn; see `Begun`."""
 
     identity: Identity | None = None
     needs_id: bool = False
@@ -111,11 +112,11 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overdue:
-    """What `timed_out` came to.
+    """The outcome of `timed_out`.
 
     Attributes:
-        ending: the transactional ids whose transactions are being aborted.
-        needs_id: one more would be, with a new producer id.
+        ending: ids whose transactions are being aborted.
+        needs_id: another needs a new producer id.
     """
 
     ending: list[str]
@@ -123,14 +124,14 @@ class Overdue:
 
 
 class TransactionShard:
-    """What one partition of the transactions' topic holds.
+    """The state of one partition of `__transaction_state`.
 
     Args:
-        share: what all of them may take in memory, by host.
+        share: memory of all shards, by host.
 
     Attributes:
         transactions: by transactional id.
-        prepared: ids whose end is decided and not yet in all partitions.
+        prepared: ids whose end is decided, without all markers.
     """
 
     def __init__(self, share: FairShare) -> None:
@@ -138,26 +139,26 @@ class TransactionShard:
         self.prepared: dict[str, None] = {}
         self._account = Account(share)
         self._hosts: dict[str, str] = {}
-        """Whose share an id takes, where that is known."""
+        """Host charged for an id, where known."""
         self._timeouts = Deadlines()
 
     @property
     def held_bytes(self) -> int:
-        """About what all of it takes in memory."""
+        """Approximate memory of the shard."""
         return self._account.held
 
-    # What is written down
+    # Records
 
     @staticmethod
     def encode(change: Change) -> tuple[bytes, bytes | None]:
-        """A change as it is stored."""
+        """Encode a change."""
         transactional_id, transaction, version, _ = change
         value = None if transaction is None else value_bytes(transaction.record(version), version)
         return key_bytes(transactional_id), value
 
     @staticmethod
     def decode(key: bytes, value: bytes | None) -> Change | None:
-        """What is stored; None for a type of record that is not known here.
+        """Decode a record; None for an unknown type.
 
         Raises:
             MalformedMessage: the bytes are damaged.
@@ -171,7 +172,7 @@ class TransactionShard:
         return Change(transactional_id, Transaction.from_record(record), version)
 
     def apply(self, change: Change, now: int) -> None:
-        """Take one record into the table."""
+        """Apply one record."""
         transactional_id, transaction, _, host = change
         if transaction is not None and transaction.state is State.DEAD:
             transaction = None
@@ -202,18 +203,18 @@ class TransactionShard:
         if refusal is not None:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, refusal)
 
-    # Time: see `timed_out` and `expire`, which the coordinator calls at the intervals that its settings name.
+    # Time: the coordinator calls `timed_out` and `expire` at configured intervals.
 
     def next_deadline(self) -> int | None:
-        """Nothing is done by the runtime's timer."""
+        """Return None: the runtime's timer is not used."""
         return None
 
     def tick(self, now: int) -> Decision[None]:
-        """Nothing is due."""
+        """Do nothing."""
         return Decision(reply=None)
 
     def unloaded(self) -> list[Waiter]:
-        """No request is parked here."""
+        """Return no waiters: no request is parked here."""
         return []
 
     # Producers
@@ -229,15 +230,15 @@ class TransactionShard:
         now: int,
         host: str,
     ) -> Decision[Begun]:
-        """InitProducerId: a producer begins with this transactional id, and fences whoever had it.
+        """Handle InitProducerId, and fence an earlier producer.
 
         Args:
-            expected: the identity that the producer had, where it goes on.
-            new_id: a producer id that nobody has, where `needs_id` was answered before.
-            host: whose share the id takes.
+            expected: the producer's previous identity, if it continues.
+            new_id: an unused producer id, after `needs_id`.
+            host: charged for the id.
 
         Raises:
-            KafkaError: see `fencing.check_begin`; POLICY_VIOLATION where there is no room for one more id of this host.
+            KafkaError: see `fencing.check_begin`; POLICY_VIOLATION if the host's share has no room.
         """
         known = self.transactions.get(transactional_id)
         if known is None:
@@ -272,14 +273,14 @@ class TransactionShard:
         now: int,
         host: str,
     ) -> Decision[None]:
-        """Add partitions to the transaction, which begins with the first of them.
+        """Add partitions; the first ones begin the transaction.
 
         Args:
-            host: whose share they take, and the id with them.
+            host: charged for them and the id.
 
         Raises:
-            KafkaError: see `fencing.check_add`; POLICY_VIOLATION for too many partitions, or where there is no room for so many of this
-                host.
+            KafkaError: see `fencing.check_add`; POLICY_VIOLATION for too many partitions, or if the host's share has no
+            room.
         """
         known = check_add(self.transactions.get(transactional_id), identity)
         if known.state is State.ONGOING and known.partitions.issuperset(partitions):
@@ -294,7 +295,7 @@ class TransactionShard:
     def verify(
         self, transactional_id: str, identity: Identity, partitions: Collection[Place]
     ) -> Mapping[Place, ErrorCode]:
-        """Whether partitions belong to the open transaction: NONE or TRANSACTION_ABORTABLE for each (KIP-890).
+        """Return NONE for partitions of the open transaction, else TRANSACTION_ABORTABLE (KIP-890).
 
         Raises:
             KafkaError: see `fencing.check_verify`.
@@ -315,7 +316,7 @@ class TransactionShard:
         commit: bool,
         now: int,
     ) -> Decision[Ended]:
-        """EndTxn: decide how the transaction ends. The reply has the identity that the producer has after it.
+        """Handle EndTxn; the reply has the producer's next identity.
 
         Raises:
             KafkaError: see `fencing.check_end`.
@@ -336,25 +337,25 @@ class TransactionShard:
         after = (prepared.producer_id, prepared.epoch) if next_id == NO_ID else (next_id, 0)
         return _changed(transactional_id, prepared, levels, Ended(identity=after, ending=True))
 
-    # The coordinator's own
+    # Operations of the coordinator itself
 
     def complete(self, transactional_id: str, identity: Identity, levels: Levels, now: int) -> Decision[bool]:
-        """Every partition has the marker of this identity; False where that is not what is being ended any more."""
+        """Complete an end after all markers; False if no longer current."""
         known = self.transactions.get(transactional_id)
         if known is None or not known.state.prepared or (known.producer_id, known.epoch) != identity:
             return Decision(reply=False)
         return _changed(transactional_id, known.completed(now), levels, True)
 
     def timed_out(self, now: int, levels: Levels, at_most: int, new_id: int | None = None) -> Decision[Overdue]:
-        """Abort transactions that are open for longer than their producers said, and fence those.
+        """Abort transactions that exceed their timeouts; fence their producers.
 
         Args:
-            new_id: a producer id that nobody has, where `needs_id` was answered before.
+            new_id: an unused producer id, after `needs_id`.
         """
         overdue, changes, needs_id = [], [], False
         for transactional_id in self._timeouts.due(now, at_most):
             known = self.transactions[transactional_id]
-            # Until that is in the log it stays to be looked at: a full disk must not keep it open.
+            # The timeout stays until the abort is in the log, so that it is retried after a full disk.
             self._timeouts.put(transactional_id, known.started_ms + known.timeout_ms + 1)
             rotates = _rotates(known, levels.server)
             if rotates and new_id is None:
@@ -366,7 +367,7 @@ class TransactionShard:
         return Decision(records=tuple(changes), reply=Overdue(ending=overdue, needs_id=needs_id))
 
     def expire(self, transactional_ids: Collection[str], before: int) -> Decision[None]:
-        """Forget ids of which nothing was heard since `before`, and which have nothing open."""
+        """Remove idle ids without an event since `before`."""
         changes = []
         for transactional_id in transactional_ids:
             known = self.transactions.get(transactional_id)
@@ -383,7 +384,7 @@ def _changed(
 
 
 def _rotates(known: Transaction, version: int) -> bool:
-    """Whether an end of this version uses up the last epoch of the producer id."""
+    """Whether an end of this version exhausts the producer id's epochs."""
     return version >= EPOCHS_BUMPED_SINCE and exhausted(known.epoch)
 
 

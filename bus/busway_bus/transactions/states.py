@@ -1,7 +1,7 @@
-"""The states of a transactional id, and the table of what leads from one to another.
+"""The states of a transactional id, and the transition table.
 
-What lives here: states with the numbers and names of Kafka's `TransactionState`, events, the table. What does not: what an event changes
-beside the state (`transaction`), or who may cause it (`fencing`).
+What lives here: states with the numbers and names of Kafka's `TransactionState`, events, the table. What does not:
+other effects of an event (`transaction`), permission (`fencing`).
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from busway_bus.kernel.transitions import Table
 
 
 class State(IntEnum):
-    """Where a transactional id is; the numbers are those in the log."""
+    """State of a transactional id, numbered as in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -24,7 +24,7 @@ class State(IntEnum):
 
     @property
     def shown(self) -> str:
-        """The name that clients are told."""
+        """The name in responses."""
         return _SHOWN[self]
 
     @property
@@ -34,7 +34,7 @@ class State(IntEnum):
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing that would have to be ended."""
+        """Whether no transaction is open or ending."""
         return self in {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
 
 
@@ -42,24 +42,23 @@ _SHOWN: Final[Mapping[State, str]] = {
     state: "".join(word.capitalize() for word in state.name.split("_")) for state in State
 }
 BY_NAME: Final[Mapping[str, State]] = {name: state for state, name in _SHOWN.items()}
-"""States by the names that clients use."""
+"""States by their names in requests."""
 
 
 class Event(Enum):
-    """What happens to a transactional id."""
+    """An event of a transactional id."""
 
     INITIALIZED = auto()
-    """A producer began with it: InitProducerId."""
+    """InitProducerId."""
     ADDED = auto()
-    """Partitions joined its transaction."""
+    """Partitions were added."""
     COMMITTED = auto()
-    """Its producer decided for commit."""
     ABORTED = auto()
-    """Its producer decided against it, or the coordinator did: it took too long, or another producer came."""
+    """By its producer, or by the coordinator (timeout, new producer)."""
     MARKED = auto()
     """Every partition has the marker."""
     EXPIRED = auto()
-    """Nobody used it for transactional.id.expiration.ms."""
+    """Unused for `transactional.id.expiration.ms`."""
 
 
 _IDLE: Final = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
@@ -69,11 +68,11 @@ TRANSITIONS: Final[Table[State, Event, State]] = Table(
         **{(state, Event.INITIALIZED): State.EMPTY for state in _IDLE},
         **{(state, Event.ADDED): State.ONGOING for state in (*_IDLE, State.ONGOING)},
         (State.ONGOING, Event.COMMITTED): State.PREPARE_COMMIT,
-        # A client of transaction version 2 aborts without knowing whether any partition was added for it.
+        # A client of transaction version 2 may abort without an added partition: it cannot detect that.
         **{(state, Event.ABORTED): State.PREPARE_ABORT for state in (*_IDLE, State.ONGOING)},
         (State.PREPARE_COMMIT, Event.MARKED): State.COMPLETE_COMMIT,
         (State.PREPARE_ABORT, Event.MARKED): State.COMPLETE_ABORT,
         **{(state, Event.EXPIRED): State.DEAD for state in _IDLE},
     },
 )
-"""(state, event) → the next state. What is not here does not happen: whoever may cause events looks first."""
+"""(state, event) → the next state. Events are checked before, so that no others occur."""

@@ -1,8 +1,8 @@
-"""What is known of one transactional id, and what each event makes of it.
+"""The state of one transactional id, and the effect of each event.
 
-What lives here: `Transaction`, a frozen value, its next values, and its form in the log. What does not: whether an event may happen now
-(`states`, `fencing`), the table of all ids (`shard`). The epochs and ids that each event gives are those of Kafka's `TransactionMetadata`
-(KIP-360, KIP-890).
+What lives here: `Transaction`, a frozen value, its next values, and its record. What does not: whether an event is
+allowed (`states`, `fencing`), the table (`shard`). Epochs and ids are those of Kafka's `TransactionMetadata` (KIP-360,
+KIP-890).
 """
 
 from collections.abc import Collection, Iterable
@@ -15,16 +15,16 @@ from busway_bus.transactions.states import TRANSITIONS, Event, State
 from busway_protocol.errors import MalformedMessage
 
 Place = tuple[str, int]
-"""A topic's name and the number of a partition of it."""
+"""Topic and partition."""
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**15 - 1
 EPOCHS_BUMPED_SINCE: Final = 2
-"""From this transaction version on each end of a transaction raises the epoch (KIP-890)."""
+"""Transaction version from which each end raises the epoch (KIP-890)."""
 
 
 def exhausted(epoch: int) -> bool:
-    """Whether the epoch is the last that a producer gets: one more is kept for fencing it."""
+    """Whether it is a producer's last epoch. One more is reserved for fencing."""
     return epoch >= EPOCH_MAX - 1
 
 
@@ -33,14 +33,13 @@ class Transaction:
     """One transactional id.
 
     Attributes:
-        previous_producer_id: the id before the last event; another one where that gave a new id.
-        next_producer_id: the id that the producer gets when the transaction that is ending has its markers: its epochs are used up.
-        last_epoch: the epoch before the current one, for an InitProducerId that is repeated; the log does not keep it, as in Kafka.
-        timeout_ms: a transaction that is open for longer is aborted.
-        partitions: that belong to the transaction.
-        started_ms: when the first partition was added, by the wall clock; -1 where none was.
-        updated_ms: of the last event.
-        client_version: transaction version that the producer followed at the last event.
+        previous_producer_id: before the last event; differs if that rotated the id.
+        next_producer_id: assigned once the ending transaction has its markers, as the current epochs are exhausted.
+        last_epoch: before the current one, for a repeated InitProducerId; not in the log, as in Kafka.
+        timeout_ms: a transaction open for longer is aborted.
+        started_ms: wall time of the first added partition; -1 without one.
+        updated_ms: wall time of the last event.
+        client_version: the producer's transaction version at the last event.
     """
 
     producer_id: int
@@ -58,19 +57,19 @@ class Transaction:
     # Events
 
     def initialized(self, timeout_ms: int, epoch: int, last_epoch: int, now: int) -> "Transaction":
-        """A producer begins with this epoch."""
+        """Begin with this epoch."""
         return self._begun(self.producer_id, timeout_ms, epoch, last_epoch, now)
 
     def repeated(self, timeout_ms: int, now: int) -> "Transaction":
-        """A producer begins once more with the epoch that it was given, as often as the answer is lost."""
+        """Begin again with the current epoch, after a lost response."""
         begun = self.initialized(timeout_ms, self.epoch, self.last_epoch, now)
         return replace(begun, previous_producer_id=self.previous_producer_id)
 
     def rotated(self, producer_id: int, timeout_ms: int, now: int, *, known: bool) -> "Transaction":
-        """A producer begins with a new id, as the epochs of the old one are used up.
+        """Begin with a new producer id.
 
         Args:
-            known: it named id and epoch, and may do so again where the answer is lost.
+            known: it sent id and epoch, and may do so again after a lost response.
         """
         return self._begun(producer_id, timeout_ms, 0, self.epoch if known else NO_EPOCH, now)
 
@@ -89,7 +88,7 @@ class Transaction:
         )
 
     def added(self, partitions: Collection[Place], client_version: int, now: int) -> "Transaction":
-        """Partitions join the transaction; the first ones begin it."""
+        """Add partitions; the first ones begin the transaction."""
         return replace(
             self,
             previous_producer_id=self.producer_id,
@@ -103,13 +102,13 @@ class Transaction:
     def prepared(
         self, event: Event, client_version: int, now: int, *, next_producer_id: int = NO_ID, fences: bool = False
     ) -> "Transaction":
-        """Its end is decided.
+        """Decide the end.
 
         Args:
             event: COMMITTED or ABORTED.
-            client_version: from version 2 on the epoch rises with it, which fences the producer too.
-            next_producer_id: where this end uses up the epochs of the current one.
-            fences: the coordinator aborts it, and no producer may go on.
+            client_version: from 2 on the epoch rises, which also fences the producer.
+            next_producer_id: if this end exhausts the epochs of the current one.
+            fences: whether the coordinator aborts it, so that no producer may continue.
         """
         epoch, last_epoch = self.epoch, self.last_epoch
         if client_version >= EPOCHS_BUMPED_SINCE:
@@ -129,7 +128,7 @@ class Transaction:
         )
 
     def completed(self, now: int) -> "Transaction":
-        """Every partition has its marker."""
+        """Complete the end after all markers."""
         rotates = self.client_version >= EPOCHS_BUMPED_SINCE and self.next_producer_id != NO_ID
         return replace(
             self,
@@ -143,7 +142,7 @@ class Transaction:
         )
 
     def marker(self, coordinator_epoch: int) -> EndTransaction:
-        """What is written into the partitions of one that is prepared."""
+        """Return the marker of a prepared transaction."""
         assert self.state.prepared
         return EndTransaction(
             producer_id=self.producer_id,
@@ -153,10 +152,10 @@ class Transaction:
             transaction_version=self.client_version,
         )
 
-    # In the log
+    # Records
 
     def record(self, version: int) -> TransactionLogValue:
-        """As it is stored in this version of the value."""
+        """Return the record's value in this version."""
         value = TransactionLogValue(
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
@@ -174,10 +173,10 @@ class Transaction:
 
     @staticmethod
     def from_record(value: TransactionLogValue) -> "Transaction":
-        """What is stored.
+        """Read a record's value.
 
         Raises:
-            MalformedMessage: there is no such state.
+            MalformedMessage: unknown state.
         """
         try:
             state = State(value.transaction_status)
@@ -200,7 +199,7 @@ class Transaction:
 
 
 def by_topic(partitions: Iterable[Place]) -> list[PartitionsSchema]:
-    """Partitions as the log has them: by topic, in order."""
+    """Sort partitions by topic, as in the log."""
     topics: dict[str, list[int]] = {}
     for topic, number in partitions:
         topics.setdefault(topic, []).append(number)

@@ -276,13 +276,13 @@ class Roster:
 
         They replace the previous ones in the accounted memory. None if they cannot be decoded, or are too many.
         """
-        found = self._read(protocol) if protocol_type == PROTOCOL_TYPE else None
+        topics = self._read(protocol) if protocol_type == PROTOCOL_TYPE else None
         self._holding.change(NOBODY, -self._names_bytes)
-        self._names_bytes = 0 if found is None else names_bytes(found)
-        if found is not None and not self.has_room(NOBODY, self._names_bytes):
-            found, self._names_bytes = None, 0
+        self._names_bytes = 0 if topics is None else names_bytes(topics)
+        if topics is not None and not self.has_room(NOBODY, self._names_bytes):
+            topics, self._names_bytes = None, 0
         self._holding.change(NOBODY, self._names_bytes)
-        return found
+        return topics
 
     def _read(self, protocol: str | None) -> frozenset[str] | None:
         subscribed: set[str] = set()

@@ -114,24 +114,24 @@ def _to_equals(members: Sequence[Subscriber], topics: Sequence[UUID], partitions
     for place, member in enumerate(members):
         extra = more > 0
         quota = each + extra
-        mine: dict[UUID, list[int]] = {}
+        own_partitions: dict[UUID, list[int]] = {}
         for topic_id, numbers in sorted(member.target.items()):
             if topic_id not in taken or quota == 0:
                 continue
             count = partitions[topic_id]
             had = taken[topic_id]
-            mine_here = [number for number in numbers if number < count and number not in had][:quota]
-            if mine_here:
-                had.update(mine_here)
-                quota -= len(mine_here)
-                mine[topic_id] = mine_here
+            own_numbers = [number for number in numbers if number < count and number not in had][:quota]
+            if own_numbers:
+                had.update(own_numbers)
+                quota -= len(own_numbers)
+                own_partitions[topic_id] = own_numbers
         if quota and extra and len(members) - place > more:
             # Leave one of the surplus partitions to a later member.
             quota, extra = quota - 1, False
         if quota:
             wanting.append((member.member_id, quota))
         more -= extra
-        kept[member.member_id] = mine
+        kept[member.member_id] = own_partitions
         if pace.over(1 + len(member.target) + each):
             yield
     left: list[tuple[UUID, int]] = []
@@ -152,9 +152,11 @@ def _to_equals(members: Sequence[Subscriber], topics: Sequence[UUID], partitions
 
 def _settled(kept: Mapping[str, Mapping[UUID, list[int]]], pace: Pace) -> Assigning:
     settled: dict[str, Assignment] = {}
-    for member_id, mine in kept.items():
-        settled[member_id] = {topic_id: tuple(sorted(numbers)) for topic_id, numbers in sorted(mine.items()) if numbers}
-        if pace.over(1 + sum(map(len, mine.values()))):
+    for member_id, own_partitions in kept.items():
+        settled[member_id] = {
+            topic_id: tuple(sorted(numbers)) for topic_id, numbers in sorted(own_partitions.items()) if numbers
+        }
+        if pace.over(1 + sum(map(len, own_partitions.values()))):
             yield
     return settled
 
@@ -190,13 +192,13 @@ class _Uneven:
                     yield
             if not moved:
                 break
-        mine: list[dict[UUID, list[int]]] = [{} for _ in self._members]
+        own_partitions: list[dict[UUID, list[int]]] = [{} for _ in self._members]
         for topic_id, owners in self._owners.items():
             for number, owner in enumerate(owners):
-                mine[owner].setdefault(topic_id, []).append(number)
+                own_partitions[owner].setdefault(topic_id, []).append(number)
             if self._pace.over(1 + len(owners)):
                 yield
-        kept = {member.member_id: mine[place] for place, member in enumerate(self._members)}
+        kept = {member.member_id: own_partitions[place] for place, member in enumerate(self._members)}
         return (yield from _settled(kept, self._pace))
 
     def _prepare(self) -> Generator[None, None, None]:

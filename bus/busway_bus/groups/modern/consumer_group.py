@@ -72,12 +72,14 @@ class ConsumerGroup(ConsumerTarget):
         settings = self.settings
         if beat.member_id in self.members:
             self.touch(beat.member_id, now + settings.session_timeout_ms)
-        told = beat.whole or stepped.assigned != member.assigned
+        included = beat.whole or stepped.assigned != member.assigned
         reply = HeartbeatResult(
             member_id=stepped.member_id,
             epoch=stepped.epoch,
             interval_ms=settings.heartbeat_interval_ms,
-            assigned={topic_id: tuple(sorted(held)) for topic_id, held in stepped.assigned.items()} if told else None,
+            assigned={topic_id: tuple(sorted(held)) for topic_id, held in stepped.assigned.items()}
+            if included
+            else None,
             unresolved=self._unresolved(member, updated, now),
             unassigned=unassigned,
         )
@@ -164,8 +166,8 @@ class ConsumerGroup(ConsumerTarget):
         self, member: ConsumerMember, updated: ConsumerMember, records: list[Change], *, raise_it: bool
     ) -> int:
         """Return the group's next epoch. It is raised if subscriptions have changed, or the topics since the last comparison."""
-        picture, seen_epoch = self._seen
-        if not raise_it and picture is self._topics.picture and self.epoch >= seen_epoch:
+        topics_image, seen_epoch = self._seen
+        if not raise_it and topics_image is self._topics.picture and self.epoch >= seen_epoch:
             return self.epoch
         number = self._topics.hash_of(self._subscribed_after([member], [updated]))
         raise_it |= number != self.metadata_hash
@@ -216,8 +218,8 @@ class ConsumerGroup(ConsumerTarget):
 
     def _reads(self, member: ConsumerMember) -> Callable[[UUID], bool]:
         """Return a test of whether a member subscribes to a topic."""
-        found = self.resolved.get(member.regex or "")
-        sets = (member.topics,) if found is None else (member.topics, found.topics)
+        resolution = self.resolved.get(member.regex or "")
+        sets = (member.topics,) if resolution is None else (member.topics, resolution.topics)
 
         def reads(topic_id: UUID) -> bool:
             name = self._topics.name_of(topic_id)
@@ -231,11 +233,11 @@ class ConsumerGroup(ConsumerTarget):
         The static member that this one replaces is not another member.
         """
         held = self.static_member(member.instance_id)
-        mine = {member.member_id, held.member_id if held is not None else member.member_id}
+        own_ids = {member.member_id, held.member_id if held is not None else member.member_id}
 
         def taken(topic_id: UUID, number: int) -> bool:
             owner = self.owners.get(topic_id, {}).get(number)
-            return owner is not None and owner not in mine
+            return owner is not None and owner not in own_ids
 
         return taken
 
@@ -353,11 +355,11 @@ class ConsumerGroup(ConsumerTarget):
         """Request the failed resolution again."""
         self._asked_ms = self._resolved_in = self._resolved_ms = None
 
-    def resolve(self, found: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
+    def resolve(self, matches: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
         """Store the matches of regular expressions; write those that changed.
 
         Args:
-            found: matching topics by regular expression.
+            matches: matching topics by regular expression.
             version: version of the topics that were searched; None if more matches follow.
         """
         if version is not None:
@@ -365,10 +367,10 @@ class ConsumerGroup(ConsumerTarget):
         records: list[Change] = []
         delta: Counter[str] = Counter()
         more, changed = 0, False
-        known = sorted(found.keys() & self.regexes.keys())
+        known = sorted(matches.keys() & self.regexes.keys())
         for regex in known:
             before = self.resolved[regex].topics if regex in self.resolved else None
-            topics = found[regex]
+            topics = matches[regex]
             self._too_wide.discard(regex)
             if topics == before:
                 continue

@@ -107,10 +107,10 @@ class ConsumerView(ModernGroup[ConsumerMember]):
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """Return the topics to which a member subscribes. A regular expression counts as far as it is resolved."""
-        found = self.resolved.get(member.regex or "")
-        if found is None:
+        resolution = self.resolved.get(member.regex or "")
+        if resolution is None:
             return member.topics
-        return member.topics | found.topics if member.topics else found.topics
+        return member.topics | resolution.topics if member.topics else resolution.topics
 
     # Records
 
@@ -195,8 +195,8 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         if member.state is not MemberState.UNREVOKED or member.classic is not None or left:
             self._revocations.discard(member.member_id)
             return
-        told = (member.epoch, member.revoking, member.rebalance_timeout_ms)
-        if before is None or (before.epoch, before.revoking, before.rebalance_timeout_ms) != told:
+        notified = (member.epoch, member.revoking, member.rebalance_timeout_ms)
+        if before is None or (before.epoch, before.revoking, before.rebalance_timeout_ms) != notified:
             self._revocations.put(member.member_id, now + max(member.rebalance_timeout_ms, 0))
 
     def _apply_target_metadata(self, key: Any, value: Any, now: int) -> None:

@@ -268,15 +268,15 @@ class ModernGroup(Group, Generic[M]):
 
         The rest is due at once. A returned member that is not removed is returned again after `EXPIRE_AGAIN_MS`.
         """
-        found: list[str] = []
+        expired: list[str] = []
         for member_id in self._sessions.due(now, MEMBERS_PER_TICK_MAX):
             end = self._session_ends.get(member_id)
             if end is not None and end > now:
                 self._sessions.put(member_id, end)
             elif end is not None:
-                found.append(member_id)
+                expired.append(member_id)
                 self._sessions.put(member_id, now + EXPIRE_AGAIN_MS)
-        return found
+        return expired
 
 
 EXPIRE_AGAIN_MS: Final = 1_000

@@ -109,10 +109,10 @@ class Topics:
     def _hash_of(self, names: frozenset[str]) -> int:
         image = self._image()
         digest = hashlib.blake2b(digest_size=8)
-        found = self.among(names)
-        for topic in found:
+        topics = self.among(names)
+        for topic in topics:
             digest.update(self._hash(topic, image).to_bytes(8, "big"))
-        return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
+        return int.from_bytes(digest.digest(), "big", signed=True) if topics else 0
 
     def _hash(self, topic: TopicImage, image: ClusterImage) -> int:
         cached = self._hashes.get(topic.name)

@@ -66,7 +66,7 @@ def _assign_all(
         numbers: dict[int, list[int]] = {}
         for at, number in sorted(got):
             numbers.setdefault(at, []).append(number)
-        given[member] = {topics[at]: tuple(found) for at, found in numbers.items()}
+        given[member] = {topics[at]: tuple(partitions) for at, partitions in numbers.items()}
 
 
 def _spread(members: list[str], wanted: list[P], had: Callable[[str], Iterable[P] | None]) -> dict[str, set[P]]:

@@ -120,7 +120,7 @@ def beat(
         group.touch(member_id, now + limits.session_timeout_ms)
     # A member that is an epoch behind did not receive its assignment; Kafka does not send it again.
     behind = heartbeat.epoch < before.epoch or heartbeat.topics is not None
-    told = heartbeat.epoch == JOINING or behind or settled.assigned != before.assigned
+    included = heartbeat.epoch == JOINING or behind or settled.assigned != before.assigned
     names = {name for name, count in _counts(group, updated).items() if count} if bumped else {*group.subscribed}
     initialize = missing(group, names, now)
     if initialize:
@@ -130,7 +130,7 @@ def beat(
         reply=ShareHeartbeatReply(
             member_id=member_id,
             epoch=settled.epoch,
-            assignment=settled.assigned if told else None,
+            assignment=settled.assigned if included else None,
             state_epoch=epoch,
             initialize=initialize,
         ),
@@ -183,14 +183,14 @@ def _counts(group: ShareGroup, updated: ShareMember) -> Mapping[str, int]:
 def _group_epoch(group: ShareGroup, updated: ShareMember, records: list[Change], *, changed: bool) -> tuple[int, bool]:
     """Return the group's epoch, raised if a new target assignment is needed."""
     bump = changed or (group.target_epoch >= group.epoch and _unassigned(group))
-    picture = group.topics.picture
-    if not bump and group.seen is picture:
+    topics_image = group.topics.picture
+    if not bump and group.seen is topics_image:
         return group.epoch, False
     metadata_hash = group.topics.hash_of({name for name, count in _counts(group, updated).items() if count})
     if not bump and metadata_hash == group.metadata_hash:
-        group.seen = picture
+        group.seen = topics_image
         return group.epoch, False
-    group.seen = picture
+    group.seen = topics_image
     records.append(group.epoch_record(group.epoch + 1, metadata_hash))
     return group.epoch + 1, True
 

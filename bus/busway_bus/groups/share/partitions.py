@@ -31,7 +31,7 @@ def missing(group: ShareGroup, names: AbstractSet[str], now: int) -> Named:
     These are neither initialized nor, for less than `RETRY_MS`, initializing.
     """
     waits = now - group.partitions.written_ms < RETRY_MS
-    found: Named = {}
+    named: Named = {}
     for topic in group.topics.among(names):
         topic_id = topic.topic_id
         known = _numbers(group.partitions.initialized, topic_id)
@@ -39,8 +39,8 @@ def missing(group: ShareGroup, names: AbstractSet[str], now: int) -> Named:
             known |= _numbers(group.partitions.initializing, topic_id)
         numbers = frozenset(range(len(topic.partitions))) - known
         if numbers:
-            found[topic_id] = NamedPartitions(name=topic.name, partitions=numbers)
-    return found
+            named[topic_id] = NamedPartitions(name=topic.name, partitions=numbers)
+    return named
 
 
 def _numbers(topics: Mapping[UUID, NamedPartitions], topic_id: UUID) -> frozenset[int]:

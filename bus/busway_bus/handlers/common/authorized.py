@@ -1,4 +1,4 @@
-"""Authorized operations without access control: all operations of a kind of resource, as in Kafka.
+"""Authorized operations without access control: all of them, as in Kafka.
 
 What lives here: the bit fields (KIP-430). What does not: access control, which needs authentication.
 """

@@ -1,7 +1,7 @@
-"""Entries of settings in DescribeConfigs and CreateTopics: value, source, synonyms.
+"""Settings in DescribeConfigs and CreateTopics: value, source, synonyms.
 
-What lives here: the entries of a topic, a group, a broker and the cluster, and changing settings. What does not: the keys (`kernel`). Sources are
-numbered as in KIP-226; synonyms are listed as by Kafka's `ConfigHelper`.
+What lives here: entries of topics, groups, brokers and the cluster, and changes. What does not: the keys (`kernel`).
+Sources are numbered as in KIP-226, synonyms listed as by Kafka's `ConfigHelper`.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ class Source(IntEnum):
 
 _OLD_NODE_ID: Final = "broker.id"
 _STATIC: Final = frozenset({"node.id"})
-"""Settings without a default in Kafka, which are always shown as set."""
+"""Settings without a default in Kafka, always shown as set."""
 _UNCHANGEABLE: Final = {8: "broker loggers", 16: "client metrics"}
 Synonym = tuple[str, str | None, Source]
 
@@ -62,7 +62,7 @@ class ConfigEntry:
 def topic_entries(
     config: BrokerConfig, own: Mapping[str, str], fixed: Mapping[str, str] = MappingProxyType({})
 ) -> list[ConfigEntry]:
-    """List every setting of a topic with these `own` ones. `fixed` ones are read-only, and override all others."""
+    """List every setting of a topic. `fixed` ones are read-only, and override `own` ones."""
     entries = []
     for key in TOPIC_CONFIGS.values():
         if key.default is None and key.name not in own:
@@ -80,7 +80,7 @@ def topic_entries(
 
 
 def group_entries(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigEntry]:
-    """List every setting of a group with these `own` ones."""
+    """List every setting of a group."""
     entries = []
     for key in GROUP_CONFIGS.values():
         chain = (
@@ -93,7 +93,7 @@ def group_entries(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigEn
 
 
 def in_force(entries: Iterable[ConfigEntry], image: ClusterImage) -> list[ConfigEntry]:
-    """Select the settings of a topic or group that the cluster's levels support."""
+    """Select the settings that the cluster's levels support."""
     shown = has_dead_letters(image.features)
     return [entry for entry in entries if shown or not entry.name.startswith(DEAD_LETTER_CONFIGS)]
 
@@ -123,7 +123,10 @@ def _broker_entry(key: ConfigKey, value: str | None, chain: Sequence[Synonym]) -
 
 
 def _broker_chain(config: BrokerConfig, names: Sequence[str]) -> list[Synonym]:
-    """Return the broker's values under these names, strongest first; empty if the first name has none, as in Kafka."""
+    """Return the broker's values of these names, strongest first.
+
+    As in Kafka it is empty if the first name has none.
+    """
     own, cluster = config.dynamic.own, config.dynamic.defaults(config.dynamic.cluster)
     chain: list[Synonym] = [(name, own[name], Source.DYNAMIC_BROKER) for name in names if name in own]
     chain += [(name, cluster[name], Source.CLUSTER) for name in names if name in cluster]
@@ -140,7 +143,7 @@ def _broker_chain(config: BrokerConfig, names: Sequence[str]) -> list[Synonym]:
 
 
 def _shown(config: BrokerConfig, name: str) -> str | None:
-    """Return a broker's value; the old name of the node's id has the value of the new one."""
+    """Return a broker's value; `broker.id` has that of `node.id`."""
     return render(config.get("node.id" if name == _OLD_NODE_ID else name))
 
 
@@ -166,7 +169,7 @@ async def alter_each(
     incremental: bool,
     validate_only: bool,
 ) -> list[A]:
-    """Change or check the settings of each resource, independently. Each outcome is built by `answer`.
+    """Change or check each resource's settings independently; `answer` builds the outcomes.
 
     Args:
         updates: returns a resource's changes.
@@ -216,7 +219,7 @@ async def alter_each(
 
 
 def _name(resource: Any, node: NodeServices) -> str:
-    """Return the resource name under which settings are stored; a broker's is its id in canonical form.
+    """Return the name of stored settings; a broker's is its canonical id.
 
     Raises:
         KafkaError: INVALID_REQUEST, it is another broker.
@@ -229,10 +232,14 @@ def _name(resource: Any, node: NodeServices) -> str:
 
 
 def check_broker(name: str, node_id: int, what: str, alternative: str) -> None:
-    """Refuse the name of another broker.
+    """Refuse another broker's name, in Kafka's words.
+
+    Args:
+        what: the expected value.
+        alternative: another allowed one.
 
     Raises:
-        KafkaError: INVALID_REQUEST, in Kafka's words: `what` names the expected value, `alternative` another allowed one.
+        KafkaError: INVALID_REQUEST.
     """
     try:
         number = int(name)

@@ -1,7 +1,7 @@
 """A request's context, and the services for handlers.
 
-What lives here: `NodeServices`, all that handlers see of the node, `RequestContext`, `Peer`, the state of the client, and `CloseConnection`. What
-does not: how any of it works.
+What lives here: `NodeServices`, the node for handlers; `RequestContext`; `Peer`, the client's state; `CloseConnection`.
+What does not: any implementation.
 """
 
 import asyncio
@@ -35,7 +35,10 @@ R = TypeVar("R")
 
 
 class CloseConnection(Exception):
-    """The connection must end, as the only answer that this client understands; the text is for the logger."""
+    """The connection must end, the only response that this client understands.
+
+    The text is for the logger.
+    """
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +46,7 @@ class NodeServices:
     """The parts of the node that handlers call.
 
     Attributes:
-        machine: clocks, identifiers and random numbers of this node.
+        machine: clocks, ids and random numbers.
         volume: returns total and free bytes of the data directory's volume; blocks on the disk.
     """
 
@@ -75,32 +78,32 @@ class NodeServices:
 
     @property
     def image(self) -> ClusterImage:
-        """The current image of the cluster."""
+        """The current image."""
         return self.metadata.image
 
 
 class PeerGone(Exception):
-    """The client is gone, or the node stops: no response will be sent."""
+    """The client is gone, or the node stops: no response is sent."""
 
 
 class Wait(Protocol):
     """A wait that is no future: a long poll."""
 
     def end(self, problem: Exception) -> None:
-        """End the wait with this error; no effect if it is over."""
+        """End the wait with this error, if it is not over."""
 
 
 class Peer:
     """Whether the client of a connection still waits for responses.
 
-    A write in progress continues without the client, as in Kafka: a disconnect never cancels a request. What only waits, a long poll or a member in a
-    rebalance, registers its wait, which ends with PeerGone.
+    A write in progress continues without the client, as in Kafka: a disconnect never cancels a request. A pure wait,
+    such as a long poll or a member's in a rebalance, is registered, and ends with PeerGone.
 
     Attributes:
-        polls: waits that end when the client is gone; the caller removes its own when it is over.
-        closed_by_client: whether the connection has ended, and the client closed it.
-        members: (group id, member id) of the last requests on the connection.
-        when_closed: called once when the connection has ended, with whether the client closed it.
+        polls: waits that end when the client is gone; the caller removes a finished one.
+        closed_by_client: whether the client ended the connection.
+        members: (group id, member id) of the last requests.
+        when_closed: called once with `closed_by_client` when the connection has ended.
     """
 
     __slots__ = ("_waits", "closed_by_client", "gone", "members", "polls", "when_closed")
@@ -114,7 +117,7 @@ class Peer:
         self._waits: set[asyncio.Future[Any]] = set()
 
     def waits(self, future: "asyncio.Future[Any]") -> None:
-        """End this future with PeerGone when the client is gone, or at once if it is."""
+        """End this future with PeerGone once the client is gone."""
         if future.done():
             return
         if self.gone:
@@ -124,13 +127,13 @@ class Peer:
         future.add_done_callback(self._waits.discard)
 
     def closed(self, *, by_client: bool) -> None:
-        """Report the end of the connection, by the client or its process, or by the broker; `left` follows."""
+        """Report the end of the connection, by client or broker; `left` follows."""
         self.closed_by_client = by_client
         if self.when_closed is not None:
             self.when_closed(by_client)
 
     def left(self) -> None:
-        """Mark the client as gone, and end all its waits."""
+        """Mark the client as gone, and end its waits."""
         self.gone = True
         for poll in tuple(self.polls):
             poll.end(PeerGone())
@@ -142,11 +145,11 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """A response so large that it is encoded beside the event loop.
+    """A response that is encoded off the event loop.
 
     Attributes:
-        keep: called with its bytes, to reuse them for equal requests.
-        over: called once when it is encoded, or will never be.
+        keep: called with its bytes, to cache them.
+        over: called once it is encoded, or never will be.
     """
 
     response: Any
@@ -156,7 +159,7 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A response that is already encoded, except for its header."""
+    """An encoded response without header."""
 
     body: list[Chunk]
 
@@ -168,7 +171,6 @@ class RequestContext:
     Attributes:
         advertised: this node's address for clients of the request's listener.
         peer: whether the client is still there.
-        principal: the client's principal.
     """
 
     api_version: int
@@ -181,18 +183,21 @@ class RequestContext:
 
     @property
     def listener(self) -> str:
-        """The name of the request's listener."""
+        """Name of the request's listener."""
         return self.advertised.name
 
     @property
     def for_controller(self) -> ControllerRequestContext:
-        """The context for requests to the controller on the client's behalf."""
+        """Context for requests to the controller for the client."""
         return ControllerRequestContext(principal=self.principal)
 
     async def in_turns(
         self, steps: Generator[None, None, Any], keep: Callable[[list[Chunk]], None] | None = None
     ) -> Large:
-        """Build a large response by `steps`, in turns with other hosts; `keep` is called with its bytes.
+        """Build a large response in turns with other hosts.
+
+        Args:
+            keep: called with its bytes.
 
         Raises:
             PeerGone: the client is gone when its turn begins.
@@ -209,7 +214,7 @@ class RequestContext:
 
 
 def finished(steps: Generator[None, None, R]) -> R:
-    """Run `steps` to the end, and return its value."""
+    """Run `steps` to the end; return its value."""
     while True:
         try:
             next(steps)

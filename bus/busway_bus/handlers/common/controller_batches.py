@@ -1,7 +1,7 @@
 """Splits large requests to the controller.
 
-What lives here: splitting a request into commands so small that other requests run between them. What does not: the commands. Each item is decided
-independently, so the splits have no visible effect.
+What lives here: commands small enough for other requests to run in between. What does not: the commands. Items are
+independent, so that splits have no visible effect.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from busway_protocol.errors import KafkaError
 I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 STRETCH: Final = 32
-"""Items in one command: deciding on a topic takes 0.1 ms, and its consequences as much again."""
+"""Items in one command. A topic takes 0.1 ms, and its consequences as much again."""
 
 
 async def request_each(
@@ -23,7 +23,10 @@ async def request_each(
     command: Callable[[tuple[I, ...]], Command[tuple[R | KafkaError, ...]]],
     context: ControllerRequestContext,
 ) -> tuple[R | KafkaError, ...]:
-    """Request all items and return their replies in order. A failed command's error is the reply of each of its items."""
+    """Request all items; return their replies in order.
+
+    A failed command's error is the reply of each of its items.
+    """
     stretches = [tuple(items[at : at + STRETCH]) for at in range(0, len(items), STRETCH)]
     outcomes = await asyncio.gather(
         *(controller.request(command(stretch), context) for stretch in stretches), return_exceptions=True

@@ -1,7 +1,7 @@
-"""Cached responses for all topics, valid for one image of the cluster.
+"""Cached Metadata responses for all topics, valid for one image.
 
-What lives here: the bytes of those responses, bounded. What does not: their content (`metadata`). Tools and patterns request all topics repeatedly,
-and a response for ten thousand partitions takes a tenth of a second.
+What lives here: their bytes, bounded. What does not: their content (`metadata`). Tools and patterns request all topics
+repeatedly, and ten thousand partitions take a tenth of a second.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from busway_protocol.compile import Chunk
 
 
 class Asked(NamedTuple):
-    """The key of a response within one image."""
+    """Key of a response within one image."""
 
     version: int
     listener: str

@@ -1,7 +1,7 @@
 """Offsets in OffsetCommit and TxnOffsetCommit.
 
-What lives here: the offsets of a request for the coordinator, without those of unknown partitions. What does not: the names that the request means
-(its handler), and permission to store them (`groups.shard`).
+What lives here: a request's offsets without unknown partitions. What does not: topic names (its handler), checks
+(`groups.shard`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ def new_offsets(
 
     Args:
         topics: (name, requested partitions); the name is None if unknown.
-        retention_ms: how long they are kept; -1 as configured on the broker.
+        retention_ms: -1 for the broker's setting.
     """
     offsets: dict[Place, NewOffset] = {}
     for name, partitions in topics:

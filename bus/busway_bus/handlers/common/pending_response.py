@@ -1,7 +1,7 @@
 """A response that is completed later.
 
-What lives here: `Pending`, which a handler returns instead of a response. What does not: the order of responses (`server.connection`), and handlers
-that wait for several things one after the other, which are coroutines.
+What lives here: `Pending`, returned by a handler instead of a response. What does not: the order of responses
+(`server.connection`), handlers with several consecutive waits, which are coroutines.
 """
 
 from collections.abc import Callable
@@ -9,12 +9,11 @@ from typing import Any
 
 
 class Pending:
-    """A response without a task: completed once, by the code that has its result.
+    """A response without a task, completed once.
 
     Attributes:
-        done: whether it is complete.
-        response: the response, None if none is due.
-        problem: the request's error, None without one.
+        response: None if none is due.
+        problem: the request's error.
         needs_request: whether the request's bytes are still in use, and take memory.
     """
 
@@ -29,14 +28,14 @@ class Pending:
         self.problem: Exception | None = None
 
     def when_done(self, call: Callable[[], None]) -> None:
-        """Call `call` on completion, or at once if complete."""
+        """Call `call` on completion, at once if complete."""
         if self.done:
             call()
         else:
             self._when_done = call
 
     def when_free(self, call: Callable[[], None]) -> None:
-        """Call `call` when the request's bytes are no longer in use."""
+        """Call `call` once the request's bytes are unused."""
         assert self.needs_request
         self._when_free = call
 

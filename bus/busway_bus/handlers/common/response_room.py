@@ -1,7 +1,7 @@
 """Bounds on the size and number of large responses.
 
-What lives here: the remaining size of a response that is being built (`AnswerRoom`), and the order in which large ones are built (`LargeAnswers`).
-What does not: their content, and responses that a client does not read (`server.response_memory`).
+What lives here: the remaining size of a response (`AnswerRoom`), and the turns of large ones (`LargeAnswers`). What
+does not: their content, and unread responses (`server.response_memory`).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from busway_bus.kernel.limits import ANSWER_BYTES_MAX, LARGE_ANSWERS_AT_ONCE_MAX
 class AnswerRoom:
     """Remaining bytes of one response.
 
-    The first item always fits: it could not be described otherwise.
+    The first item always fits, as it could not be described otherwise.
     """
 
     __slots__ = ("_empty", "_left")
@@ -23,7 +23,7 @@ class AnswerRoom:
         self._empty = True
 
     def take(self, size: int) -> bool:
-        """Take the size of one more item, about; return whether it fits."""
+        """Take one more item's approximate size; return whether it fits."""
         if size > self._left and not self._empty:
             return False
         self._left -= size
@@ -32,14 +32,14 @@ class AnswerRoom:
 
 
 class LargeAnswers:
-    """Bounds the large responses that are built or encoded at a time; hosts take turns."""
+    """Bounds the large responses under construction; hosts take turns."""
 
     def __init__(self, at_once: int = LARGE_ANSWERS_AT_ONCE_MAX) -> None:
         self._free = at_once
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     async def begin(self, host: str) -> None:
-        """Wait until one may be built for a client of this host; `end` must follow."""
+        """Wait for this host's turn to build one; `end` must follow."""
         if self._free:
             self._free -= 1
             return
@@ -53,7 +53,7 @@ class LargeAnswers:
             raise
 
     def end(self) -> None:
-        """Release a slot after a response is encoded or failed, and start the next."""
+        """Release a slot once a response is encoded or failed."""
         while self._waiting:
             host = next(iter(self._waiting))
             turns = self._waiting.pop(host)

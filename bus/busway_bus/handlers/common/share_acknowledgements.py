@@ -1,7 +1,7 @@
 """Acknowledgements of share groups in ShareFetch and ShareAcknowledge.
 
-What lives here: checks of members and acknowledgements, passing them to the share partitions, and naming the leader if it is another broker. What
-does not: the responses (`share_fetch`, `share_acknowledge`).
+What lives here: checks of members and acknowledgements, passing them to share partitions, the leader if it is another
+broker. What does not: the responses (`share_fetch`, `share_acknowledge`).
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from busway_protocol.messages.share_groups import AcknowledgementBatch, LeaderId
 
 RENEW_SINCE: Final = 2
 ACKNOWLEDGED_TOGETHER: Final = 2_000
-"""Acknowledgements processed without yielding to other requests; those of one partition are never split."""
+"""Acknowledgements between two yields. Those of one partition are never split."""
 _MOVED: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 Refusal = KafkaError | None
-"""Error of a refusal; None without one."""
+"""Error of a refusal, or None."""
 
 
 class _Partition(Protocol):
@@ -75,7 +75,7 @@ def check_place(context: RequestContext, place: Place) -> str:
 
 
 class Acknowledging:
-    """The acknowledgements of one request: passed on at once, awaited afterwards."""
+    """The acknowledgements of one request: passed on at once, awaited later."""
 
     def __init__(self, context: RequestContext, group_id: str, member_id: str, *, renews: bool) -> None:
         self._context = context
@@ -86,16 +86,18 @@ class Acknowledging:
         self._written: dict[Place, asyncio.Future[None]] = {}
 
     async def begin(self, topics: Iterable[Topic]) -> None:
-        """Pass all acknowledgements to their share partitions. The last mention of a partition wins; without any acknowledgement only errors are
-        returned. Both as in Kafka."""
-        told = {
-            (topic.topic_id, one.partition_index): one.acknowledgement_batches
+        """Pass all acknowledgements to their share partitions.
+
+        As in Kafka, the last mention of a partition wins; without acknowledgements only errors are returned.
+        """
+        acknowledged = {
+            (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
             for topic in topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
         empty: list[Place] = []
         judged, count = False, 0
-        for place, batches in told.items():
+        for place, batches in acknowledged.items():
             try:
                 if acknowledgements := self._checked(place, batches):
                     judged = True
@@ -113,7 +115,7 @@ class Acknowledging:
             self._outcomes |= dict.fromkeys(empty)
 
     def _checked(self, place: Place, batches: Sequence[AcknowledgementBatch]) -> list[Acknowledgement]:
-        """Convert the acknowledgements of a partition.
+        """Convert a partition's acknowledgements.
 
         Raises:
             KafkaError: INVALID_REQUEST, UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION.
@@ -148,7 +150,7 @@ class Acknowledging:
             )
 
     async def finish(self) -> dict[Place, Refusal]:
-        """Return the outcomes, once the acknowledgements are durable."""
+        """Return the outcomes once durable."""
         for place, written in self._written.items():
             try:
                 await asyncio.shield(written)
@@ -160,14 +162,14 @@ class Acknowledging:
 
 
 class Leaders:
-    """Leaders of partitions that this broker does not lead, for one response."""
+    """Other brokers that lead partitions of one response."""
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._endpoints: dict[int, NodeEndpoint] = {}
 
     def of(self, place: Place, problem: Refusal) -> LeaderIdAndEpoch:
-        """Return a partition's current leader, if the error sends the client to another broker."""
+        """Return a partition's leader, if the error redirects the client."""
         if problem is None or problem.code not in _MOVED:
             return LeaderIdAndEpoch()
         image = self._context.node.image

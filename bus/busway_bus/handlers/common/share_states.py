@@ -1,6 +1,7 @@
-"""Common part of requests about share groups' state: each partition is answered independently.
+"""Common part of the requests about share groups' states.
 
-What lives here: asking the coordinator for many partitions together, and the check of the feature's level. What does not: the messages.
+What lives here: concurrent requests to the coordinator, one per partition, and the check of the feature's level. What
+does not: the messages.
 """
 
 import asyncio
@@ -15,9 +16,9 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
 TOGETHER: Final = 100
-"""Partitions that are awaited together."""
+"""Partitions awaited together."""
 BATCHES_TOGETHER: Final = 2_000
-"""State batches that are written together."""
+"""State batches written together."""
 
 
 async def each(
@@ -27,11 +28,13 @@ async def each(
     ask: Callable[[SharePartitionKey, Any], Awaitable[R]],
     refused: Callable[[int, ErrorCode, str], R],
 ) -> list[tuple[UUID, list[R]]]:
-    """Collect the response of each partition, by topic. Empty if the group has no name, or a topic no partitions, as in Kafka.
+    """Collect each partition's response, by topic.
+
+    As in Kafka it is empty if the group has no name, or a topic no partitions.
 
     Args:
-        ask: answers one partition, with the request's entry of it.
-        refused: builds a partition's response if `ask` raises.
+        ask: answers one partition, with its entry in the request.
+        refused: builds a partition's response to an error of `ask`.
     """
     if not group_id or not all(topic.partitions for topic in topics):
         return []
@@ -45,24 +48,24 @@ async def each(
             return refused(key.partition, problem.code, problem.message)
 
     asked = {
-        SharePartitionKey(group_id=group_id, topic_id=topic.topic_id, partition=one.partition): one
+        SharePartitionKey(group_id=group_id, topic_id=topic.topic_id, partition=partition.partition): partition
         for topic in topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
     answers: list[R] = []
     keys = sorted(asked, key=lambda key: key.partition)
     for part in _parts(keys, weight=lambda key: len(getattr(asked[key], "state_batches", ()))):
         answers += await asyncio.gather(*(answer(key, asked[key]) for key in part))
-    found: dict[UUID, list[R]] = {topic.topic_id: [] for topic in topics}
-    for key, one in zip(keys, answers, strict=True):
-        found[key.topic_id].append(one)
-    return list(found.items())
+    by_topic: dict[UUID, list[R]] = {topic.topic_id: [] for topic in topics}
+    for key, response in zip(keys, answers, strict=True):
+        by_topic[key.topic_id].append(response)
+    return list(by_topic.items())
 
 
 def _parts(
     keys: Sequence[SharePartitionKey], weight: Callable[[SharePartitionKey], int]
 ) -> Iterator[list[SharePartitionKey]]:
-    """Split the keys into parts that are processed together."""
+    """Split the keys into parts for joint processing."""
     part: list[SharePartitionKey] = []
     batches = 0
     for key in keys:

@@ -1,7 +1,7 @@
 """Auto-creation of requested topics, in the background as in Kafka.
 
-What lives here: the queue, with each topic once. What does not: the creation (`topic_creation`). Until it is done the client gets "unknown topic",
-and retries.
+What lives here: the queue, with each topic once. What does not: the creation (`topic_creation`). Until then the client
+retries on "unknown topic".
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class TopicAutoCreator:
         self._closed = False
 
     def start(self, name: str, create: Callable[[str], Awaitable[object]]) -> None:
-        """Create a topic by `create`, unless it is queued, TOPICS_UNDER_WAY_MAX are, or the node stops."""
+        """Queue a topic, once; do nothing at TOPICS_UNDER_WAY_MAX or after `close`."""
         if self._closed or name in self._waiting or len(self._waiting) >= TOPICS_UNDER_WAY_MAX:
             return
         self._waiting[name] = create
@@ -47,7 +47,7 @@ class TopicAutoCreator:
             self._worker = None
 
     async def close(self) -> None:
-        """Wait for the topic being created; queued and later ones are not created."""
+        """Wait for the topic being created; drop the queue."""
         self._closed = True
         for name in list(self._waiting)[1:]:
             del self._waiting[name]

@@ -1,4 +1,4 @@
-"""Creation of topics with defaults, for Metadata, the coordinators and CreateTopics.
+"""Creation of topics, for Metadata, the coordinators and CreateTopics.
 
 What lives here: the settings of internal and dead-letter topics. What does not: the rules (`controller.topics`).
 """
@@ -25,7 +25,7 @@ async def create_topic(
     replication_factor: int = DEFAULT,
     context: ControllerRequestContext = ITSELF,
 ) -> TopicImage:
-    """Create a topic with the cluster's defaults, or an internal one with its own.
+    """Create a topic with default settings, an internal one with its own.
 
     Raises:
         KafkaError: see `controller.topics.create`; KAFKA_STORAGE_ERROR if it is created but cannot be served.
@@ -38,7 +38,7 @@ async def create_topic(
 
 
 async def create_dead_letter_topic(node: NodeServices, name: str) -> None:
-    """Create a dead-letter topic of share groups, if missing; its timestamps are those of the letters, as in Kafka.
+    """Create a dead-letter topic, if missing. As in Kafka its timestamps are the letters'.
 
     Raises:
         KafkaError: as `create_topic`.
@@ -52,7 +52,7 @@ async def create_dead_letter_topic(node: NodeServices, name: str) -> None:
 async def create_topics(
     node: NodeServices, topics: tuple[NewTopic, ...], context: ControllerRequestContext, *, validate_only: bool = False
 ) -> tuple[TopicImage | KafkaError, ...]:
-    """Create topics, independently of each other, or only check them; far too many partitions refuse all."""
+    """Create or check topics independently; far too many partitions refuse all."""
     new_topics = [_as_kept(topic, node) for topic in topics]
     try:
         check_count(new_topics, node.config)
@@ -67,7 +67,7 @@ async def create_topics(
 
 
 def _online(reply: TopicImage | KafkaError, node: NodeServices) -> TopicImage | KafkaError:
-    """Return the reply, or an error if partitions of the created topic cannot be served."""
+    """Return the reply, or an error if the topic cannot be served."""
     if isinstance(reply, TopicImage):
         try:
             node.replicas.local.check_online(reply.topic_id)
@@ -77,8 +77,10 @@ def _online(reply: TopicImage | KafkaError, node: NodeServices) -> TopicImage | 
 
 
 def _as_kept(topic: NewTopic, node: NodeServices) -> NewTopic:
-    """Return an internal topic with the broker's settings, whatever the request says. Requested settings that are fixed are kept, to be refused by
-    name."""
+    """Return an internal topic with the broker's settings.
+
+    Requested settings that are fixed are kept, to be refused by name.
+    """
     kept = _kept(topic, node)
     fixed = fixed_configs(topic.name)
     never = {name: value for name, value in topic.configs.items() if name in fixed}

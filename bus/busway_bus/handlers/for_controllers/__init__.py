@@ -1,1 +1,1 @@
-"""What is answered on the listeners of a controller, one module for each API; `registry` lists them."""
+"""The APIs on a controller's listeners, one module each; `registry` lists them."""

@@ -1,7 +1,7 @@
-"""ApiVersions (key 18, versions 0-4) of a controller: what its listeners answer.
+"""ApiVersions (key 18, versions 0-4) of a controller: the APIs of its listeners.
 
 Versions: as of a broker's.
-Behaviour: computed from the list of handlers; features as in the picture that this controller follows.
+Behaviour: computed from the list of handlers; features are those of this controller's image.
 *Not supported*: nothing is left out.
 """
 
@@ -30,14 +30,14 @@ _served: Final[list[ApiVersion]] = []
 
 
 def advertise(served: Sequence[tuple[int, int, int]]) -> None:
-    """Take in (key, lowest, highest version) of every handler; the registry calls this once."""
+    """Set (key, lowest, highest version) of every handler. Called once by the registry."""
     _served[:] = [
         ApiVersion(api_key=key, min_version=lowest, max_version=highest) for key, lowest, highest in sorted(served)
     ]
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """The list, unless the client gives itself a name that is none."""
+    """Return the list, unless the client's software name is invalid."""
     if context.api_version >= NAMED_SINCE and not is_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     metadata = services(context).metadata

@@ -1,8 +1,8 @@
-"""BeginQuorumEpoch (key 53, versions 0-1): a leader tells a voter that does not fetch that it leads (KIP-595).
+"""BeginQuorumEpoch (key 53, versions 0-1): a leader notifies a voter that does not fetch (KIP-595).
 
-Versions: 1 is flexible and names the voter's directory and the leader's addresses (KIP-853).
-Behaviour: the voter follows it when that is on its disk. A leader of an older epoch is FENCED_LEADER_EPOCH, a second one of the same epoch
-INVALID_REQUEST.
+Versions: 1 is flexible and has the voter's directory and the leader's addresses (KIP-853).
+Behaviour: the voter follows once that is on its disk. A leader of an older epoch is FENCED_LEADER_EPOCH, a second one
+of the same epoch INVALID_REQUEST.
 *Not supported*: the leader's addresses, which are a setting of every node.
 """
 
@@ -19,5 +19,5 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: BeginQuorumEpochRequest, context: RequestContext) -> QuorumResponse:
-    """What the quorum's core says, when it is on disk."""
+    """Return the quorum's reply once it is on disk."""
     return await answered(request, context)

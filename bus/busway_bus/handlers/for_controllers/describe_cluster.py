@@ -1,8 +1,7 @@
-"""DescribeCluster (key 60, versions 0-2) of a controller: the controllers of the cluster (KIP-700, KIP-919).
+"""DescribeCluster (key 60, versions 0-2) of a controller: the cluster's controllers (KIP-700, KIP-919).
 
-Versions: 1 can ask for controllers, 2 for fenced brokers too.
-Behaviour: the voters, and who leads them. Whoever asks for brokers is told that this is no broker (MISMATCHED_ENDPOINT_TYPE), as is everybody in
-version 0.
+Versions: 1 can request controllers, 2 also fenced brokers.
+Behaviour: the voters and their leader. A request for brokers, as any in version 0, is MISMATCHED_ENDPOINT_TYPE.
 *Not supported*: nothing is left out.
 """
 
@@ -20,7 +19,7 @@ CONTROLLERS = 2
 
 
 def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """Name the controllers."""
+    """List the controllers."""
     node = services(context)
     if request.endpoint_type != CONTROLLERS:
         return DescribeClusterResponse(

@@ -1,8 +1,8 @@
-"""DescribeQuorum (key 55, versions 0-2) of a controller: who votes on the metadata log, and how far each has it (KIP-595).
+"""DescribeQuorum (key 55, versions 0-2) of a controller: the metadata log's voters, with their progress (KIP-595).
 
-Versions: 1 has the times of fetching (KIP-836), 2 texts, directories and the controllers' addresses (KIP-853).
-Behaviour: the leader answers, others are NOT_LEADER_OR_FOLLOWER and name it. One question names the one partition of the metadata log and nothing else,
-or every part of it is refused.
+Versions: 1 has fetch times (KIP-836), 2 texts, directories and the controllers' addresses (KIP-853).
+Behaviour: only the leader answers; others return NOT_LEADER_OR_FOLLOWER with its address. A request must have the
+metadata log's partition alone; otherwise every part is refused.
 *Not supported*: nothing is left out.
 """
 
@@ -34,7 +34,7 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER),)
 
 
 def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    """Describe the one partition."""
+    """Describe the metadata log's partition."""
     node = services(context)
     hosted = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     is_ours = hosted == [(TOPIC, 0)]
@@ -63,7 +63,7 @@ def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQ
 
 
 def _quorum(node: ControllerServices, version: int) -> PartitionData:
-    """The state of the log as its leader knows it."""
+    """Return the log's state from its leader."""
     core = node.quorum.core
     leadership = core.replica.leadership
     if leadership is None:
@@ -100,7 +100,10 @@ def _quorum(node: ControllerServices, version: int) -> PartitionData:
 
 
 def _state(version: int, skew_ms: int) -> Callable[[ReplicaKey, Progress], ReplicaState]:
-    """Makes the answer's part of one replica, whose times are so many ms behind the wall clock."""
+    """Make the builder of a replica's part.
+
+    `skew_ms` is added to its monotonic times.
+    """
 
     def state(key: ReplicaKey, progress: Progress) -> ReplicaState:
         return ReplicaState(

@@ -1,7 +1,7 @@
-"""EndQuorumEpoch (key 54, versions 0-1): a leader that is about to end says who should follow on it (KIP-595).
+"""EndQuorumEpoch (key 54, versions 0-1): a resigning leader names its successors (KIP-595).
 
-Versions: 1 is flexible and names directories of the successors and the leader's addresses (KIP-853).
-Behaviour: the first of them stands at once, each further one waits twice as long as the one before it.
+Versions: 1 is flexible and has the successors' directories and the leader's addresses (KIP-853).
+Behaviour: the first successor becomes a candidate at once, each further one waits twice as long as the one before.
 *Not supported*: the leader's addresses, which are a setting of every node.
 """
 
@@ -18,5 +18,5 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: EndQuorumEpochRequest, context: RequestContext) -> QuorumResponse:
-    """What the quorum's core says, when it is on disk."""
+    """Return the quorum's reply once it is on disk."""
     return await answered(request, context)

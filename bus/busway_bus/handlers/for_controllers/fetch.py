@@ -1,9 +1,10 @@
-"""Fetch (key 1, versions 4-18) of the metadata log: voters copy it from their leader, observers follow it (KIP-595).
+"""Fetch (key 1, versions 4-18) of the metadata log, for voters and observers (KIP-595).
 
-Versions: 12 is flexible and names the last epoch fetched, 13 names the log by its id, 15 moves the replica's state, 17 names its directory, 18 tells
-its high watermark.
-Behaviour: one topic with one partition, the metadata log, or INVALID_REQUEST. An answer with nothing new waits for max_wait_ms; one whose reader has
-other records than the leader tells where they part. A voter's fetch says that all before its offset is on its disk.
+Versions: 12 is flexible and has the last fetched epoch, 13 the log's id, 15 moves the replica's state, 17 has its
+directory, 18 its high watermark.
+Behaviour: the metadata log's partition alone, or INVALID_REQUEST. Without news a response waits for max_wait_ms. If the
+replica's log diverges, it has the offset of divergence. A voter's fetch acknowledges that everything before its offset
+is on its disk.
 *Not supported*: sessions; each answer is whole.
 """
 
@@ -20,5 +21,5 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: FetchRequest, context: RequestContext) -> QuorumResponse:
-    """What the quorum's core says, when it is on disk."""
+    """Return the quorum's reply once it is on disk."""
     return await answered(request, context)

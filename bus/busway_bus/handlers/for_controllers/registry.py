@@ -1,6 +1,7 @@
-"""THE list of a controller's handlers; what its ApiVersions advertises is computed from it.
+"""THE list of a controller's handlers, from which its ApiVersions is computed.
 
-What lives here: which modules serve. What does not: anything about a single API, and those of a broker (`handlers.registry`).
+What lives here: the handler modules. What does not: anything about a single API, a broker's handlers
+(`handlers.registry`).
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""What a controller's handlers may use of their node.
+"""The services for a controller's handlers.
 
-What lives here: `ControllerServices`, and how a request of another voter is answered. What does not: how any of it works.
+What lives here: `ControllerServices`, and the response to another voter. What does not: any implementation.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class ControllerServices:
     """The parts of a controller that its handlers call.
 
     Attributes:
-        listener: the name under which voters are reached at `addresses`.
+        listener: name of the voters' listener at `addresses`.
         addresses: host and port by voter.
     """
 
@@ -40,20 +40,20 @@ class ControllerServices:
 
     @property
     def image(self) -> ClusterImage:
-        """The current picture of the cluster."""
+        """The current image."""
         return self.metadata.image
 
 
 def services(context: RequestContext) -> ControllerServices:
-    """The parts of the controller that is asked."""
+    """Return the services of the request's controller."""
     return cast("ControllerServices", context.node)
 
 
 async def answered(request: QuorumRequest, context: RequestContext) -> QuorumResponse:
-    """The quorum's answer; where there will be none, as the controller stops or its disk fails, the connection ends.
+    """Return the quorum's reply.
 
     Raises:
-        CloseConnection: see above.
+        CloseConnection: none follows, as the controller stops or its disk fails.
     """
     try:
         return await services(context).quorum.answer(request)

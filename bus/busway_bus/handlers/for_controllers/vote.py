@@ -1,8 +1,9 @@
-"""Vote (key 52, versions 0-2): a voter asks for the vote of this one (KIP-595).
+"""Vote (key 52, versions 0-2): a voter requests this one's vote (KIP-595).
 
-Versions: 1 names the directories of both (KIP-853), 2 has pre-votes (KIP-996).
-Behaviour: the vote is on disk before the answer leaves. It is given to one candidate an epoch, whose log has at least what this one has; what it would
-be is told to nobody while a leader answers. An older epoch is FENCED_LEADER_EPOCH, a vote asked of another voter INVALID_VOTER_KEY.
+Versions: 1 has both voters' directories (KIP-853), 2 pre-votes (KIP-996).
+Behaviour: the vote is on disk before the response. It goes to one candidate per epoch, with a log at least as long as
+this one's; no pre-vote is granted while a leader is alive. An older epoch is FENCED_LEADER_EPOCH, a request for another
+voter INVALID_VOTER_KEY.
 *Not supported*: nothing is left out.
 """
 
@@ -19,5 +20,5 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: VoteRequest, context: RequestContext) -> QuorumResponse:
-    """What the quorum's core says, when it is on disk."""
+    """Return the quorum's reply once it is on disk."""
     return await answered(request, context)
