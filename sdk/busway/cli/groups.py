@@ -91,7 +91,7 @@ def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = F
     note(f"{group}: {described.state}, {described.kind}{_epochs(described)}")
     if dead_letters is not None:
         note(f"the broker puts what the group gives up into {dead_letters}")
-    if members and sys.stdout.isatty():  # in a pipe is one table, of the partitions; --json has the members too
+    if members and sys.stdout.isatty():  # a pipe gets only the table of partitions; --json has the members too
         show_rows(members, as_json=False, title="members")
     show_rows(rows, as_json=False, title="committed offsets")
 

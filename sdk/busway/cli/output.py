@@ -61,7 +61,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     async def cancelled_by_sigterm() -> T:
         task = asyncio.current_task()
         assert task is not None
-        if threading.current_thread() is threading.main_thread():  # others get no signals
+        if threading.current_thread() is threading.main_thread():  # only the main thread gets signals
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         return await work
 
@@ -100,7 +100,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, c
                 name.replace("_", " "), justify="right" if number else "left", no_wrap=number, overflow="fold"
             )
         for row in rows:
-            # Names come from other people: no markup, no control characters.
+            # Names are untrusted: no markup, no control characters.
             table.add_row(*(Text(harmless(_cell(row.get(name)))) for name in names))
         Console().print(table)
     else:
@@ -181,6 +181,6 @@ def fail(text: str) -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of a pipe has gone; nothing more can be said there.
+        # The pipe's reader is gone; stdout must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(1)

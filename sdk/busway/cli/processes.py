@@ -139,7 +139,7 @@ def lifeline() -> Iterator[int]:
 @contextlib.contextmanager
 def end_with_parent() -> Iterator[None]:
     """In a child: SIGTERM to ourselves when the parent is gone."""
-    if (given := os.environ.pop(_LIFELINE, None)) is None:  # not for processes that the service starts
+    if (given := os.environ.pop(_LIFELINE, None)) is None:  # popped: not for child processes of the service
         yield
         return
     pipe = int(given)

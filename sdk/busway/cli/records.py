@@ -117,7 +117,7 @@ async def _standard_input() -> AsyncIterator[list[bytes]]:
 
     def read() -> None:
         rest = b""
-        # The loop may be gone when the thread gets to it: Ctrl-C while nothing was typed.
+        # The loop may be closed: Ctrl-C while the thread waited.
         with contextlib.suppress(RuntimeError):
             while chunk := os.read(0, _CHUNK_BYTES):
                 *lines, rest = (rest + chunk).split(b"\n")

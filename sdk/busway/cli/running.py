@@ -79,7 +79,7 @@ def _where(problem: Exception) -> str:
 
 def _is_theirs(file: str) -> bool:
     """Whether it is neither Python's nor ours; a service may be installed beside us."""
-    if not Path(file).is_absolute() or file.startswith(_BUSWAY):  # what is compiled names no place on this machine
+    if not Path(file).is_absolute() or file.startswith(_BUSWAY):  # compiled code has no file on this machine
         return False
     return file.startswith(_INSTALLED) or not file.startswith(_PYTHON)
 
@@ -124,7 +124,7 @@ class _Tally(Extension):
 
     async def stopped(self, app: App) -> None:
         counts = [] if app.worker is None else [app.worker.counts]
-        counts += [app.queue_workers[0].counts] if app.queue_workers else []  # all of them count together
+        counts += [app.queue_workers[0].counts] if app.queue_workers else []  # queue workers share their counts
         if not counts:
             return
         buried = sum(one.dead_lettered for one in counts)

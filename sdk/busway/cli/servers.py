@@ -54,7 +54,7 @@ def up(
             {
                 "listeners": f"PLAINTEXT://{host}:{port}",
                 "log.dirs": str(data / "broker"),
-                # A machine of one's own: no wait for further members when the first one joins.
+                # For development: no wait for further members when the first joins.
                 "group.initial.rebalance.delay.ms": "0",
                 **overrides(override),
                 **({"busway.insecure": "true"} if insecure else {}),
@@ -62,11 +62,11 @@ def up(
         )
         node = bus.Node(config)
         await node.start()
-        stopped = until_signal(node.failed)  # before anybody reads an address, as they may end this at once
+        stopped = until_signal(node.failed)  # before the address is printed: a reader may send a signal at once
         try:
             if not as_json:
                 _tell(f"broker    {node.bootstrap_servers}    up in {_ms(begun)}")
-            # The broker serves while the registry's libraries load, which takes them longer than it took the broker to start.
+            # In a thread: loading the registry's libraries takes longer than the broker's start.
             cli_entry = await asyncio.to_thread(importlib.import_module, "busway_registry.cli_entry")
             database = f"sqlite+aiosqlite:///{data / 'registry.db'}"
             settings = cli_entry.RegistryConfig(host=host, port=registry_port, database=database, insecure=insecure)

@@ -111,14 +111,14 @@ def run(
     except BrokerError as problem:
         if problem.code is not ErrorCode.FENCED_INSTANCE_ID or command.instance is None:
             raise
-        # The newer one stays: workers that are started again and again would take the place from each other.
+        # No restart: two processes of one name would fence each other for ever.
         other = f"another process runs with --instance {command.instance}; give each a name of its own"
         typer.echo(f"busway: {problem}: {other}", err=True)
         raise typer.Exit(CANNOT_START if WORKER in os.environ else 1) from None
     except (CommandFailed, BadDeclaration) as problem:
         if WORKER not in os.environ:
             raise
-        # It will not start the next time either: whoever supervises this process need not try.
+        # Tells the supervisor that a restart would fail, too.
         typer.echo(f"busway: {problem}", err=True)
         raise typer.Exit(CANNOT_START) from None
 
@@ -163,7 +163,7 @@ def demo(
         raise CommandFailed(f"there is no case study {name}; there is {', '.join(CASES)}")
     folder = _case_folder(name)
     need("examples", f"busway demo {name}")
-    # The demo takes this process over, so that Ctrl-C reaches it alone and it can end its parts in order.
+    # exec: Ctrl-C then reaches only the demo, which stops its parts in order.
     os.chdir(folder.parent)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", f"{name}.demo", *(["--ci"] if ci else [])])  # noqa: S606 - our own module

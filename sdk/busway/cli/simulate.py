@@ -37,7 +37,7 @@ def simulate(
     if seeds < 1:
         raise CommandFailed(f"--seeds {seeds}: give 1 or more")
     if os.environ.get(_HASHES) != "0":
-        # The order of a set of strings is the seed's too, so that a failure can be seen again.
+        # Fixes the order of sets of strings, so that a failure is reproducible.
         sys.stdout.flush()
         arguments = [sys.executable, "-m", "busway.cli", *sys.argv[1:]]
         os.execve(sys.executable, arguments, {**os.environ, _HASHES: "0"})  # noqa: S606 - our own module
