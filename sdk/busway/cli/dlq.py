@@ -1,4 +1,4 @@
-"""`busway dlq`: records that handlers put aside.
+"""`busway dlq`: dead letters.
 
 What lives here: options and printing. What does not: finding and replaying (`busway.app.dead_letters.replay`).
 """
@@ -60,10 +60,10 @@ def _selection(
 
 
 def _selecting(limit: int | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a command: behind its topic it has the options of `_selection`, and gets what they select as `selection`.
+    """Add the options of `_selection` after a command's topic, and pass it `selection`.
 
     Args:
-        limit: unless the command line says another.
+        limit: default of --limit.
     """
     options = {one.name: one for one in inspect.signature(_selection).parameters.values()}
     options["limit"] = options["limit"].replace(default=limit)
@@ -216,7 +216,7 @@ def discard(
 
 
 async def _check_there(letters: DeadLetters, topic: str, selection: DeadLetterSelection) -> None:
-    """Refuse an offset at which the topic holds no dead letter, done or open."""
+    """Refuse an offset without a dead letter, done or open."""
     if selection.offset is None:
         return
     place = DeadLetterSelection(partition=selection.partition, offset=selection.offset)
@@ -228,7 +228,7 @@ async def _check_there(letters: DeadLetters, topic: str, selection: DeadLetterSe
 
 
 def _plain(rows: list[dict[str, Any]], *, as_json: bool) -> list[dict[str, Any]]:
-    """Rows for people, who need not read `builtins.` before each of Python's own exceptions."""
+    """Remove `builtins.` from exceptions in rows for people."""
     if not as_json:
         for row in rows:
             row["error"] = row["error"] and row["error"].removeprefix("builtins.")

@@ -1,6 +1,6 @@
-"""`busway groups explain`: why a group was balanced anew, in words.
+"""`busway groups explain`: the reasons of rebalances as text.
 
-What lives here: the lines. What does not: the command itself (`groups`), asking for it (`busway.admin.explanations`).
+What lives here: the lines. What does not: the command (`groups`), the request (`busway.admin.explanations`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,14 @@ _NOBODY = "nobody"
 
 
 def told(group: str, rebalances: Sequence[Rebalance]) -> str:
-    """All of them, the oldest first."""
+    """Format all rebalances, oldest first."""
     if not rebalances:
         return f"{group}: no rebalance since its coordinator started"
     return harmless("\n".join(line for one in rebalances for line in _lines(one)))
 
 
 def as_rows(rebalances: Sequence[Rebalance]) -> list[dict[str, object]]:
-    """The same for programs."""
+    """Return them as JSON objects."""
     return [asdict(one) for one in rebalances]
 
 

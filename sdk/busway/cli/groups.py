@@ -123,7 +123,7 @@ def _shown(partitions: Iterable[TopicPartition]) -> str:
 
 @app.command("explain")
 def explain(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Why a group was balanced anew lately: who came and went, what it said, which partitions moved, how long it took."""
+    """Explain a group's recent rebalances: members that joined and left, their reasons, moved partitions, duration."""
 
     async def work() -> list[Rebalance]:
         async with Admin(bootstrap) as admin:

@@ -1,6 +1,6 @@
-"""How commands speak: tables on a terminal, JSON with `--json`, one line for an error.
+"""Output of commands: tables on a terminal, JSON with `--json`, one line for an error.
 
-What lives here: options that several commands share, printing, and the one place where failures become exit codes.
+What lives here: shared options, printing, and the mapping of failures to exit codes.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ REGISTRY_URL: Final = "http://localhost:8081"
 
 
 class CommandFailed(BuswayError):
-    """A command cannot do what it was asked; the text says why and what would help."""
+    """A command cannot be done; the text has the reason and a remedy."""
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is deleted or discarded, unless `yes`.
+    """Ask before deleting or discarding, unless `yes`.
 
     Raises:
-        CommandFailed: the answer was no, or there was none.
+        CommandFailed: the answer was no or missing.
     """
     if yes:
         return
@@ -56,7 +56,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's work to the end; SIGTERM cancels it, as Ctrl-C does, so that a consumer commits and leaves its group."""
+    """Run a command's work; SIGTERM cancels it like Ctrl-C, so that a consumer commits and leaves its group."""
 
     async def cancelled_by_sigterm() -> T:
         task = asyncio.current_task()
@@ -72,12 +72,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, columns: Sequence[str] = ()) -> None:
-    """Print a list: a table on a terminal, tab-separated behind a header in a pipe, an array in JSON.
+    """Print rows: a table on a terminal, tab-separated with a header in a pipe, an array in JSON.
 
-    A table on a terminal leaves out columns that are empty in all rows, and folds what is too long; it cuts nothing.
+    A table omits columns that are empty in all rows, and folds long cells; nothing is cut.
 
     Args:
-        columns: their names, for the header where there are no rows; those of the first row unless given.
+        columns: for the header of an empty list; by default the first row's.
     """
     if as_json:
         write_json(list(rows))
@@ -111,12 +111,12 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, c
 
 
 def note(text: str) -> None:
-    """Print a line beside a table: in a pipe on standard error, so that the table is all there is on standard output."""
+    """Print a line beside a table: in a pipe on stderr, which leaves stdout to the table."""
     typer.echo(text, err=not sys.stdout.isatty())
 
 
 def show(found: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """One outcome: a sentence, or the facts as JSON."""
+    """Print a result: a sentence, or the facts as JSON."""
     if as_json:
         write_json(found)
     else:
@@ -124,12 +124,12 @@ def show(found: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 
 
 def write_json(found: Any) -> None:
-    """One line of JSON that any parser reads: NaN and infinities as texts, bytes as `base64:…`."""
+    """Print a line of strict JSON: NaN and infinities as strings, bytes as `base64:…`."""
     typer.echo(json.dumps(_plain(found), ensure_ascii=False, allow_nan=False, default=str))
 
 
 def in_base64(data: bytes) -> str:
-    """Bytes that are no text, marked as such."""
+    """Return bytes in base 64 behind a prefix."""
     return "base64:" + base64.b64encode(data).decode()
 
 
@@ -144,7 +144,7 @@ def _plain(value: Any) -> Any:
 
 
 def harmless(text: str) -> str:
-    """A text with control characters spelled out, so that it cannot command the terminal."""
+    """Escape control characters, which could command the terminal."""
     return "".join(one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode() for one in text)
 
 
@@ -157,7 +157,7 @@ def _cell(value: Any) -> str:
 
 
 def main_loop(app: Callable[[], object]) -> None:
-    """Run the command line; failures end as one line and an exit code."""
+    """Run the command line; failures become one line and an exit code."""
     try:
         app()
     except BrokerError as problem:
@@ -172,7 +172,7 @@ def main_loop(app: Callable[[], object]) -> None:
 
 
 def fail(text: str) -> None:
-    """Say why on standard error and end with 1."""
+    """Print the reason on stderr and exit with 1."""
     if "--json" in sys.argv:
         sys.stderr.write(json.dumps({"error": text}, ensure_ascii=False) + "\n")
     else:

@@ -1,6 +1,6 @@
 """`busway produce` and `busway consume`.
 
-What lives here: lines → records and back; Avro through the registry where it is used. What does not: tables of anything else.
+What lives here: lines ↔ records, with Avro through the registry. What does not: tables.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from busway.serde.registry import RegistryClient
 from busway.types import Record, RecordMetadata, TopicPartition
 
 _TOGETHER: Final = 10_000
-"""Records that wait for their acknowledgement before more are read."""
+"""Limit of unacknowledged records before reading more lines."""
 _CHUNK_BYTES: Final = 64 * 1024
 _CHUNKS_AHEAD: Final = 4
 TopicName = Annotated[str, typer.Argument(help="The topic.")]
@@ -106,7 +106,7 @@ async def _given(values: list[str]) -> AsyncIterator[list[bytes]]:
 
 
 async def _standard_input() -> AsyncIterator[list[bytes]]:
-    """Lines as they come, several at a time: a thread waits for them, so that those before are sent meanwhile."""
+    """Yield lists of lines; a thread blocks on stdin, so that earlier lines are sent meanwhile."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
     room = threading.Semaphore(_CHUNKS_AHEAD)
@@ -208,7 +208,7 @@ def consume(
 
 
 async def _check_there(bootstrap: str, topics: list[str]) -> None:
-    """Brokers make a topic for whoever reads it; a slip of the finger should make none."""
+    """Refuse a missing topic: subscribing could make the broker create it."""
     async with Admin(bootstrap, client_id="busway-cli") as admin:
         there = await admin.list_topics(internal=True)
     for topic in topics:

@@ -1,7 +1,6 @@
 """`busway up`, `busway broker`, `busway registry`.
 
-What lives here: options → settings, what is printed at start. What does not: the servers, which are imported when asked for, because
-they are extras.
+What lives here: options → settings, output at start. What does not: the servers; they are extras and imported on use.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from busway.net.machine import OS
 from busway.net.signals import until_signal
 
 HOME: Final = Path(".busway")
-"""Where `up`, `broker` and `registry` keep things unless they are told: the same place, so that they find each other's."""
+"""Default data folder of `up`, `broker` and `registry`: shared, so that each finds the others' data."""
 Data = Annotated[Path, typer.Option("--data", help="Where everything is kept.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Listen beyond this machine without authentication: the network is trusted.")
@@ -92,10 +91,10 @@ def up(
 
 
 def make_home(folder: Path, remedy: str = "--data FOLDER takes another one") -> None:
-    """Create a data folder with a `.gitignore` in it, so that a service's repository does not take the data in.
+    """Create a data folder with a `.gitignore`, which keeps it out of the service's repository.
 
     Raises:
-        CommandFailed: it cannot be created; names the option that chooses another one.
+        CommandFailed: it cannot be created; names the option for another one.
     """
     try:
         new = not folder.exists()

@@ -1,6 +1,7 @@
 """`busway run` and `busway demo`.
 
-What lives here: their options. What does not: running an app in this process (`running`), in others (`processes`, `reload`), the case
+What lives here: their options. What does not: running an app in this process (`running`), in others (`processes`,
+`reload`), the case
 studies (`examples`).
 """
 
@@ -26,10 +27,10 @@ from busway_protocol.errors import ErrorCode
 
 CASES = ("movieflix", "gettaxi", "mysocialmedia", "mybank", "ingestion")
 MAX_WORKERS = 256
-"""More than cores of any machine that this is for; a slip of the finger starts no thousand processes."""
+"""A guard against typing errors; above the cores of any supported machine."""
 
 _INSTANCE_LENGTH = 240
-"""Characters: group.instance.id may have 249, and the worker's number comes behind."""
+"""In characters: group.instance.id has at most 249, and the worker's number is appended."""
 _INSTANCE = re.compile(rf"[A-Za-z0-9._-]{{1,{_INSTANCE_LENGTH}}}")
 
 

@@ -1,6 +1,6 @@
 """`busway simulate`.
 
-What lives here: its options, what it prints. What does not: the simulation (`busway.testing.simulation`).
+What lives here: options and output. What does not: the simulation (`busway.testing.simulation`).
 """
 
 import logging

@@ -1,6 +1,6 @@
 """`busway spark`: run a Spark job.
 
-What lives here: finding the job and where it runs. What does not: the jobs (`busway_spark.jobs`, and those of your own).
+What lives here: finding the job, and its cluster. What does not: jobs (`busway_spark.jobs`, and users' own).
 """
 
 import ast
@@ -19,7 +19,7 @@ from busway.cli.output import CommandFailed
 from busway.extras import need
 
 CONTEXT: Final = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""What the job is given is the job's matter, --help as well."""
+"""Passes all arguments to the job, including --help."""
 
 
 def spark(
@@ -49,7 +49,7 @@ def spark(
 
 
 def _jobs() -> str:
-    """List the jobs of `busway_spark.jobs` with the first lines of their docstrings; imports none, as that takes PySpark."""
+    """List the jobs of `busway_spark.jobs` with their first docstring lines, without importing them and PySpark."""
     found = importlib.util.find_spec("busway_spark.jobs")
     lines = ["Jobs, beside any module of your own with a main(argv):"]
     for folder in (found.submodule_search_locations or ()) if found is not None else ():

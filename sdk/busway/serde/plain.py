@@ -1,6 +1,7 @@
-"""Values without a registry: strings, numbers and bytes as keys, JSON.
+"""Values without a registry: strings, numbers, bytes, JSON.
 
-What lives here: `Serde` as the App sees it, and those that need nothing from outside. What does not: Avro (`registered`).
+What lives here: `Serde`, the App's interface, and the formats without external parts. What does not: Avro
+(`registered`).
 """
 
 import math
@@ -81,7 +82,7 @@ class Text:
 
 
 class Integer:
-    """A number as its digits, so that any tool can read it and its murmur2 is the same everywhere."""
+    """A number as decimal digits: readable by any tool, with the same murmur2 everywhere."""
 
     async def prepare(self, topic: str) -> None:
         """Nothing to do."""
@@ -102,12 +103,13 @@ class Integer:
 
 
 class Json:
-    """JSON by msgspec: dataclasses, structs, TypedDicts, plain values; pydantic models by themselves, with their aliases.
+    """JSON by msgspec for dataclasses, structs, TypedDicts and plain values; pydantic models use their own code and
+    aliases.
 
-    What is written has been read back: a value that no reader of the type takes is refused before it is sent.
+    Encoding decodes its result as a check, so a value that no reader of the type accepts is refused before sending.
 
     Args:
-        kind: the type that values are read as.
+        kind: type of decoded values.
     """
 
     def __init__(self, kind: Any) -> None:
@@ -152,14 +154,14 @@ class Json:
 
 
 def _dump(value: Any) -> Any:
-    """A pydantic model inside another value."""
+    """Encode a pydantic model inside another value."""
     if is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"{type(value).__name__} has no JSON")
 
 
 def _not_finite(value: Any) -> float | None:
-    """A float in a value that JSON cannot hold: NaN or an infinity, of which the encoders make null."""
+    """Find a NaN or an infinity, which the encoders would turn into null."""
 
     def opened(inner: Any) -> Any:
         return inner.model_dump(by_alias=True, warnings=False) if is_model(type(inner)) else repr(inner)
