@@ -36,7 +36,7 @@ def spark(
     sys.path.insert(0, os.getcwd())
     try:
         module = find_job(job)
-    except SystemExit as refused:  # the frame of jobs says so when PySpark is not there
+    except SystemExit as refused:  # raised by `busway_spark` without PySpark
         raise CommandFailed(str(refused)) from None
     arguments = list(context.args)
     master = _master(arguments)

@@ -116,14 +116,14 @@ class AvroCodec(Generic[T]):
             plain: Any = value if self._out is None else self._out(value)
             fastavro.validation.validate(plain, self._parsed, raise_errors=True)
         except fastavro.validation.ValidationError as misfit:
-            # Of a union's branches each has its complaint; the first is about the branch that was meant, or as good as any.
+            # Each branch of a union has an error; the first names the intended branch or is as good as any.
             first = next(
                 (one for one in misfit.errors if isinstance(one, fastavro.validation.ValidationErrorData)), None
             )
             if first is not None and first.field:
                 held = type(first.datum).__name__
                 return f"{first.field} is {first.datum!r:.80}, {held}, and has to be {first.schema!s:.80}"
-        except Exception:  # noqa: BLE001, S110 - a value that cannot be written can be nearly anything to look at, too
+        except Exception:  # noqa: BLE001, S110 - inspecting an unwritable value may raise anything
             pass
         return str(problem) or type(problem).__name__
 
@@ -161,7 +161,7 @@ class AvroCodec(Generic[T]):
         source.seek(start)
         read = fastavro.schemaless_reader
         if writer.recursive and len(data) - start > _SHORT:
-            read = careful_reader.schemaless_reader  # slower, and ends with RecursionError where the native one crashes
+            read = careful_reader.schemaless_reader  # slower, but raises RecursionError where the native one crashes
         if writer.own:
             plain, convert = read(source, writer.parsed, None, return_named_type=self._typed), self._in_own
         else:

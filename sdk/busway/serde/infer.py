@@ -66,7 +66,7 @@ class AvroType:
     schema: AvroSchema
 
     def __hash__(self) -> int:
-        return hash(json.dumps(self.schema, sort_keys=True))  # unions of types need to hash what they are made of
+        return hash(json.dumps(self.schema, sort_keys=True))  # unions of types hash their members
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

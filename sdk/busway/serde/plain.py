@@ -16,7 +16,7 @@ from busway.serde.records import CannotInfer, is_model, is_typed_dict
 
 
 class SchemaMissing(Exception):
-    """A value can be read once the schema that wrote it is here: wait for `load`, then read it again."""
+    """The writer's schema is not loaded; await `load` and decode again."""
 
     def __init__(self, load: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
@@ -24,29 +24,29 @@ class SchemaMissing(Exception):
 
 
 class Serde(Protocol):
-    """Turns values of one type into bytes and back; None, a tombstone, never gets here."""
+    """Conversion between one type's values and bytes; never called with None, the tombstone."""
 
     async def prepare(self, topic: str) -> None:
-        """Get ready for a topic; called once at start."""
+        """Prepare for a topic; called once at start."""
 
     def encode(self, value: Any) -> bytes:
-        """The bytes.
+        """Encode a value.
 
         Raises:
             Unencodable: the value is of another type.
         """
 
     def decode(self, data: bytes) -> Any:
-        """The value.
+        """Decode a value.
 
         Raises:
             Undecodable: the bytes are something else.
-            SchemaMissing: the registry must be asked first.
+            SchemaMissing: the schema must be loaded first.
         """
 
 
 class Raw:
-    """Bytes as they are."""
+    """Bytes, unchanged."""
 
     async def prepare(self, topic: str) -> None:
         """Nothing to do."""
@@ -91,7 +91,7 @@ class Integer:
         if not isinstance(value, int) or isinstance(value, bool):
             raise Unencodable(f"{value!r:.80} is {type(value).__name__}; the topic takes int")
         try:
-            return int.__repr__(value).encode()  # an enum's own text is another one
+            return int.__repr__(value).encode()  # an IntEnum's repr differs
         except ValueError as problem:
             raise Unencodable(f"a number of {value.bit_length()} bits has too many digits: {problem}") from None
 

@@ -180,10 +180,10 @@ class RegistryClient:
             RegistryRefused: the answer is an error.
             RegistryUnreachable: no answer after 4 attempts.
         """
-        import httpx2  # takes a tenth of a second to load, and not every program needs it
+        import httpx2  # loads in 0.1 s, and not every program needs it
 
         if self._http is None:
-            # Reading the machine's certificates takes 60 ms, and plain HTTP needs none; redirections are not followed.
+            # Loading the machine's certificates takes 60 ms; plain HTTP needs none, as redirects are not followed.
             verify = self._address.startswith("https") or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             self._http = httpx2.AsyncClient(
                 base_url=self._address, timeout=self._timeout_s, headers={"Accept": MEDIA_TYPE}, verify=verify

@@ -125,9 +125,7 @@ class Simulation:
         """
         plan = self._plan()
         count, until_s = 0, None if time_s is None else _real_s() + time_s
-        run(
-            plan, Seed(0, ())
-        )  # warms imports, which consume time and chance
+        run(plan, Seed(0, ()))  # warms imports, which consume time and chance
         for one in _seeds(seeds, seed):
             if until_s is not None and _real_s() >= until_s:
                 break
