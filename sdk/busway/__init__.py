@@ -247,9 +247,9 @@ def __getattr__(name: str) -> Any:
         return version("busway")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'busway' has no attribute {name!r}")
-    found = getattr(importlib.import_module(_MODULE_OF[name]), name)
-    globals()[name] = found
-    return found
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

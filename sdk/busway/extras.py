@@ -49,8 +49,8 @@ def need(extra: str, what: str) -> None:
 def _missing(extra: str) -> Iterator[str]:
     for name in EXTRAS[extra]:
         try:
-            found = find_spec(name)
+            spec = find_spec(name)
         except (ImportError, ValueError):  # its parent package is missing, or the import is blocked
-            found = None
-        if found is None:
+            spec = None
+        if spec is None:
             yield name

@@ -238,7 +238,7 @@ def _check(options: ProducerOptions | ConsumerOptions | ShareConsumerOptions) ->
         if expected is not None:
             raise TypeError(f"{name}: {value!r:.80} is {_article(type(value).__name__)}, not {expected}")
         if get_origin(kind) is Literal and value not in get_args(kind):
-            raise ValueError(f"{name}: {value!r} is not {_listed([repr(one) for one in get_args(kind)])}")
+            raise ValueError(f"{name}: {value!r} is not {_listed([repr(member) for member in get_args(kind)])}")
         for bound in bounds:
             if isinstance(bound, _OneOf) and value not in bound.names:
                 raise ValueError(f"{name}: {value!r} is not one of {', '.join(bound.names)}")

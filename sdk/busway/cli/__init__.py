@@ -80,8 +80,8 @@ def _without_flag_types(command: Any, parent: Any = None) -> Any:
     for parameter in command.get_params(context):
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""
-    for one in getattr(command, "commands", {}).values():
-        _without_flag_types(one, context)
+    for subcommand in getattr(command, "commands", {}).values():
+        _without_flag_types(subcommand, context)
     return command
 
 

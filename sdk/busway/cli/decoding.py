@@ -65,7 +65,7 @@ def printable(data: bytes) -> str:
         text = data.decode()
     except UnicodeDecodeError:
         return in_base64(data)
-    return text if text.isprintable() or not any(ord(one) < 9 for one in text) else in_base64(data)
+    return text if text.isprintable() or not any(ord(character) < 9 for character in text) else in_base64(data)
 
 
 def headers_shown(headers: Iterable[tuple[str, bytes | None]]) -> list[tuple[str, str | None]]:

@@ -74,7 +74,7 @@ def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = F
     described, rows, dead_letters = run(work())
     members = [_member(member) for member in described.members]
     if as_json:
-        told = {
+        facts = {
             "group": group,
             "type": described.kind,
             "state": described.state,
@@ -85,8 +85,8 @@ def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = F
             "partitions": rows,
         }
         if described.kind == SHARE:
-            told["dead_letters"] = dead_letters
-        show(told, "", as_json=True)
+            facts["dead_letters"] = dead_letters
+        show(facts, "", as_json=True)
         return
     note(f"{group}: {described.state}, {described.kind}{_epochs(described)}")
     if dead_letters is not None:
@@ -129,8 +129,8 @@ def explain(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
         async with Admin(bootstrap) as admin:
             return await admin.explain_group(group)
 
-    found = run(work())
-    show({"group": group, "rebalances": as_rows(found)}, told(group, found), as_json=as_json)
+    rebalances = run(work())
+    show({"group": group, "rebalances": as_rows(rebalances)}, told(group, rebalances), as_json=as_json)
 
 
 @app.command("reset")

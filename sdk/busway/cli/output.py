@@ -115,17 +115,17 @@ def note(text: str) -> None:
     typer.echo(text, err=not sys.stdout.isatty())
 
 
-def show(found: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+def show(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
     """Print a result: a sentence, or the facts as JSON."""
     if as_json:
-        write_json(found)
+        write_json(facts)
     else:
         typer.echo(text)
 
 
-def write_json(found: Any) -> None:
+def write_json(value: Any) -> None:
     """Print a line of strict JSON: NaN and infinities as strings, bytes as `base64:…`."""
-    typer.echo(json.dumps(_plain(found), ensure_ascii=False, allow_nan=False, default=str))
+    typer.echo(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, default=str))
 
 
 def in_base64(data: bytes) -> str:
@@ -139,13 +139,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return in_base64(bytes(value))
     if isinstance(value, Mapping):
-        return {_plain(name): _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple | set | frozenset) else value
+        return {_plain(name): _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple | set | frozenset) else value
 
 
 def harmless(text: str) -> str:
     """Escape control characters, which could command the terminal."""
-    return "".join(one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode() for one in text)
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def _cell(value: Any) -> str:

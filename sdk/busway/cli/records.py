@@ -62,7 +62,7 @@ def produce(
     as_json: AsJson = False,
 ) -> None:
     """Write records, one for each line."""
-    headers = [_header(one) for one in header or ()]
+    headers = [_header(option) for option in header or ()]
     schema = avro.read_text(encoding="utf-8") if avro is not None else None
     separator = os.fsencode(key_separator) if key_separator is not None else None
 
@@ -94,8 +94,8 @@ def produce(
 
 
 def _split(line: bytes, separator: bytes, number: int) -> tuple[bytes, bytes]:
-    key, found, value = line.partition(separator)
-    if not found:
+    key, has_separator, value = line.partition(separator)
+    if not has_separator:
         shown = line[:60].decode(errors="replace")
         raise CommandFailed(f"line {number} has no {separator.decode()!r} between key and value: {shown}")
     return key, value
@@ -223,8 +223,8 @@ async def _begin(consumer: Consumer, since: dt.datetime | None, *, until_end: bo
     if since is not None:
         ends = await consumer.end_offsets(partitions)
         moment = int(since.timestamp() * 1000)
-        for partition, found in (await consumer.offsets_for_times(dict.fromkeys(partitions, moment))).items():
-            consumer.seek(partition, found.offset if found is not None else ends[partition])
+        for partition, first in (await consumer.offsets_for_times(dict.fromkeys(partitions, moment))).items():
+            consumer.seek(partition, first.offset if first is not None else ends[partition])
     if not until_end:
         return None
     return await consumer.end_offsets(partitions)

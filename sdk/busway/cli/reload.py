@@ -29,8 +29,8 @@ class _Changes:
         self._next = asyncio.ensure_future(self._read())
 
     async def _read(self) -> set[str] | None:
-        async for found in self._watch:
-            return {str(Path(path).relative_to(self._folder)) for _, path in found}
+        async for changes in self._watch:
+            return {str(Path(path).relative_to(self._folder)) for _, path in changes}
         return None
 
     @property

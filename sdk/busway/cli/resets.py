@@ -39,10 +39,10 @@ def duration_ms(text: str) -> int:
     Raises:
         CommandFailed: another format.
     """
-    found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
         raise CommandFailed(f"--by-duration {text}: give it as P7D, PT1H30M or P1DT12H")
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return int(dt.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds).total_seconds() * 1000)
 
 
@@ -53,7 +53,7 @@ async def chosen(admin: Admin, topics: Iterable[str], committed: Collection[Topi
         CommandFailed: a partition does not exist, or the group has committed none.
         BrokerError: a topic does not exist.
     """
-    found: dict[TopicPartition, None] = {}
+    partitions: dict[TopicPartition, None] = {}
     for text in topics:
         match = _TOPIC.fullmatch(text)
         if match is None:
@@ -63,12 +63,12 @@ async def chosen(admin: Admin, topics: Iterable[str], committed: Collection[Topi
         numbers = there if match[2] is None else [int(number) for number in match[2].split(",")]
         if missing := sorted(set(numbers) - set(there)):
             raise CommandFailed(f"topic {name} has {len(there)} partitions, and no {missing[0]}")
-        found |= dict.fromkeys(TopicPartition(name, number) for number in numbers)
+        partitions |= dict.fromkeys(TopicPartition(name, number) for number in numbers)
     if not topics:
-        found = dict.fromkeys(sorted(committed))
-        if not found:
+        partitions = dict.fromkeys(sorted(committed))
+        if not partitions:
             raise CommandFailed("--all-topics are those that the group has committed offsets of, which are none")
-    return list(found)
+    return list(partitions)
 
 
 async def planned(

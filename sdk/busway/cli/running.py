@@ -58,20 +58,20 @@ def find_app(target: str) -> App:
         raise
     except Exception as problem:
         raise CommandFailed(f"{module_name} cannot be imported: {_where(problem)}") from problem
-    found = getattr(module, name, None)
-    if not isinstance(found, App):
-        apps = [one for one, value in vars(module).items() if isinstance(value, App)]
+    app = getattr(module, name, None)
+    if not isinstance(app, App):
+        apps = [attribute for attribute, value in vars(module).items() if isinstance(value, App)]
         hint = f"it has {', '.join(apps)}" if apps else "it has none"
         where = f" ({module.__file__})" if getattr(module, "__file__", None) else ""
         raise CommandFailed(f"{module_name}{where} has no App called {name}; {hint}")
-    return found
+    return app
 
 
 def _where(problem: Exception) -> str:
     """Format an exception in one line, with the line of user code that raised it."""
     if isinstance(problem, SyntaxError):
         return f"{problem.filename}:{problem.lineno}: {type(problem).__name__}: {problem.msg}"
-    theirs = [one for one in traceback.extract_tb(problem.__traceback__) if _is_theirs(one.filename)]
+    theirs = [frame for frame in traceback.extract_tb(problem.__traceback__) if _is_theirs(frame.filename)]
     where = f"{theirs[-1].filename}:{theirs[-1].lineno}: " if theirs else ""
     text = str(problem).splitlines()[0] if str(problem) else ""
     return f"{where}{type(problem).__name__}: {text}"
@@ -95,7 +95,7 @@ def serve_http(app: App, address: str, *, insecure: bool) -> None:
     from busway.web import Web
     from busway.web.server import parse_address
 
-    web = next((one for one in app.extensions if isinstance(one, Web)), None) or app.extend(Web())
+    web = next((extension for extension in app.extensions if isinstance(extension, Web)), None) or app.extend(Web())
     host, web.port = parse_address(address)
     web.host = host or web.host
     web.insecure = web.insecure or insecure
@@ -127,10 +127,10 @@ class _Tally(Extension):
         counts += [app.queue_workers[0].counts] if app.queue_workers else []  # queue workers share their counts
         if not counts:
             return
-        buried = sum(one.dead_lettered for one in counts)
+        buried = sum(count.dead_lettered for count in counts)
         unfinished = sum(worker.unfinished for worker in (app.worker, *app.queue_workers) if worker is not None)
         aside = f", {buried} put aside" if buried else ""
-        self.text = f"{sum(one.handled for one in counts)} records handled{aside}, {unfinished} unfinished"
+        self.text = f"{sum(count.handled for count in counts)} records handled{aside}, {unfinished} unfinished"
 
 
 def _handled(app: App) -> str:

@@ -72,8 +72,8 @@ def up(
             async with cli_entry.RegistryServer(settings) as registry_server:
                 garbage.settle(garbage.BROKER)
                 if as_json:
-                    found = {"schema_registry": registry_server.url, "data": str(data)}
-                    write_json({"bootstrap_servers": node.bootstrap_servers, **found})
+                    facts = {"schema_registry": registry_server.url, "data": str(data)}
+                    write_json({"bootstrap_servers": node.bootstrap_servers, **facts})
                     sys.stdout.flush()
                 else:
                     _tell(f"registry  {registry_server.url}    up in {_ms(begun)}\ndata      {data.absolute()}\n")

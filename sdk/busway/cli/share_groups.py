@@ -29,8 +29,17 @@ async def share_group(admin: Admin, group: str) -> tuple[GroupDescription, list[
         state=described.state,
         protocol=described.assignor,
         members=tuple(
-            GroupMember(one.member_id, one.client_id, one.host, one.partitions, None, SHARE, one.epoch, one.partitions)
-            for one in described.members
+            GroupMember(
+                member.member_id,
+                member.client_id,
+                member.host,
+                member.partitions,
+                None,
+                SHARE,
+                member.epoch,
+                member.partitions,
+            )
+            for member in described.members
         ),
         kind=SHARE,
         epoch=described.epoch,

@@ -78,9 +78,11 @@ def _find(target: str) -> Any:
     if isinstance(named, Simulation):
         return named
     module = sys.modules[target.partition(":")[0]]
-    found = [one for one in vars(module).values() if isinstance(one, Simulation) and one.target in {target, named}]
-    if isinstance(named, App) and found:
-        return found[0]
+    simulations = [
+        value for value in vars(module).values() if isinstance(value, Simulation) and value.target in {target, named}
+    ]
+    if isinstance(named, App) and simulations:
+        return simulations[0]
     raise CommandFailed(
         f"{target} is no Simulation, and its module has none of it; write what is sent and what has to hold: "
         f"simulation = busway.testing.Simulation({target!r}), then name that"

@@ -50,20 +50,20 @@ def spark(
 
 def _jobs() -> str:
     """List the jobs of `busway_spark.jobs` with their first docstring lines, without importing them and PySpark."""
-    found = importlib.util.find_spec("busway_spark.jobs")
+    spec = importlib.util.find_spec("busway_spark.jobs")
     lines = ["Jobs, beside any module of your own with a main(argv):"]
-    for folder in (found.submodule_search_locations or ()) if found is not None else ():
-        for one in sorted(pkgutil.iter_modules([folder])):
-            text = ast.get_docstring(ast.parse(Path(folder, f"{one.name}.py").read_text(encoding="utf-8"))) or ""
-            name = one.name.replace("_", "-")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for module in sorted(pkgutil.iter_modules([folder])):
+            text = ast.get_docstring(ast.parse(Path(folder, f"{module.name}.py").read_text(encoding="utf-8"))) or ""
+            name = module.name.replace("_", "-")
             lines.append(f"  {name}  {text.partition(chr(10))[0]}  `busway spark {name} --help` lists its options.")
     return "\n".join(lines)
 
 
 def _master(arguments: list[str]) -> str | None:
-    for number, one in enumerate(arguments):
-        if one.startswith("--master="):
-            return one.partition("=")[2]
-        if one == "--master" and number + 1 < len(arguments):
+    for number, argument in enumerate(arguments):
+        if argument.startswith("--master="):
+            return argument.partition("=")[2]
+        if argument == "--master" and number + 1 < len(arguments):
             return arguments[number + 1]
     return None

@@ -66,13 +66,13 @@ class AvroCodec(Generic[T]):
             self._out = outward(kind, inferred.names)
             self._in_own = inward(kind, inferred.names, own=True)
             self._in_other = inward(kind, inferred.names, own=False)
-            _mark(self._reader, {name: one for one, name in inferred.names.items() if is_record(one)}, set())
+            _mark(self._reader, {name: record for record, name in inferred.names.items() if is_record(record)}, set())
         self._writers: dict[int, _Writer] = {}
         self._own = _Writer(self._parsed, own=True)
         self._may_refuse = (
             self._own.recursive
             or "logicalType" in self.schema_text
-            or (inferred is not None and any(_has_rules(one) for one in inferred.names))
+            or (inferred is not None and any(_has_rules(named) for named in inferred.names))
         )
         """Whether the type may refuse a body of the schema; then bodies are decoded as a check before sending."""
 
@@ -118,7 +118,7 @@ class AvroCodec(Generic[T]):
         except fastavro.validation.ValidationError as misfit:
             # Each branch of a union has an error; the first names the intended branch or is as good as any.
             first = next(
-                (one for one in misfit.errors if isinstance(one, fastavro.validation.ValidationErrorData)), None
+                (error for error in misfit.errors if isinstance(error, fastavro.validation.ValidationErrorData)), None
             )
             if first is not None and first.field:
                 held = type(first.datum).__name__
@@ -187,8 +187,8 @@ def _mark(schema: Any, classes: dict[str, type], seen: set[int]) -> None:
     default to the class.
     """
     if isinstance(schema, list):
-        for one in schema:
-            _mark(one, classes, seen)
+        for member in schema:
+            _mark(member, classes, seen)
     elif isinstance(schema, dict) and id(schema) not in seen:
         seen.add(id(schema))
         for part in ("type", "items", "values", "__named_schemas"):
@@ -215,7 +215,7 @@ def _recursive(schema: Any, around: tuple[str, ...]) -> bool:
     if isinstance(schema, str):
         return schema in around
     if isinstance(schema, list):
-        return any(_recursive(one, around) for one in schema)
+        return any(_recursive(member, around) for member in schema)
     if "name" in schema:
         around = (*around, schema["name"])
     parts = [schema[part] for part in ("type", "items", "values") if part in schema]

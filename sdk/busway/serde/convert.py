@@ -71,10 +71,10 @@ class _Outward:
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin in {list, tuple}:
             item = self.convert(arguments[0])
-            return list if item is None else lambda value: [item(one) for one in value]
+            return list if item is None else lambda value: [item(element) for element in value]
         if origin is dict:
             part = self.convert(arguments[1])
-            return None if part is None else lambda value: {name: part(one) for name, one in value.items()}
+            return None if part is None else lambda value: {name: part(content) for name, content in value.items()}
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
             return operator.attrgetter("value")
         if is_record(kind):
@@ -146,7 +146,7 @@ def _nearest(table: Mapping[type, tuple[str, Convert | None]], value: Any) -> tu
         return table[list]
     if isinstance(value, list) and tuple in table:
         return table[tuple]
-    raise ValueError(f"{value!r:.80} is {type(value).__name__}, none of {', '.join(one.__name__ for one in table)}")
+    raise ValueError(f"{value!r:.80} is {type(value).__name__}, none of {', '.join(kind.__name__ for kind in table)}")
 
 
 def _int32(value: Any) -> Any:
@@ -206,7 +206,7 @@ class _Inward:
             return lambda value: origin(map(item, value))
         if origin is dict:
             part = self.convert(arguments[1])
-            return None if part is None else lambda value: {name: part(one) for name, one in value.items()}
+            return None if part is None else lambda value: {name: part(content) for name, content in value.items()}
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
             return _member_of(kind)
         if is_record(kind):
@@ -275,11 +275,11 @@ class _Inward:
         """Accept plain values of writers without a logical type: those of the union's member with that plain Avro
         type.
         """
-        found: dict[type, list[type]] = {}
+        candidates: dict[type, list[type]] = {}
         for kind in by_type:
             if (plain := _PLAIN_OF.get(kind)) is not None and plain not in by_type:
-                found.setdefault(plain, []).append(kind)
-        for plain, kinds in found.items():
+                candidates.setdefault(plain, []).append(kind)
+        for plain, kinds in candidates.items():
             by_type[plain] = by_type[kinds[0]] if len(kinds) == 1 else _either_of(kinds)
 
 
@@ -307,8 +307,8 @@ def _member_of(kind: Any) -> Convert:
     members_by_value = kind._value2member_map_
 
     def member(value: Any) -> Any:
-        found = members_by_value.get(value)
-        return kind(value) if found is None else found
+        known = members_by_value.get(value)
+        return kind(value) if known is None else known
 
     return member
 

@@ -205,7 +205,7 @@ class _Inference:
             if arguments[0] is not str:
                 raise CannotInfer(f"{at}: the keys of an Avro map are strings; use dict[str, …]")
             return {"type": "map", "values": self.schema(arguments[1], at, space)}
-        if origin is Literal and all(isinstance(one, str) for one in arguments):
+        if origin is Literal and all(isinstance(argument, str) for argument in arguments):
             return "string"
         if inspect.isclass(kind) and issubclass(kind, enum.Enum):
             return self._enum(kind, at, space)
@@ -279,16 +279,16 @@ class _Inference:
                     "give one of them an __avro_namespace__"
                 )
         self.names[cls] = name
-        found: dict[str, Any] = {"type": kind, "name": cls.__name__}
+        schema: dict[str, Any] = {"type": kind, "name": cls.__name__}
         if own != space:
-            found["namespace"] = own
+            schema["namespace"] = own
         doc = cls.__dict__.get("__doc__")
         # A dataclass without a docstring gets its signature as one.
         if doc and not doc.startswith(f"{cls.__name__}("):
-            found["doc"] = inspect.cleandoc(doc)
+            schema["doc"] = inspect.cleandoc(doc)
         if aliases := getattr(cls, "__avro_aliases__", ()):
-            found["aliases"] = list(aliases)
-        return found, own
+            schema["aliases"] = list(aliases)
+        return schema, own
 
     def _mention(self, kind: type, at: str, space: str) -> str:
         name = self.names[kind]
@@ -331,11 +331,11 @@ def _plain(value: Any, at: str) -> Any:
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, list | tuple):
-        return [_plain(one, at) for one in value]
+        return [_plain(item, at) for item in value]
     if isinstance(value, dict):
-        return {name: _plain(one, at) for name, one in value.items()}
+        return {name: _plain(item, at) for name, item in value.items()}
     if is_record(type(value)):
-        return {one.name: _plain(getattr(value, one.name), at) for one in fields(type(value))}
+        return {field.name: _plain(getattr(value, field.name), at) for field in fields(type(value))}
     raise CannotInfer(
         f"{at}: the default {value!r} cannot be written into a schema; leave it out or make the field optional"
     )

@@ -70,8 +70,8 @@ def unwrap(kind: Any) -> tuple[Any, tuple[Any, ...]]:
     extras: tuple[Any, ...] = ()
     while True:
         if typing.get_origin(kind) is Annotated:
-            kind, *found = typing.get_args(kind)
-            extras += tuple(found)
+            kind, *metadata = typing.get_args(kind)
+            extras += tuple(metadata)
         elif hasattr(kind, "__supertype__"):
             kind = kind.__supertype__
         elif type(kind).__name__ == "TypeAliasType":

@@ -19,8 +19,8 @@ _WRITES: Final = " writes: "
 def breaches(messages: Sequence[str]) -> list[str]:
     """Extract the descriptions of a registry's messages, remedies first; without any return the messages."""
     text = ", ".join(messages)
-    found = [_remedy_first(one) for one in _DESCRIPTION.findall(text)] + _MORE.findall(text)
-    return found or list(messages)
+    descriptions = [_remedy_first(description) for description in _DESCRIPTION.findall(text)] + _MORE.findall(text)
+    return descriptions or list(messages)
 
 
 def refusal(text: str) -> str:

@@ -48,9 +48,9 @@ class Holds:
         """Hold a failed row; return the seconds until its next attempt."""
         what: _What = topic
         if is_its_own(problem):
-            one: _What = (topic, key) if key is not None else position
-            if one in self._waits or len(self._waits) < MAX_HELD:
-                what = one
+            record: _What = (topic, key) if key is not None else position
+            if record in self._waits or len(self._waits) < MAX_HELD:
+                what = record
         attempt, until_s = self._waits.get(what, (0, 0.0))
         if until_s > now_s:
             return until_s - now_s  # another row of the same round

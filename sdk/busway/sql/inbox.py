@@ -242,7 +242,9 @@ class Sql(Extension):
             return call
 
         async def outlasting(record: ConsumerRecord[Any, Any]) -> Any:
-            return await patiently(lambda: call(record), route.name, lambda one: isinstance(one, DatabaseUnreachable))
+            return await patiently(
+                lambda: call(record), route.name, lambda problem: isinstance(problem, DatabaseUnreachable)
+            )
 
         return outlasting
 
@@ -293,12 +295,12 @@ class Sql(Extension):
         """Raise the floors and delete the rows below; failures are left to the next commit."""
         assert self._app is not None
         reader = self._reader(self._app.group_id)
-        mine = {partition: offset for partition, offset in offsets.items() if partition in self._seen}
-        if not mine:
+        own_offsets = {partition: offset for partition, offset in offsets.items() if partition in self._seen}
+        if not own_offsets:
             return
         try:
             async with APP_TIME.timeout(PRUNE_TIMEOUT_S), self._turn(), self._engine.begin() as connection:
-                for partition, offset in sorted(mine.items()):
+                for partition, offset in sorted(own_offsets.items()):
                     floors, inbox = self._tables.floors, self._tables.inbox
                     lower = and_(_of(floors, reader, partition), floors.c.floor < offset)
                     await connection.execute(update(floors).where(lower).values(floor=offset))
@@ -348,11 +350,11 @@ class Sql(Extension):
 
     async def _mend(self, reader: str, partition: TopicPartition, known: _Known, topic: TopicState) -> _Settled:
         floors, inbox = self._tables.floors, self._tables.inbox
-        mine, rows = _of(floors, reader, partition), _of(inbox, reader, partition)
+        floor, rows = _of(floors, reader, partition), _of(inbox, reader, partition)
         if topic.is_other_than(known.topic_id):
             logger.warning("%s was deleted and made anew: what was known of partition %d is dropped", *partition)
             async with self._turn(), self._engine.begin() as connection:
-                await connection.execute(delete(floors).where(mine, floors.c.topic_id == known.topic_id))
+                await connection.execute(delete(floors).where(floor, floors.c.topic_id == known.topic_id))
                 await connection.execute(delete(inbox).where(rows, inbox.c.offset <= known.highest))
             return _Settled(position=None, changed=True)
         cut = topic.end < max(known.floor, known.highest + 1)
@@ -364,11 +366,13 @@ class Sql(Extension):
                 topic.end,
             )
             async with self._turn(), self._engine.begin() as connection:
-                await connection.execute(update(floors).where(mine, floors.c.floor > topic.end).values(floor=topic.end))
+                await connection.execute(
+                    update(floors).where(floor, floors.c.floor > topic.end).values(floor=topic.end)
+                )
                 lost = inbox.c.offset.between(topic.end, known.highest)
                 await connection.execute(delete(inbox).where(rows, lost))
         async with self._engine.connect() as connection:
-            row = (await connection.execute(select(floors.c.floor, floors.c.started).where(mine))).one()
+            row = (await connection.execute(select(floors.c.floor, floors.c.started).where(floor))).one()
             position: int = min(max(row.floor, row.started), topic.end)
             above = select(inbox.c.offset).where(rows, inbox.c.offset >= position).order_by(inbox.c.offset)
             for offset in await connection.scalars(above):

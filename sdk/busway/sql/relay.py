@@ -216,12 +216,12 @@ class Relay:
         published = await asyncio.gather(*(self._publish(producer, chain) for chain in chains.values()))
         done = [position for positions in published for position in positions]
         if done:
-            mine = self._table.c.position.in_(done)
+            acknowledged = self._table.c.position.in_(done)
             now_ms = self._machine.wall_ms()
             await connection.execute(
-                update(self._table).where(mine).values(published_ms=now_ms)
+                update(self._table).where(acknowledged).values(published_ms=now_ms)
                 if self._keep
-                else delete(self._table).where(mine)
+                else delete(self._table).where(acknowledged)
             )
             self.published += len(done)
         return bool(rows)
@@ -236,8 +236,8 @@ class Relay:
         if held.positions:
             conditions.append(columns.position.not_in(sorted(held.positions)))
         if held.keys:
-            those = (and_(columns.aggregatetype == topic, columns.aggregateid == key) for topic, key in held.keys)
-            conditions.append(or_(columns.aggregateid.is_(None), not_(or_(*those))))
+            held_keys = (and_(columns.aggregatetype == topic, columns.aggregateid == key) for topic, key in held.keys)
+            conditions.append(or_(columns.aggregateid.is_(None), not_(or_(*held_keys))))
         return select(self._table).where(*conditions).order_by(columns.position).limit(ROUND_ROWS)
 
     async def _publish(self, producer: Producer, chain: Sequence[Row[Any]]) -> list[int]:

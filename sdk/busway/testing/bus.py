@@ -147,8 +147,8 @@ class TestBus:
                     await self.app.producer.flush()  # `send_soon` may not have reached the topic yet
                 await self._handle_all(admin, end, timeout_s)
                 busy = False
-                for one in self.app.extensions:
-                    busy |= await self._settled(one, end, timeout_s)
+                for extension in self.app.extensions:
+                    busy |= await self._settled(extension, end, timeout_s)
 
     async def _handle_all(self, admin: Admin, end: float, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -189,7 +189,7 @@ class TestBus:
             return {}
         names = {topic.name for route in self.app.routes for topic in route.topics}
         described = await admin.describe_topics(sorted(names))
-        partitions = [TopicPartition(name, one.number) for name in names for one in described[name].partitions]
+        partitions = [TopicPartition(name, info.number) for name in names for info in described[name].partitions]
         ends = await admin.list_offsets(dict.fromkeys(partitions, _LATEST))
         committed = await admin.list_group_offsets(self.app.group_id)
         done = worker.positions()
@@ -344,18 +344,18 @@ class TestBus:
     def _step(self) -> None:
         """Report steps only where needed: each costs a wait for each record."""
         if self._probe is not None and self.app.worker is not None:
-            others = [one for one in self.app.extensions if one is not self._probe]
-            watched = any(type(one).reached is not Extension.reached for one in others)
+            others = [extension for extension in self.app.extensions if extension is not self._probe]
+            watched = any(type(extension).reached is not Extension.reached for extension in others)
             self.app.worker.hooks.stepped = watched or self._probe.point is not None
 
     async def _read(self, topic: str) -> list[Record]:
         async with Admin(self.app.bootstrap_servers) as admin:
             if topic not in await admin.list_topics():
                 return []
-        found = [
+        records = [
             record async for record in read_to_end(self.app.bootstrap_servers, topic, isolation_level="read_committed")
         ]
-        return sorted(found, key=lambda record: (record.partition, record.offset))
+        return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
 async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:

@@ -96,7 +96,7 @@ class Probe(Extension):
         assert app.worker is not None
         self._member = app.worker.consumer.member_id()
         app.worker.consumer.cut()
-        self._ids = [name for one in app.producers if (name := one.options.transactional_id) is not None]
+        self._ids = [name for producer in app.producers if (name := producer.options.transactional_id) is not None]
         for producer in app.producers:
             producer.cut()
         self.killing = asyncio.ensure_future(self._kill())
@@ -167,7 +167,7 @@ async def first_of(event: asyncio.Event, app: "App", otherwise: str) -> None:
 
 
 async def _either(event: asyncio.Event, app: "App", otherwise: str) -> bool:
-    waits = [asyncio.ensure_future(one) for one in (event.wait(), app.wait())]
+    waits = [asyncio.ensure_future(wait) for wait in (event.wait(), app.wait())]
     try:
         done, _ = await asyncio.wait(waits, timeout=REACH_S, return_when=asyncio.FIRST_COMPLETED)
     finally:

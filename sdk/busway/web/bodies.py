@@ -71,8 +71,8 @@ async def read_json(request: Request, kind: type[T], *, max_bytes: int = MAX_BOD
 
 def _field_first(text: str) -> str:
     """Put the field first; msgspec puts it last: ``Expected `int`, got `str` - at `$.stops[0].at` ``."""
-    what, found, where = text.partition(" - at `$")
-    return f"{where.rstrip('`').lstrip('.') if found else 'the body'}: {what}"
+    what, has_path, where = text.partition(" - at `$")
+    return f"{where.rstrip('`').lstrip('.') if has_path else 'the body'}: {what}"
 
 
 def application(

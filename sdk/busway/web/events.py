@@ -90,8 +90,8 @@ async def _within(wait: Any, seconds: float) -> None:
 
 
 def _newest(changes: list[T], key: Callable[[T], Hashable] | None) -> list[T]:
-    return changes if key is None else list({key(one): one for one in changes}.values())
+    return changes if key is None else list({key(change): change for change in changes}.values())
 
 
-def _event(found: Any) -> bytes:
-    return b"data: " + msgspec.json.encode(found) + b"\n\n"
+def _event(content: Any) -> bytes:
+    return b"data: " + msgspec.json.encode(content) + b"\n\n"

@@ -106,7 +106,7 @@ class Seed:
         """
         number, colon, faults = text.strip().partition(":")
         try:
-            chosen = tuple(int(one) for one in faults.split(",") if one) if colon else None
+            chosen = tuple(int(number) for number in faults.split(",") if number) if colon else None
             return Seed(int(number), chosen)
         except ValueError:
             raise ValueError(

@@ -104,8 +104,8 @@ def run(plan: Plan, seed: Seed) -> History:
     with outside(seed.number, history.fails):
         try:
             world.run(history.live)
-        except _DoesNotHold as found:
-            problem = str(found)
+        except _DoesNotHold as failed:
+            problem = str(failed)
         except Stuck as stuck:
             problem = f"nothing goes on any more: {stuck}"
         outcome = History(faults=faults, problem=problem, story=story.text(), digest=world.trace.digest)
@@ -311,7 +311,7 @@ class _History:
 async def _left(admin: Admin, app: App, topics: Sequence[str]) -> dict[str, int]:
     there = set(await admin.list_topics())
     described = await admin.describe_topics([topic for topic in topics if topic in there])
-    partitions = [TopicPartition(name, one.number) for name, topic in described.items() for one in topic.partitions]
+    partitions = [TopicPartition(name, info.number) for name, topic in described.items() for info in topic.partitions]
     ends = await admin.list_offsets(dict.fromkeys(partitions, _END))
     committed = await admin.list_group_offsets(app.group_id)
     left = {}

@@ -67,12 +67,12 @@ class Service:
             self._module, colon, self._attribute = target.partition(":")
             if not colon or not self._module or not self._attribute:
                 raise NoService(f"{target}: give MODULE:APP, such as shop.service:app")
-            found = getattr(importlib.import_module(self._module), self._attribute, None)
+            origin = getattr(importlib.import_module(self._module), self._attribute, None)
             self.name = target
         else:
-            self._make = found = target
+            self._make = origin = target
             self.name = getattr(target, "__qualname__", repr(target))
-        self.app = _app_of(found, self.name)
+        self.app = _app_of(origin, self.name)
 
     def make(self, instance: str) -> App:
         """Make an app for a new process."""
@@ -89,14 +89,14 @@ class Service:
                 return _app_of(getattr(importlib.import_module(self._module), self._attribute), self.name)
 
 
-def _app_of(found: object, name: str) -> App:
-    if callable(found) and not isinstance(found, App):
-        found = found()
-    if not isinstance(found, App):
+def _app_of(target: object, name: str) -> App:
+    if callable(target) and not isinstance(target, App):
+        target = target()
+    if not isinstance(target, App):
         raise NoService(
-            f"{name} is {type(found).__name__}; give an App, or a function without arguments that makes one"
+            f"{name} is {type(target).__name__}; give an App, or a function without arguments that makes one"
         )
-    return found
+    return target
 
 
 def _place_of(app: App) -> str:
@@ -124,18 +124,18 @@ def _is_elsewhere(file: str | None) -> bool:
 @contextlib.contextmanager
 def _modules_of_its_own(package: str) -> Iterator[None]:
     """Import the user's modules afresh within; restore the old ones after."""
-    mine = {
+    modules = {
         name: module for name, module in list(sys.modules.items()) if module is not None and _is_users(module, package)
     }
-    for name in mine:
+    for name in modules:
         del sys.modules[name]
     try:
         yield
     finally:
         for name, module in list(sys.modules.items()):
-            if module is not None and name not in mine and _is_users(module, package):
+            if module is not None and name not in modules and _is_users(module, package):
                 del sys.modules[name]
-        sys.modules.update(mine)
+        sys.modules.update(modules)
 
 
 @contextlib.contextmanager

@@ -126,15 +126,15 @@ class Simulation:
         plan = self._plan()
         count, until_s = 0, None if time_s is None else _real_s() + time_s
         run(plan, Seed(0, ()))  # warms imports, which consume time and chance
-        for one in _seeds(seeds, seed):
+        for chosen in _seeds(seeds, seed):
             if until_s is not None and _real_s() >= until_s:
                 break
-            history = run(plan, one)
+            history = run(plan, chosen)
             count += 1
             if history.problem is not None:
-                raise self._failure(plan, one, history, count, shrink=shrink)
+                raise self._failure(plan, chosen, history, count, shrink=shrink)
             if told is not None:
-                told(one.number)
+                told(chosen.number)
         return count
 
     def _plan(self) -> Plan:
@@ -192,10 +192,10 @@ def shrunk(plan: Plan, seed: Seed, history: History) -> tuple[History, Seed]:
             return False
         tried += 1
         candidate = Seed(seed.number, tuple(kept))
-        found = run(plan, candidate)
-        if found.problem is None:
+        outcome = run(plan, candidate)
+        if outcome.problem is None:
             return False
-        smallest, chosen = found, candidate
+        smallest, chosen = outcome, candidate
         return True
 
     ddmin(numbers, fails)
