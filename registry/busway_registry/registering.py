@@ -43,7 +43,7 @@ class _Basis:
     @property
     def live(self) -> list[Version]:
         """Versions that are not deleted."""
-        return [one for one in self.versions if not one.deleted]
+        return [version for version in self.versions if not version.deleted]
 
 
 class Registrar:
@@ -79,15 +79,15 @@ class Registrar:
         if len(request.text) > self._max_chars:
             raise errors.schema_too_large(len(request.text), self._max_chars)
         judging = self._judge.request()
-        found = await self._attempt(judging, subject, request, normalize=normalize, force=force)
-        if found is not None:
-            return found
+        registered = await self._attempt(judging, subject, request, normalize=normalize, force=force)
+        if registered is not None:
+            return registered
         # Another writer was faster. Writers that lost a race are serialised per subject, so that they do not starve one another.
         async with self._turns.setdefault(subject, asyncio.Lock()):
             for _ in range(_MOST_ATTEMPTS):
-                found = await self._attempt(judging, subject, request, normalize=normalize, force=force)
-                if found is not None:
-                    return found
+                registered = await self._attempt(judging, subject, request, normalize=normalize, force=force)
+                if registered is not None:
+                    return registered
         raise errors.timed_out(f"Subject {subject} changes faster than the schema can be compared; try again")
 
     async def _attempt(
@@ -101,14 +101,14 @@ class Registrar:
         normalize = mode is not Mode.IMPORT and (normalize or basis.rules.normalizes)
         artifact = await judging.build(basis.request, basis.texts, normalize=normalize)
         if basis.latest is not None:
-            if (found := await self._there(basis, artifact)) is not None:
-                return found
+            if (registered := await self._there(basis, artifact)) is not None:
+                return registered
             if mode is not Mode.IMPORT:
                 as_sent, artifact = artifact, inheriting(artifact, basis.latest.schema.artifact)
-                if artifact != as_sent and (found := await self._there(basis, artifact)) is not None:
-                    return found
+                if artifact != as_sent and (registered := await self._there(basis, artifact)) is not None:
+                    return registered
         if mode is not Mode.IMPORT:
-            artifact = numbered(artifact, max((one.version for one in basis.versions), default=0) + 1)
+            artifact = numbered(artifact, max((version.version for version in basis.versions), default=0) + 1)
         if mode is not Mode.IMPORT and not force:
             breaches = await self._compare(judging, artifact, basis, basis.live)
             if breaches is None:
@@ -134,8 +134,8 @@ class Registrar:
     async def _write(self, tx: Transaction, subject: str, basis: _Basis, artifact: Artifact) -> Registered:
         request, versions = basis.request, basis.versions
         known = await tx.find_schema(artifact.fingerprint)
-        if (found := _held(request, known, versions)) is not None:
-            return found
+        if (registered := _held(request, known, versions)) is not None:
+            return registered
         number = _next_version(request, versions, basis.rules.mode)
         stored = await _keep(tx, artifact, known, request.id)
         await _purge_replaced(tx, stored, versions)
@@ -158,7 +158,7 @@ class Registrar:
             basis = await self._basis(tx, subject, request)
         artifact = await judging.build(basis.request, basis.texts, normalize=normalize or basis.rules.normalizes)
         async with self._store.read() as tx:
-            versions = [one for one in await tx.versions(subject) if deleted or not one.deleted]
+            versions = [version for version in await tx.versions(subject) if deleted or not version.deleted]
             if not versions:
                 raise errors.subject_not_found(subject)
             wanted = [artifact]
@@ -169,9 +169,9 @@ class Registrar:
                 wanted.append(inherited)
             for each in wanted:
                 known = await tx.find_schema(each.fingerprint)
-                for one in reversed(versions):
-                    if known is not None and one.schema_id == known.id:
-                        return Registered(version=one, schema=known)
+                for version in reversed(versions):
+                    if known is not None and version.schema_id == known.id:
+                        return Registered(version=version, schema=known)
             raise errors.schema_not_found()
 
     async def check(
@@ -198,13 +198,13 @@ class Registrar:
             if version == LATEST:
                 live = live[-1:]
             elif version is not None:
-                live = [one for one in live if one.version == version]
+                live = [candidate for candidate in live if candidate.version == version]
                 if not live:
                     raise errors.version_not_found(version)
             artifact = await judging.build(basis.request, basis.texts, normalize=normalize or basis.rules.normalizes)
-            found = await self._compare(judging, artifact, basis, live)
-            if found is not None:
-                return found
+            messages = await self._compare(judging, artifact, basis, live)
+            if messages is not None:
+                return messages
         raise errors.timed_out(f"Subject {subject} changes faster than the schema can be compared; try again")
 
     async def _basis(
@@ -216,7 +216,7 @@ class Registrar:
         if request.references:
             request = await with_numbers(tx, request)
         texts = tuple(await reference_texts(tx, request.references))
-        live = [one for one in versions if not one.deleted]
+        live = [version for version in versions if not version.deleted]
         latest: Registered | None = None
         latest_texts: tuple[str, ...] = ()
         if before is not None and before.versions == versions:
@@ -242,22 +242,22 @@ class Registrar:
             earlier = await self._earlier(wanted[start : start + _AT_ONCE], basis)
             if earlier is None:
                 return None
-            if found := await judging.explain(artifact, basis.texts, earlier, level):
-                return found
+            if messages := await judging.explain(artifact, basis.texts, earlier, level):
+                return messages
         return []
 
     async def _earlier(self, versions: Sequence[Version], basis: _Basis) -> list[Earlier] | None:
         latest = basis.latest
         if latest is not None and list(versions) == [latest.version]:
             return [_as_earlier(latest.version, latest.schema, basis.latest_texts)]
-        found = []
+        earlier = []
         async with self._store.read() as tx:
-            for one in versions:
-                schema = await tx.schema(one.schema_id)
+            for version in versions:
+                schema = await tx.schema(version.schema_id)
                 if schema is None:
                     return None
-                found.append(_as_earlier(one, schema, await reference_texts(tx, schema.artifact.references)))
-        return found
+                earlier.append(_as_earlier(version, schema, await reference_texts(tx, schema.artifact.references)))
+        return earlier
 
 
 def _as_earlier(version: Version, schema: StoredSchema, texts: Sequence[str]) -> Earlier:
@@ -270,9 +270,13 @@ def _held(request: SchemaRequest, known: StoredSchema | None, versions: Sequence
         return None
     if request.id is not None and request.id != known.id:
         raise errors.id_mismatch(request.id)
-    for one in versions:
-        if not one.deleted and one.schema_id == known.id and request.version in {None, 0, LATEST, one.version}:
-            return Registered(version=one, schema=known)
+    for version in versions:
+        if (
+            not version.deleted
+            and version.schema_id == known.id
+            and request.version in {None, 0, LATEST, version.version}
+        ):
+            return Registered(version=version, schema=known)
     return None
 
 
@@ -289,9 +293,13 @@ async def _keep(tx: Transaction, artifact: Artifact, known: StoredSchema | None,
 
 async def _purge_replaced(tx: Transaction, stored: StoredSchema, versions: Sequence[Version]) -> None:
     """A soft-deleted version that held the schema goes for good when the schema comes back, unless it is referred to."""
-    for one in versions:
-        if one.deleted and one.schema_id == stored.id and not await tx.referenced_by(one.subject, one.version):
-            await tx.remove_version(one.subject, one.version)
+    for version in versions:
+        if (
+            version.deleted
+            and version.schema_id == stored.id
+            and not await tx.referenced_by(version.subject, version.version)
+        ):
+            await tx.remove_version(version.subject, version.version)
 
 
 def _check_writable(subject: str, mode: Mode, request: SchemaRequest) -> None:
@@ -304,13 +312,13 @@ def _check_writable(subject: str, mode: Mode, request: SchemaRequest) -> None:
 
 
 def _next_version(request: SchemaRequest, versions: Sequence[Version], mode: Mode) -> int:
-    following = max((one.version for one in versions), default=0) + 1
+    following = max((version.version for version in versions), default=0) + 1
     wanted = request.version
     if wanted in {None, 0, LATEST}:
         return following
     assert wanted is not None
     if mode is Mode.IMPORT:
-        if any(one.version == wanted for one in versions):
+        if any(version.version == wanted for version in versions):
             raise errors.not_permitted(f"Overwrite version {wanted} is not permitted.")
         return wanted
     if wanted != following:

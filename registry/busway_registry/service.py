@@ -78,10 +78,10 @@ class Registry:
             RegistryError: 40403; there is none.
         """
         async with self._store.read() as tx:
-            found = await tx.schema(schema_id)
-            if found is None:
+            schema = await tx.schema(schema_id)
+            if schema is None:
                 raise errors.schema_not_found(schema_id)
-            return found
+            return schema
 
     async def schemas_with_guid(self, guid: str) -> list[StoredSchema]:
         """Schemas with that GUID; at most one for now."""
@@ -126,10 +126,12 @@ class Registry:
     async def _with_schemas(self, versions: Sequence[Version]) -> AsyncIterator[Registered]:
         for start in range(0, len(versions), _AT_ONCE):
             async with self._store.read() as tx:
-                schemas = [(one, await tx.schema(one.schema_id)) for one in versions[start : start + _AT_ONCE]]
-            for one, schema in schemas:
+                schemas = [
+                    (version, await tx.schema(version.schema_id)) for version in versions[start : start + _AT_ONCE]
+                ]
+            for version, schema in schemas:
                 if schema is not None:  # deleted for good meanwhile
-                    yield Registered(version=one, schema=schema)
+                    yield Registered(version=version, schema=schema)
 
     # Subjects and versions
 
@@ -145,10 +147,10 @@ class Registry:
             RegistryError: 40401; the subject has none of that kind.
         """
         async with self._store.read() as tx:
-            found = await tx.version_numbers(subject, deleted, part)
-            if not found and not (part.offset and await tx.version_numbers(subject, deleted, Part(limit=1))):
+            numbers = await tx.version_numbers(subject, deleted, part)
+            if not numbers and not (part.offset and await tx.version_numbers(subject, deleted, Part(limit=1))):
                 raise errors.subject_not_found(subject)
-            return found
+            return numbers
 
     async def version(self, subject: str, number: int, *, deleted: bool = False) -> Registered:
         """A version, or with `LATEST` the newest.
@@ -168,14 +170,14 @@ class Registry:
             RegistryError: 40401 no subject; 40403 no such version.
         """
         async with self._store.read() as tx:
-            versions = [one for one in await tx.versions(subject) if deleted or not one.deleted]
+            versions = [version for version in await tx.versions(subject) if deleted or not version.deleted]
             if not versions:
                 raise errors.subject_not_found(subject)
-            for one in reversed(versions):
-                found = await self._registered(tx, one)
-                metadata = found.schema.artifact.metadata
+            for version in reversed(versions):
+                registered = await self._registered(tx, version)
+                metadata = registered.schema.artifact.metadata
                 if metadata is not None and properties.items() <= metadata.get("properties", {}).items():
-                    return found
+                    return registered
             raise errors.schema_not_found()
 
     async def referenced_by(self, subject: str, number: int, *, deleted: bool = False, part: Part = WHOLE) -> list[int]:
@@ -218,19 +220,19 @@ class Registry:
             versions = await tx.versions(subject)
             if not versions:
                 raise errors.subject_not_found(subject)
-            live = [one for one in versions if not one.deleted]
+            live = [version for version in versions if not version.deleted]
             if permanent and live:
                 raise errors.subject_not_soft_deleted(subject)
             if not permanent and not live:
                 raise errors.subject_soft_deleted(subject)
             going = versions if permanent else live
             await self._check_unreferenced(tx, going)
-            for one in going:
-                await self._delete(tx, one, permanent=permanent)
+            for version in going:
+                await self._delete(tx, version, permanent=permanent)
             if permanent:
                 await tx.remove_setting("config", subject)
                 await tx.remove_setting("mode", subject)
-            return [one.version for one in going]
+            return [version.version for version in going]
 
     # Parts of the above
 
@@ -243,7 +245,7 @@ class Registry:
             await tx.remove_schema(version.schema_id)
 
     async def _check_unreferenced(self, tx: Transaction, going: Sequence[Version]) -> None:
-        leaving = {(one.subject, one.version) for one in going}
+        leaving = {(version.subject, version.version) for version in going}
         for version in going:
             for schema_id in await tx.referenced_by(version.subject, version.version):
                 uses = await tx.versions_of_schema(schema_id)
@@ -259,9 +261,9 @@ class Registry:
             raise errors.schema_not_found()
 
     async def _version(self, tx: Transaction, subject: str, number: int, *, deleted: bool) -> Version:
-        found = await tx.version(subject, None if number == LATEST else number, deleted=deleted)
-        if found is not None:
-            return found
+        version = await tx.version(subject, None if number == LATEST else number, deleted=deleted)
+        if version is not None:
+            return version
         if await tx.version(subject, None, deleted=deleted) is None:
             raise errors.subject_not_found(subject)
         raise errors.version_not_found(number)

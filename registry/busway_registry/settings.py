@@ -71,14 +71,14 @@ class Settings:
 
     async def rules(self, tx: Transaction, subject: str) -> "Rules":
         """What applies to a subject."""
-        found = await tx.settings(subject)
+        settings = await tx.settings(subject)
         config = {
             "compatibilityLevel": self._default.value,
-            **found.get(("config", GLOBAL), {}),
-            **found.get(("config", subject), {}),
+            **settings.get(("config", GLOBAL), {}),
+            **settings.get(("config", subject), {}),
         }
-        everywhere = Mode(found.get(("mode", GLOBAL), {}).get("mode", Mode.READWRITE))
-        own = found.get(("mode", subject))
+        everywhere = Mode(settings.get(("mode", GLOBAL), {}).get("mode", Mode.READWRITE))
+        own = settings.get(("mode", subject))
         mode = everywhere if own is None or everywhere is Mode.READONLY_OVERRIDE else Mode(own["mode"])
         return Rules(mode=mode, config=config)
 
@@ -175,13 +175,13 @@ class Settings:
 
     async def _make_room(self, tx: Transaction, subject: str, *, force: bool) -> None:
         versions = await (tx.versions(subject) if subject != GLOBAL else tx.every_version("", deleted=True))
-        if any(not one.deleted for one in versions) and not force:
+        if any(not version.deleted for version in versions) and not force:
             raise not_permitted("Cannot import since found existing subjects; delete them first, or say force=true")
-        for one in versions:
-            if one.deleted:
-                await tx.remove_version(one.subject, one.version)
-                if not await tx.versions_of_schema(one.schema_id, part=Part(limit=1)):
-                    await tx.remove_schema(one.schema_id)
+        for version in versions:
+            if version.deleted:
+                await tx.remove_version(version.subject, version.version)
+                if not await tx.versions_of_schema(version.schema_id, part=Part(limit=1)):
+                    await tx.remove_schema(version.schema_id)
 
     async def delete_mode(self, subject: str = GLOBAL) -> Mode:
         """Remove the mode; answers with what it was.
@@ -202,11 +202,11 @@ class Settings:
             raise not_permitted("Mode changes are not allowed: mode.mutability is false")
 
 
-def _truth(found: object) -> bool | None:
-    if found is None or isinstance(found, bool):
-        return found
-    if isinstance(found, str) and found.lower() in {"true", "false"}:
-        return found.lower() == "true"
+def _truth(value: object) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
     raise RegistryError(400, "The field normalize is true or false")
 
 

@@ -64,7 +64,7 @@ class Artifact:
         """What the store keeps unique: SHA-256 over everything, in hexadecimal. Confluent's bytes alone would not do: to them a tag
         and a property are the same.
         """
-        references = [[one.name, one.subject, one.version] for one in self.references]
+        references = [[reference.name, reference.subject, reference.version] for reference in self.references]
         everything = [self.schema_type, self.text, references, self.metadata, self.rule_set]
         return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
 
@@ -100,7 +100,7 @@ def build(request: SchemaRequest, reference_texts: Iterable[str], *, normalize: 
     parsed = _parse(request.text, texts)
     references = request.references
     if normalize:
-        references = tuple(sorted(dict.fromkeys(references), key=lambda one: one.name))
+        references = tuple(sorted(dict.fromkeys(references), key=lambda reference: reference.name))
     text = canonical(parsed.schema, normalize=normalize, referenced=parsed.referenced)
     if normalize:
         _parse(text, texts)  # Java's normal form loses a few names; what cannot be read again is not kept
@@ -120,14 +120,14 @@ def _parse(text: str, reference_texts: Iterable[str]) -> Parsed:
         raise invalid_schema(str(problem)) from None
 
 
-def _mapping_of_lists(found: Any) -> Iterable[bytes]:
-    for name, values in sorted((found or {}).items()):
+def _mapping_of_lists(mapping: Any) -> Iterable[bytes]:
+    for name, values in sorted((mapping or {}).items()):
         yield name.encode()
         yield from (value.encode() for value in sorted(set(values)))
 
 
-def _mapping(found: Any) -> Iterable[bytes]:
-    for name, value in sorted((found or {}).items()):
+def _mapping(mapping: Any) -> Iterable[bytes]:
+    for name, value in sorted((mapping or {}).items()):
         yield name.encode()
         yield value.encode()
 

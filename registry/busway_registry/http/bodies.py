@@ -29,8 +29,8 @@ Item = TypeVar("Item")
 
 def registry(request: Request) -> Registry:
     """The use cases behind this application."""
-    found: Registry = request.app.state.registry
-    return found
+    served: Registry = request.app.state.registry
+    return served
 
 
 def subject(request: Request) -> str:
@@ -88,26 +88,26 @@ async def schema_request(request: Request) -> SchemaRequest:
     Raises:
         RegistryError: as `fields`; 400 a field is of another type; 42201 there is no schema; 42210 bad rules.
     """
-    found = await fields(request, "schema", "schemaType", "references", "metadata", "ruleSet", "version", "id")
-    text = "" if found.get("schema") is None else found["schema"]
+    given = await fields(request, "schema", "schemaType", "references", "metadata", "ruleSet", "version", "id")
+    text = "" if given.get("schema") is None else given["schema"]
     if not isinstance(text, str):
         raise RegistryError(400, "The field schema is the schema as a string")
-    references = [] if found.get("references") is None else found["references"]
+    references = [] if given.get("references") is None else given["references"]
     if not isinstance(references, list):
         raise RegistryError(400, "The field references is an array of objects with name, subject and version")
     return SchemaRequest(
         text=text,
-        schema_type=str(found.get("schemaType") or AVRO),
-        references=tuple(_reference(one) for one in references),
-        metadata=contracts.metadata(found.get("metadata")),
-        rule_set=contracts.rule_set(found.get("ruleSet")),
-        version=_positive(found, "version"),
-        id=_positive(found, "id"),
+        schema_type=str(given.get("schemaType") or AVRO),
+        references=tuple(_reference(reference) for reference in references),
+        metadata=contracts.metadata(given.get("metadata")),
+        rule_set=contracts.rule_set(given.get("ruleSet")),
+        version=_positive(given, "version"),
+        id=_positive(given, "id"),
     )
 
 
-def _reference(found: Any) -> Reference:
-    match found:
+def _reference(given: Any) -> Reference:
+    match given:
         case {"name": str(name), "subject": str(subject_name), "version": int(version)} if (
             not isinstance(version, bool) and LATEST <= version <= MAX_VERSION
         ):
@@ -115,8 +115,8 @@ def _reference(found: Any) -> Reference:
     raise RegistryError(400, "A reference has a name, a subject and a version (a number, -1 for the latest)")
 
 
-def _positive(found: Mapping[str, Any], name: str) -> int | None:
-    value = found.get(name)
+def _positive(given: Mapping[str, Any], name: str) -> int | None:
+    value = given.get(name)
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not LATEST <= value <= MAX_VERSION:
@@ -129,24 +129,24 @@ def answer(request: Request, content: Any, status: int = 200) -> Response:
     return text_answer(request, json.dumps(content, ensure_ascii=False, separators=(",", ":")), status)
 
 
-def long_answer(request: Request, found: Sequence[Item], shape: Callable[[Item], Any] = lambda one: one) -> Response:
+def long_answer(request: Request, items: Sequence[Item], shape: Callable[[Item], Any] = lambda item: item) -> Response:
     """A list as long as it likes; others have their turn between its parts."""
-    if len(found) <= _ITEMS:
-        return answer(request, [shape(one) for one in found])
+    if len(items) <= _ITEMS:
+        return answer(request, [shape(item) for item in items])
 
     async def parts() -> AsyncIterator[list[Any]]:
-        for start in range(0, len(found), _ITEMS):
-            yield [shape(one) for one in found[start : start + _ITEMS]]
+        for start in range(0, len(items), _ITEMS):
+            yield [shape(item) for item in items[start : start + _ITEMS]]
 
     return _streamed(request, parts())
 
 
-def schemas_answer(request: Request, found: AsyncIterator[Registered]) -> Response:
+def schemas_answer(request: Request, versions: AsyncIterator[Registered]) -> Response:
     """Versions as they come; a list of a thousand large schemas is never in memory."""
 
     async def parts() -> AsyncIterator[list[Any]]:
-        async for one in found:
-            yield [version_fields(one)]
+        async for version in versions:
+            yield [version_fields(version)]
 
     return _streamed(request, parts())
 
@@ -172,7 +172,7 @@ def _streamed(request: Request, parts: AsyncIterator[list[Any]]) -> Response:
 
 def _kind(request: Request) -> str:
     accepted = request.headers.get("accept", "*/*").lower()
-    return next((one for one in OFFERED if one in accepted), MEDIA_TYPE)
+    return next((offered for offered in OFFERED if offered in accepted), MEDIA_TYPE)
 
 
 def text_answer(request: Request, text: str, status: int = 200) -> Response:
@@ -180,9 +180,9 @@ def text_answer(request: Request, text: str, status: int = 200) -> Response:
     return Response(text.encode(errors="replace"), status, _HEADERS, _kind(request))
 
 
-def filled(found: Mapping[str, Any]) -> dict[str, Any]:
+def filled(values: Mapping[str, Any]) -> dict[str, Any]:
     """Without fields that hold nothing, as Confluent leaves them out."""
-    return {name: value for name, value in found.items() if value is not None and value not in ({}, [], "")}
+    return {name: value for name, value in values.items() if value is not None and value not in ({}, [], "")}
 
 
 def schema_fields(stored: StoredSchema) -> dict[str, Any]:
@@ -191,7 +191,8 @@ def schema_fields(stored: StoredSchema) -> dict[str, Any]:
     return {
         "schemaType": artifact.schema_type,
         "references": [
-            {"name": one.name, "subject": one.subject, "version": one.version} for one in artifact.references
+            {"name": reference.name, "subject": reference.subject, "version": reference.version}
+            for reference in artifact.references
         ],
         "metadata": artifact.metadata,
         "ruleSet": artifact.rule_set,
@@ -199,16 +200,16 @@ def schema_fields(stored: StoredSchema) -> dict[str, Any]:
     }
 
 
-def version_fields(found: Registered) -> dict[str, Any]:
+def version_fields(registered: Registered) -> dict[str, Any]:
     """What every answer says of a version."""
     return filled(
         {
-            "subject": found.version.subject,
-            "version": found.version.version,
-            "id": found.schema.id,
-            "guid": str(found.schema.artifact.guid),
-            **schema_fields(found.schema),
-            "ts": found.version.timestamp_ms,
-            "deleted": found.version.deleted or None,
+            "subject": registered.version.subject,
+            "version": registered.version.version,
+            "id": registered.schema.id,
+            "guid": str(registered.schema.artifact.guid),
+            **schema_fields(registered.schema),
+            "ts": registered.version.timestamp_ms,
+            "deleted": registered.version.deleted or None,
         }
     )

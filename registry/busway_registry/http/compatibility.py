@@ -17,16 +17,16 @@ async def check(request: Request) -> Response:
     number = parse_version(unquote(text)) if text is not None else None
     verbose = flag(request, "verbose")
     try:
-        found = await registry(request).check(
+        messages = await registry(request).check(
             subject(request), await schema_request(request), number, normalize=flag(request, "normalize")
         )
     except RegistryError as problem:
         if problem.code != 42201 or not verbose:
             raise
-        found = [problem.message]
-    content: dict[str, object] = {"is_compatible": not found}
+        messages = [problem.message]
+    content: dict[str, object] = {"is_compatible": not messages}
     if verbose:
-        content["messages"] = found
+        content["messages"] = messages
     return answer(request, content)
 
 

@@ -17,8 +17,8 @@ def _scope(request: Request) -> str:
 async def get(request: Request) -> Response:
     """The mode."""
     default = flag(request, "defaultToGlobal")
-    found = await registry(request).settings.get_mode(_scope(request), default_to_global=default)
-    return answer(request, {"mode": found.value})
+    mode = await registry(request).settings.get_mode(_scope(request), default_to_global=default)
+    return answer(request, {"mode": mode.value})
 
 
 async def put(request: Request) -> Response:
@@ -32,8 +32,8 @@ async def put(request: Request) -> Response:
 
 async def delete(request: Request) -> Response:
     """Back to the mode above."""
-    found = await registry(request).settings.delete_mode(_scope(request))
-    return answer(request, {"mode": found.value})
+    mode = await registry(request).settings.delete_mode(_scope(request))
+    return answer(request, {"mode": mode.value})
 
 
 ROUTES = [

@@ -107,8 +107,8 @@ def _value(name: str, part: msgspec.Raw) -> Any:
         return msgspec.json.decode(raw, type=str)
     if len(raw) > MAX_FIELD_BYTES:
         raise RegistryError(413, f"The field {name} is larger than {MAX_FIELD_BYTES} bytes")
-    found = json.loads(bytes(raw))
+    value = json.loads(bytes(raw))
     json.dumps(
-        found, ensure_ascii=False
+        value, ensure_ascii=False
     ).encode()  # a UnicodeEncodeError, which is a ValueError, for half of a surrogate pair
-    return found
+    return value

@@ -29,13 +29,13 @@ async def names(request: Request) -> Response:
 
 async def look_up(request: Request) -> Response:
     """The version that holds the schema in the body."""
-    found = await registry(request).look_up(
+    registered = await registry(request).look_up(
         subject(request),
         await schema_request(request),
         normalize=flag(request, "normalize"),
         deleted=flag(request, "deleted"),
     )
-    return answer(request, version_fields(found))
+    return answer(request, version_fields(registered))
 
 
 async def delete(request: Request) -> Response:
@@ -52,13 +52,13 @@ async def versions(request: Request) -> Response:
 
 async def register(request: Request) -> Response:
     """Register the schema in the body."""
-    found = await registry(request).register(
+    registered = await registry(request).register(
         subject(request),
         await schema_request(request),
         normalize=flag(request, "normalize"),
         force=flag(request, "force"),
     )
-    return answer(request, {"id": found.schema.id, **_without_subject(version_fields(found))})
+    return answer(request, {"id": registered.schema.id, **_without_subject(version_fields(registered))})
 
 
 def _without_subject(fields: dict[str, object]) -> dict[str, object]:
@@ -69,31 +69,33 @@ async def latest_with_metadata(request: Request) -> Response:
     """The newest version whose metadata has the properties that pairs of `key` and `value` name."""
     query = request.query_params
     wanted = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
-    found = await registry(request).latest_with_metadata(subject(request), wanted, deleted=flag(request, "deleted"))
-    return answer(request, version_fields(found))
+    registered = await registry(request).latest_with_metadata(
+        subject(request), wanted, deleted=flag(request, "deleted")
+    )
+    return answer(request, version_fields(registered))
 
 
 async def version(request: Request) -> Response:
     """One version."""
     number = parse_version(unquote(request.path_params["version"]))
-    found = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
-    return answer(request, version_fields(found))
+    registered = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
+    return answer(request, version_fields(registered))
 
 
 async def version_text(request: Request) -> Response:
     """The schema of one version alone, as it is."""
     number = parse_version(unquote(request.path_params["version"]))
-    found = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
-    return text_answer(request, found.schema.artifact.text)
+    registered = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
+    return text_answer(request, registered.schema.artifact.text)
 
 
 async def referenced_by(request: Request) -> Response:
     """Ids of the schemas that refer to a version."""
     number = parse_version(unquote(request.path_params["version"]))
-    found = await registry(request).referenced_by(
+    schema_ids = await registry(request).referenced_by(
         subject(request), number, deleted=flag(request, "deleted"), part=page(request)
     )
-    return long_answer(request, found)
+    return long_answer(request, schema_ids)
 
 
 async def delete_version(request: Request) -> Response:

@@ -23,15 +23,15 @@ def prepare(connection: Connection) -> bool:
     Raises:
         StoreFailed: the database belongs to something else.
     """
-    found = set(inspect(connection).get_table_names())
-    if REVISIONS.name in found:
+    names = set(inspect(connection).get_table_names())
+    if REVISIONS.name in names:
         return connection.scalar(select(REVISIONS.c.version_num)) != HEAD
     ours = {SCHEMAS.name, VERSIONS.name, SETTINGS.name}
-    if ours <= found:
+    if ours <= names:
         METADATA.create_all(connection, tables=[REVISIONS])
         _stamp(connection, _BEFORE_ALEMBIC)
         return True
-    if taken := found & METADATA.tables.keys():
+    if taken := names & METADATA.tables.keys():
         raise StoreFailed(
             f"it holds tables of another program ({', '.join(sorted(taken))}); give the registry a database of its own"
         )

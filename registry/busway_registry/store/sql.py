@@ -143,24 +143,24 @@ class _SqlTransaction:
         self._connection = connection
 
     async def schema(self, schema_id: int) -> StoredSchema | None:
-        found = await self._connection.execute(select(SCHEMAS).where(SCHEMAS.c.id == schema_id))
-        row = found.one_or_none()
+        rows = await self._connection.execute(select(SCHEMAS).where(SCHEMAS.c.id == schema_id))
+        row = rows.one_or_none()
         return _schema(row) if row is not None else None
 
     async def find_schema(self, fingerprint: str) -> StoredSchema | None:
-        found = await self._connection.execute(
+        rows = await self._connection.execute(
             select(SCHEMAS).where(SCHEMAS.c.context == CONTEXT, SCHEMAS.c.fingerprint == fingerprint)
         )
-        row = found.one_or_none()
+        row = rows.one_or_none()
         return _schema(row) if row is not None else None
 
     async def schemas_with_guid(self, guid: str) -> list[StoredSchema]:
-        found = await self._connection.execute(select(SCHEMAS).where(SCHEMAS.c.guid == guid).order_by(SCHEMAS.c.id))
-        return [_schema(row) for row in found]
+        rows = await self._connection.execute(select(SCHEMAS).where(SCHEMAS.c.guid == guid).order_by(SCHEMAS.c.id))
+        return [_schema(row) for row in rows]
 
     async def highest_id(self) -> int:
-        found = await self._connection.execute(select(func.max(SCHEMAS.c.id)))
-        return found.scalar_one() or 0
+        highest = await self._connection.execute(select(func.max(SCHEMAS.c.id)))
+        return highest.scalar_one() or 0
 
     async def add_schema(self, artifact: Artifact, schema_id: int | None = None) -> StoredSchema:
         new_id = await self._take_id(schema_id)
@@ -172,7 +172,8 @@ class _SqlTransaction:
             "schema_type": artifact.schema_type,
             "text": artifact.text,
             "references": [
-                {"name": one.name, "subject": one.subject, "version": one.version} for one in artifact.references
+                {"name": reference.name, "subject": reference.subject, "version": reference.version}
+                for reference in artifact.references
             ],
             "metadata": artifact.metadata,
             "rule_set": artifact.rule_set,
@@ -183,7 +184,7 @@ class _SqlTransaction:
             if schema_id is None:
                 raise
             raise IdTaken(str(schema_id)) from None
-        targets = dict.fromkeys((one.subject, one.version) for one in artifact.references)
+        targets = dict.fromkeys((reference.subject, reference.version) for reference in artifact.references)
         if targets:
             rows = [{"schema_id": new_id, "subject": subject, "version": version} for subject, version in targets]
             await self._connection.execute(insert(REFERENCES), rows)
@@ -260,14 +261,14 @@ class _SqlTransaction:
 
     async def _part(self, query: Select[Any], part: Part, make: Callable[[Row[Any]], Item]) -> list[Item]:
         """A list, some rows at a time: to make objects of them is this process's work, and others have their turn between."""
-        found: list[Item] = []
-        while part.limit is None or len(found) < part.limit:
-            most = _ROWS if part.limit is None else min(_ROWS, part.limit - len(found))
-            rows = (await self._connection.execute(query.limit(most).offset(part.offset + len(found)))).all()
-            found += map(make, rows)
+        items: list[Item] = []
+        while part.limit is None or len(items) < part.limit:
+            most = _ROWS if part.limit is None else min(_ROWS, part.limit - len(items))
+            rows = (await self._connection.execute(query.limit(most).offset(part.offset + len(items)))).all()
+            items += map(make, rows)
             if len(rows) < most:
                 break
-        return found
+        return items
 
     async def add_version(self, version: Version) -> None:
         await self._connection.execute(
@@ -297,15 +298,15 @@ class _SqlTransaction:
         return await self._part(query.order_by(REFERENCES.c.schema_id), part, _first)
 
     async def setting(self, kind: Setting, subject: str) -> Json | None:
-        found = await self._connection.execute(
+        rows = await self._connection.execute(
             select(SETTINGS.c.value).where(SETTINGS.c.kind == kind, SETTINGS.c.subject == subject)
         )
-        value: Json | None = found.scalar_one_or_none()
+        value: Json | None = rows.scalar_one_or_none()
         return value
 
     async def settings(self, subject: str) -> Mapping[tuple[Setting, str], Json]:
-        found = await self._connection.execute(select(SETTINGS).where(SETTINGS.c.subject.in_((GLOBAL, subject))))
-        return {(row.kind, row.subject): row.value for row in found}
+        rows = await self._connection.execute(select(SETTINGS).where(SETTINGS.c.subject.in_((GLOBAL, subject))))
+        return {(row.kind, row.subject): row.value for row in rows}
 
     async def put_setting(self, kind: Setting, subject: str, value: Json) -> None:
         await self.remove_setting(kind, subject)
@@ -323,25 +324,25 @@ def _begins(prefix: str) -> list[ColumnElement[bool]]:
     """Names that begin so, as a range of the index: up to the next text that does not."""
     if "\0" in prefix:  # no name holds it, and PostgreSQL takes no such text
         return [false()]
-    found: list[ColumnElement[bool]] = [VERSIONS.c.subject >= prefix] if prefix else []
+    conditions: list[ColumnElement[bool]] = [VERSIONS.c.subject >= prefix] if prefix else []
     below = prefix.rstrip(chr(sys.maxunicode))
     if below:
         following = ord(below[-1]) + 1
         following = _AFTER_SURROGATES if following == _SURROGATES else following
-        found.append(VERSIONS.c.subject < below[:-1] + chr(following))
-    return found
+        conditions.append(VERSIONS.c.subject < below[:-1] + chr(following))
+    return conditions
 
 
 def _schema(row: Row[Any]) -> StoredSchema:
-    found = row._mapping
+    columns = row._mapping
     return StoredSchema(
-        id=found["id"],
+        id=columns["id"],
         artifact=Artifact(
-            text=found["text"],
-            schema_type=found["schema_type"],
-            references=tuple(Reference(**one) for one in found["references"]),
-            metadata=found["metadata"],
-            rule_set=found["rule_set"],
+            text=columns["text"],
+            schema_type=columns["schema_type"],
+            references=tuple(Reference(**reference) for reference in columns["references"]),
+            metadata=columns["metadata"],
+            rule_set=columns["rule_set"],
         ),
     )
 

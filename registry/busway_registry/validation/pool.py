@@ -39,7 +39,7 @@ class Pool:
     @property
     def pids(self) -> list[int]:
         """The processes that run."""
-        return [pid for pid, one in self._alive.items() if one.returncode is None]
+        return [pid for pid, process in self._alive.items() if process.returncode is None]
 
     async def ask(self, task: str, arguments: dict[str, Any], *, within_s: float) -> Any:
         """What `worker.judge` makes of it.

@@ -88,21 +88,21 @@ class ValidationRequest:
                 "level": level,
                 "steps": self._steps,
             }
-            found: list[str]
-            found, self._steps = await self._pool.ask("explain", arguments, within_s=self._left_s())
+            messages: list[str]
+            messages, self._steps = await self._pool.ask("explain", arguments, within_s=self._left_s())
         except TooMuchWork:
             raise invalid_schema(
                 f"there are more than {MOST_STEPS} pairs of types to compare with earlier versions; split its unions, or set a "
                 "level that looks at fewer versions"
             ) from None
-        return found
+        return messages
 
     def _is_small(self, new: Artifact, texts: Sequence[str], earlier: Sequence[Earlier]) -> bool:
         to_read = self._parse.missing_chars(new.text, texts)
-        for one in earlier:
+        for version in earlier:
             if to_read > HERE_CHARS:
                 break
-            to_read += self._parse.missing_chars(one.artifact.text, one.reference_texts)
+            to_read += self._parse.missing_chars(version.artifact.text, version.reference_texts)
         return to_read <= HERE_CHARS
 
     def _left_s(self) -> float:

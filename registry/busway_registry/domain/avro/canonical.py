@@ -98,46 +98,50 @@ class _Writer:
         own = schema.namespace or (namespace if self._normalize else "")
         self._defined[schema.name] = f"{own}.{schema.short_name}" if own else schema.name
         kind = "record" if self._normalize and schema.type == "error" else schema.type
-        found: dict[str, Any] = {"type": kind, "name": schema.short_name}
+        written_type: dict[str, Any] = {"type": kind, "name": schema.short_name}
         if own != namespace:
-            found["namespace"] = own
+            written_type["namespace"] = own
         if schema.doc or (schema.doc is not None and not self._normalize):
-            found["doc"] = schema.doc
+            written_type["doc"] = schema.doc
         if isinstance(schema, Record):
-            found["fields"] = [self._field(one, own) for one in schema.fields]
+            written_type["fields"] = [self._field(field, own) for field in schema.fields]
         elif isinstance(schema, Enum):
-            found["symbols"] = list(schema.symbols)
+            written_type["symbols"] = list(schema.symbols)
             if schema.default is not None:
-                found["default"] = schema.default
+                written_type["default"] = schema.default
         else:
-            found["size"] = schema.size
-        found.update(self._properties(schema))
+            written_type["size"] = schema.size
+        written_type.update(self._properties(schema))
         if schema.aliases:
             aliases = sorted(schema.aliases, key=_java_order) if self._normalize else schema.aliases
             # `F` and `.F` are two inside a namespace, and Java writes both alike; its normal form has one.
             written = [_shortened(alias, own) for alias in aliases]
-            found["aliases"] = list(dict.fromkeys(written)) if self._normalize else written
-        return found
+            written_type["aliases"] = list(dict.fromkeys(written)) if self._normalize else written
+        return written_type
 
     def _field(self, field: Field, namespace: str) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": field.name, "type": self.schema(field.schema, namespace)}
+        written_field: dict[str, Any] = {"name": field.name, "type": self.schema(field.schema, namespace)}
         if field.doc is not None:
-            found["doc"] = field.doc
+            written_field["doc"] = field.doc
         if field.default is not MISSING:
-            found["default"] = _normal_default(field.schema, field.default) if self._normalize else field.default
+            written_field["default"] = (
+                _normal_default(field.schema, field.default) if self._normalize else field.default
+            )
         if field.order != "ascending":
-            found["order"] = field.order
+            written_field["order"] = field.order
         if field.aliases:
-            found["aliases"] = sorted(field.aliases, key=_java_order) if self._normalize else list(field.aliases)
-        found.update(_sorted(field.properties) if self._normalize else field.properties)
-        return found
+            written_field["aliases"] = (
+                sorted(field.aliases, key=_java_order) if self._normalize else list(field.aliases)
+            )
+        written_field.update(_sorted(field.properties) if self._normalize else field.properties)
+        return written_field
 
     def _properties(self, schema: Primitive | Array | Map | Record | Enum | Fixed) -> dict[str, Any]:
         if not self._normalize:
             return dict(schema.properties)
-        found = _sorted(schema.properties)
-        first = {name: found[name] for name in _logical_words(schema)}
-        return {**first, **found}
+        properties = _sorted(schema.properties)
+        first = {name: properties[name] for name in _logical_words(schema)}
+        return {**first, **properties}
 
 
 def _sorted(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,7 +151,7 @@ def _sorted(properties: Mapping[str, Any]) -> dict[str, Any]:
 def _deeply_sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return _sorted(value)
-    return [_deeply_sorted(one) for one in value] if isinstance(value, list) else value
+    return [_deeply_sorted(item) for item in value] if isinstance(value, list) else value
 
 
 def _java_order(text: str) -> bytes:
@@ -191,7 +195,7 @@ def _normal_default(schema: Schema | None, value: Any) -> Any:
         return _normal_default(schema.branches[0], value) if schema.branches else value
     if isinstance(value, list):
         items = schema.items if isinstance(schema, Array) else None
-        return [_normal_default(items, one) for one in value]
+        return [_normal_default(items, item) for item in value]
     if isinstance(value, dict):
         return {
             name: _normal_default(_part_named(schema, name), value[name]) for name in sorted(value, key=_java_order)

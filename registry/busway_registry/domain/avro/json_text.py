@@ -32,19 +32,19 @@ def load_json(text: str) -> Any:
     """
     text = text.rstrip(_BLANKS)
     try:
-        found = _load(text)
+        value = _load(text)
     except BadJson:
         if "/*" not in text and "//" not in text:
             raise
-        found = _load(_COMMENT.sub(_blank, text))
-    _check_depth(found)
+        value = _load(_COMMENT.sub(_blank, text))
+    _check_depth(value)
     try:
         text.encode()
         if "\\u" in text:
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise BadJson("a string holds half of a surrogate pair") from None
-    return found
+    return value
 
 
 def _load(text: str) -> Any:
@@ -60,12 +60,12 @@ def _load(text: str) -> Any:
         raise BadJson("a number has too many digits") from None
 
 
-def _blank(found: re.Match[str]) -> str:
-    if found[0][0] == '"':
-        return found[0]
-    if found[0][1] == "*" and (len(found[0]) < len("/**/") or not found[0].endswith("*/")):
+def _blank(match: re.Match[str]) -> str:
+    if match[0][0] == '"':
+        return match[0]
+    if match[0][1] == "*" and (len(match[0]) < len("/**/") or not match[0].endswith("*/")):
         raise BadJson("not JSON: a comment has no end")
-    if found.end() == len(found.string):
+    if match.end() == len(match.string):
         raise BadJson("not JSON: a comment follows it; comments go inside")
     return " "
 
@@ -81,36 +81,36 @@ def _finite(text: str) -> float:
     return number
 
 
-def _check_depth(found: Any) -> None:
-    level = [found]
+def _check_depth(value: Any) -> None:
+    level = [value]
     for _ in range(_DEEPEST):
-        level = [one for outer in level for one in _inside(outer) if isinstance(one, dict | list)]
+        level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, dict | list)]
         if not level:
             return
     raise BadJson(f"the JSON is nested more than {_DEEPEST} levels deep")
 
 
-def _inside(found: Any) -> Iterable[Any]:
-    if isinstance(found, dict):
-        return found.values()
-    return found if isinstance(found, list) else ()
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
-def dump_json(found: Any) -> str:
+def dump_json(value: Any) -> str:
     """Compact JSON as Jackson writes it."""
-    if isinstance(found, dict):
-        return "{" + ",".join([f"{_string(name)}:{dump_json(value)}" for name, value in found.items()]) + "}"
-    if isinstance(found, list):
-        return "[" + ",".join([dump_json(one) for one in found]) + "]"
-    if isinstance(found, str):
-        return _string(found)
-    if isinstance(found, float):
-        return _double(found)
-    return json.dumps(found)
+    if isinstance(value, dict):
+        return "{" + ",".join([f"{_string(name)}:{dump_json(item)}" for name, item in value.items()]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([dump_json(item) for item in value]) + "]"
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, float):
+        return _double(value)
+    return json.dumps(value)
 
 
 def _string(text: str) -> str:
-    return _CONTROL.sub(lambda found: found[0][:2] + found[0][2:].upper(), json.dumps(text, ensure_ascii=False))
+    return _CONTROL.sub(lambda match: match[0][:2] + match[0][2:].upper(), json.dumps(text, ensure_ascii=False))
 
 
 def _double(number: float) -> str:

@@ -71,8 +71,8 @@ class Record(Named):
         """The fields, once all of them have been read."""
         assert not self.complete
         self.fields = fields
-        self.by_name = {one.name: one for one in fields}
-        self.required = tuple(one.name for one in fields if one.default is MISSING)
+        self.by_name = {field.name: field for field in fields}
+        self.required = tuple(field.name for field in fields if field.default is MISSING)
         self.complete = True
 
 

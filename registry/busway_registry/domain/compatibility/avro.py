@@ -99,19 +99,19 @@ def incompatibilities(
             under_way.pop()
             answer, fresh = done.value, False
         except _Ambiguous as problem:
-            return [problem.found]
-    told = []
-    for one in islice(each(answer), most):
+            return [problem.incompatibility]
+    reported = []
+    for breach in islice(each(answer), most):
         check.budget.spend(_STEPS_TO_TELL)
-        told.append(one.tell())
-    return told
+        reported.append(breach.tell())
+    return reported
 
 
 class _Ambiguous(Exception):
     """A field may stand for several of the writer's; Java gives up on the whole comparison, and so do we."""
 
-    def __init__(self, found: Incompatibility) -> None:
-        self.found = found
+    def __init__(self, incompatibility: Incompatibility) -> None:
+        self.incompatibility = incompatibility
 
 
 class _Check:
@@ -128,18 +128,18 @@ class _Check:
         if key in self._seen:
             return self._seen[key]
         self._seen[key] = None  # as long as it is under way, there is nothing new below
-        found = yield from self._compare(reader, writer, at)
-        self._seen[key] = found
-        return found
+        breaches = yield from self._compare(reader, writer, at)
+        self._seen[key] = breaches
+        return breaches
 
     def _compare(self, reader: Schema, writer: Schema, at: Place) -> _Steps:
         if isinstance(reader, Union):
             return (yield from self._union(reader, writer, at))
         if isinstance(writer, Union):
-            found: list[_Found] = []
+            breaches: list[_Found] = []
             for branch in writer.branches:
-                found += [(yield (reader, branch, at.branch()))]
-            return joined(found)
+                breaches += [(yield (reader, branch, at.branch()))]
+            return joined(breaches)
         match reader, writer:
             case Primitive(), Primitive() if reader.type == writer.type:
                 return None
@@ -159,12 +159,12 @@ class _Check:
 
     def _union(self, reader: Union, writer: Schema, at: Place) -> _Steps:
         if isinstance(writer, Union):
-            found: list[_Found] = []
+            breaches: list[_Found] = []
             for number, branch in enumerate(writer.branches):
                 if inside := (yield (reader, branch, at.branch())):
                     cause = first(inside).cause
-                    found.append(Breach(partial(_missing_branch, branch, at.down(number), at, cause), cause))
-            return joined(found)
+                    breaches.append(Breach(partial(_missing_branch, branch, at.down(number), at, cause), cause))
+            return joined(breaches)
         cause = None
         for number, branch in enumerate(reader.branches):
             problems = yield (branch, writer, at.branch(number))
@@ -176,26 +176,26 @@ class _Check:
 
     def _fields(self, reader: Record, writer: Record, at: Place) -> _Steps:
         self.budget.spend(len(reader.fields))
-        found: list[_Found] = []
+        breaches: list[_Found] = []
         for number, field in enumerate(reader.fields):
             here = at.down("fields", number)
             written = self._written_as(field, writer)
             if len(written) > 1:
                 raise _Ambiguous(_several(field, written, here))
             if written:
-                found += [(yield (field.schema, written[0].schema, here.down("type")))]
+                breaches += [(yield (field.schema, written[0].schema, here.down("type")))]
             elif field.default is MISSING and isinstance(field.schema, Enum) and field.schema.default is not None:
                 # As Java does: it compares the enum with the whole record. The verdict is right, the kind is not.
                 (breach,) = each((yield (field.schema, writer, here.down("type"))))
-                found.append(Breach(partial(_new_enum, field, breach)))
+                breaches.append(Breach(partial(_new_enum, field, breach)))
             elif field.default is MISSING:
-                found.append(Breach(partial(_absent, field, reader, here)))
-        return joined(found)
+                breaches.append(Breach(partial(_absent, field, reader, here)))
+        return joined(breaches)
 
     def _written_as(self, field: Field, writer: Record) -> list[Field]:
         self.budget.spend(len(field.aliases))
         names = (field.name, *field.aliases)  # an alias equal to the name counts twice, as in Java
-        return [one for name in names if (one := writer.by_name.get(name)) is not None]
+        return [written for name in names if (written := writer.by_name.get(name)) is not None]
 
     def _names(self, reader: Named, writer: Named, at: Place) -> _Found:
         self.budget.spend(len(reader.aliases) // _LOOKS_IN_A_STEP)
@@ -218,7 +218,7 @@ def _sizes(reader: Fixed, writer: Fixed, at: Place) -> _Found:
 
 
 def _several(field: Field, written: Sequence[Field], here: Place) -> Incompatibility:
-    names = ", ".join(one.name for one in written)
+    names = ", ".join(candidate.name for candidate in written)
     return Incompatibility(
         kind="NAME_MISMATCH",
         path=here.path(),

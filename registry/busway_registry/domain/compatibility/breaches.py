@@ -108,27 +108,27 @@ Breaches: TypeAlias = Breach[Told] | Several[Told] | None
 """What one pair of types has; None for nothing."""
 
 
-def joined(found: "Sequence[Breaches[Told]]") -> "Breaches[Told]":
+def joined(breaches: "Sequence[Breaches[Told]]") -> "Breaches[Told]":
     """All of them, in order; nothing is copied."""
-    parts = [one for one in found if one is not None]
+    parts = [part for part in breaches if part is not None]
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else Several(parts, first(parts[0]))
 
 
-def first(found: Breach[Told] | Several[Told]) -> Breach[Told]:
+def first(breaches: Breach[Told] | Several[Told]) -> Breach[Told]:
     """The first one."""
-    return found.first if isinstance(found, Several) else found
+    return breaches.first if isinstance(breaches, Several) else breaches
 
 
-def each(found: "Breaches[Told]") -> Iterator[Breach[Told]]:
+def each(breaches: "Breaches[Told]") -> Iterator[Breach[Told]]:
     """One after another, each as often as there are ways to it: end it in time."""
-    under_way: list[Iterator[Breach[Told] | Several[Told]]] = [iter([] if found is None else [found])]
+    under_way: list[Iterator[Breach[Told] | Several[Told]]] = [iter([] if breaches is None else [breaches])]
     while under_way:
-        one = next(under_way[-1], None)
-        if one is None:
+        part = next(under_way[-1], None)
+        if part is None:
             under_way.pop()
-        elif isinstance(one, Several):
-            under_way.append(iter(one.parts))
+        elif isinstance(part, Several):
+            under_way.append(iter(part.parts))
         else:
-            yield one
+            yield part

@@ -53,36 +53,34 @@ def explain(
     if level is Level.NONE:
         return []
     budget = budget or Budget()
-    for one in earlier if level.transitive else earlier[:1]:
-        found = _against(new, reference_texts, one, level, budget=budget, parse=parse)
-        if found:
+    for version in earlier if level.transitive else earlier[:1]:
+        messages = _against(new, reference_texts, version, level, budget=budget, parse=parse)
+        if messages:
             return [
-                *found,
-                _message({"oldSchemaVersion": one.version}),
-                _message({"oldSchema": one.artifact.text}),
+                *messages,
+                _message({"oldSchemaVersion": version.version}),
+                _message({"oldSchema": version.artifact.text}),
                 _message({"compatibility": level.value}),
             ]
     return []
 
 
 def _against(
-    new: Artifact, reference_texts: Sequence[str], one: Earlier, level: Level, *, budget: Budget, parse: Parse
+    new: Artifact, reference_texts: Sequence[str], version: Earlier, level: Level, *, budget: Budget, parse: Parse
 ) -> list[str]:
-    if new.schema_type != one.artifact.schema_type:
-        description = (
-            f"the schema is {new.schema_type}, version {one.version} is {one.artifact.schema_type}: use another subject"
-        )
+    if new.schema_type != version.artifact.schema_type:
+        description = f"the schema is {new.schema_type}, version {version.version} is {version.artifact.schema_type}: use another subject"
         return [_message({"errorType": "TYPE_CHANGED", "description": description})]
     ours = parse(new.text, reference_texts).schema
-    theirs = parse(one.artifact.text, one.reference_texts).schema
+    theirs = parse(version.artifact.text, version.reference_texts).schema
     most = MOST_BREACHES + 1
-    found = []
+    breaches = []
     if level.old_reads_new:
-        found += [(problem, "old", "new") for problem in incompatibilities(theirs, ours, budget=budget, most=most)]
+        breaches += [(problem, "old", "new") for problem in incompatibilities(theirs, ours, budget=budget, most=most)]
     if level.new_reads_old:
-        most -= len(found)
-        found += [(problem, "new", "old") for problem in incompatibilities(ours, theirs, budget=budget, most=most)]
-    told = [
+        most -= len(breaches)
+        breaches += [(problem, "new", "old") for problem in incompatibilities(ours, theirs, budget=budget, most=most)]
+    messages = [
         _message(
             {
                 "errorType": problem.kind,
@@ -91,11 +89,11 @@ def _against(
                 "additionalInfo": _clipped(problem.info),
             }
         )
-        for problem, reader, writer in found[:MOST_BREACHES]
+        for problem, reader, writer in breaches[:MOST_BREACHES]
     ]
-    if len(found) > MOST_BREACHES:
-        told.append(_message({"more": f"these are the first {MOST_BREACHES}; mend them and check again"}))
-    return told
+    if len(breaches) > MOST_BREACHES:
+        messages.append(_message({"more": f"these are the first {MOST_BREACHES}; mend them and check again"}))
+    return messages
 
 
 def _clipped(text: str) -> str:
