@@ -25,7 +25,7 @@ def read_properties(path: Path) -> dict[str, str]:
     Raises:
         BadSetting: a line is neither.
     """
-    found = {}
+    properties = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         text = line.strip()
         if not text or text.startswith(("#", "!")):
@@ -33,8 +33,8 @@ def read_properties(path: Path) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals:
             raise BadSetting(f"{path}:{number}: {text[:60]!r} is no name=value")
-        found[name.strip()] = value.strip()
-    return found
+        properties[name.strip()] = value.strip()
+    return properties
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -124,7 +124,7 @@ class WorkerConfig:
             elif name in _REPLICATION:
                 given["replication_factor"] = _number(name, text)
             elif name == "plugin.modules":
-                given["plugin_modules"] = tuple(one.strip() for one in text.split(",") if one.strip())
+                given["plugin_modules"] = tuple(module.strip() for module in text.split(",") if module.strip())
             elif name == "busway.insecure":
                 given["insecure"] = text.strip().lower() == "true"
             elif name == "exactly.once.source.support":

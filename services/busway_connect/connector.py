@@ -103,7 +103,7 @@ class Configurable:
     @classmethod
     def serves(cls, name: str) -> bool:
         """Whether a setting means something to it; for names that no list can hold, more than `settings`."""
-        return any(one.name == name for one in cls.settings)
+        return any(setting.name == name for setting in cls.settings)
 
     @classmethod
     def unserved(cls, name: str, value: str) -> str | None:
@@ -141,7 +141,11 @@ class Connector(Configurable):
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:
         """What is wrong with a config, by setting; empty if nothing is. Makes no connection."""
-        return {one.name: f"is missing; {one.doc}" for one in cls.settings if one.required and not config.get(one.name)}
+        return {
+            setting.name: f"is missing; {setting.doc}"
+            for setting in cls.settings
+            if setting.required and not config.get(setting.name)
+        }
 
     async def stop(self) -> None:
         """Let go of all it holds; also after a failed start."""

@@ -47,7 +47,7 @@ class FileStreamSource(Source):
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
         """Go on behind the line that was read last."""
-        self._position = next((int(at["position"]) for one, at in offsets if one == self._partition), 0)
+        self._position = next((int(at["position"]) for partition, at in offsets if partition == self._partition), 0)
 
     def position(self, offset: Offset) -> Sequence[int | str]:
         """Bytes of the file."""

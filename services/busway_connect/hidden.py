@@ -25,8 +25,8 @@ def shown(name: str, text: str) -> str:
 
 
 def _without_password(part: str) -> str:
-    found = _PASSWORD_BEGINS.search(part)
-    return part if found is None else part[: found.end()] + HIDDEN
+    match = _PASSWORD_BEGINS.search(part)
+    return part if match is None else part[: match.end()] + HIDDEN
 
 
 _WORDS: Final = re.compile(r"\w+")
@@ -50,9 +50,11 @@ class References:
         self._whole = {text: given.get(name, HIDDEN) for name, text in changed.items() if len(text) >= _WORD_CHARS_MIN}
         self._pieces: set[str] = set()
         for name, text in changed.items():
-            known = {one.lower() for one in _WORDS.findall(given.get(name, ""))}
-            words = {one.lower() for one in _WORDS.findall(text)}
-            self._pieces |= {one for one in words - known if len(one) >= _WORD_CHARS_MIN or one == text.strip().lower()}
+            known = {word.lower() for word in _WORDS.findall(given.get(name, ""))}
+            words = {word.lower() for word in _WORDS.findall(text)}
+            self._pieces |= {
+                word for word in words - known if len(word) >= _WORD_CHARS_MIN or word == text.strip().lower()
+            }
 
     def said(self, name: str, text: str) -> str:
         """A message on a setting, with references for their values; where a part of a value is left in it, that it is wrong and no more."""
@@ -74,4 +76,4 @@ class References:
             text = text.replace(reference, "")
         text = text.lower()
         words = set(_WORDS.findall(text))
-        return any(one in words or (len(one) >= _TELLING_CHARS_MIN and one in text) for one in self._pieces)
+        return any(piece in words or (len(piece) >= _TELLING_CHARS_MIN and piece in text) for piece in self._pieces)

@@ -59,10 +59,10 @@ class Pattern:
                     f"the expression {self.text[:80]!r} takes longer than {MATCH_TIMEOUT_S} s for {name[:80]!r}; write it without a repeated"
                     " part inside another"
                 )
-        found = self._known[name]
-        if isinstance(found, TooLong):
-            raise found
-        return found
+        result = self._known[name]
+        if isinstance(result, TooLong):
+            raise result
+        return result
 
     def fullmatch(self, name: str) -> bool:
         """Whether the whole name matches; raises `TooLong`."""

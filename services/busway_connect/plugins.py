@@ -50,7 +50,7 @@ _KINDS: Final[dict[type[Configurable], str]] = {
     Converter: "converter",
     Connector: "connector",
 }
-_INTERFACES: Final = frozenset(one.__module__ for one in (Connector, Converter, Transform))
+_INTERFACES: Final = frozenset(interface.__module__ for interface in (Connector, Converter, Transform))
 """Modules whose classes a plugin imports to make its own of them."""
 
 
@@ -106,22 +106,22 @@ class Plugins:
     def _add(self, module_name: str) -> int:
         """Take the classes of a module; how many it has."""
         module = importlib.import_module(module_name)
-        found = [
-            one
-            for attribute, one in vars(module).items()
-            if isinstance(one, type)
-            and issubclass(one, Configurable)
+        classes = [
+            value
+            for attribute, value in vars(module).items()
+            if isinstance(value, type)
+            and issubclass(value, Configurable)
             and not attribute.startswith("_")
-            and one.__module__ not in _INTERFACES
-            and (f"{one.__module__}.".startswith(f"{module_name}.") or "class_names" in vars(one))
+            and value.__module__ not in _INTERFACES
+            and (f"{value.__module__}.".startswith(f"{module_name}.") or "class_names" in vars(value))
         ]
-        for one in found:
-            if issubclass(one, Connector):
-                if one not in self._connectors:
-                    self._connectors.append(one)
+        for plugin in classes:
+            if issubclass(plugin, Connector):
+                if plugin not in self._connectors:
+                    self._connectors.append(plugin)
             else:
-                self._others[f"{one.__module__}.{one.__qualname__}"] = one
-        return len(found)
+                self._others[f"{plugin.__module__}.{plugin.__qualname__}"] = plugin
+        return len(classes)
 
     def connector(self, name: str) -> type[Connector]:
         """The connector of that class name: whole, without its package, or without `Connector` at its end.
@@ -129,12 +129,12 @@ class Plugins:
         Raises:
             NoSuchPlugin: there is none.
         """
-        for one in self._connectors:
-            for known in one.names():
+        for plugin in self._connectors:
+            for known in plugin.names():
                 simple = known.rpartition(".")[2]
                 if name in {known, simple, simple.removesuffix("Connector")}:
-                    return one
-        known = ", ".join(one.names()[0] for one in self._connectors)
+                    return plugin
+        known = ", ".join(plugin.names()[0] for plugin in self._connectors)
         asked = _ON_REQUEST.get(name.rpartition(".")[2].removesuffix("Connector"))
         raise NoSuchPlugin(
             f"Failed to find any class that implements Connector and which name matches {name}, available connectors are: {known}"
@@ -167,28 +167,29 @@ class Plugins:
         return self._find(name, Predicate)
 
     def _find(self, name: str, base: type[T]) -> type[T]:
-        of_kind = {known: one for known, one in self._others.items() if issubclass(one, base)}
-        for known, found in of_kind.items():
+        of_kind = {known: plugin for known, plugin in self._others.items() if issubclass(plugin, base)}
+        for known, plugin in of_kind.items():
             if name in {known, known.rpartition(".")[2]}:
-                return found
+                return plugin
         raise NoSuchPlugin(
             f"Class {name} could not be found; the {_KINDS[base]}s are {', '.join(of_kind)}, and those in the worker's plugin.modules"
         )
 
     def connectors(self) -> list[PluginInfo]:
         """Every connector, sinks first as Kafka Connect lists them."""
-        found = [
-            PluginInfo(class_name=one.names()[0], kind=kind_of(one), version=one.version) for one in self._connectors
+        infos = [
+            PluginInfo(class_name=plugin.names()[0], kind=kind_of(plugin), version=plugin.version)
+            for plugin in self._connectors
         ]
-        return sorted(found, key=lambda one: (one.kind, one.class_name))
+        return sorted(infos, key=lambda info: (info.kind, info.class_name))
 
     def others(self) -> list[PluginInfo]:
         """Predicates, transforms and converters."""
         return [
             PluginInfo(class_name=name, kind=shown, version="")
             for base, shown in _KINDS.items()
-            for name, one in self._others.items()
-            if issubclass(one, base)
+            for name, plugin in self._others.items()
+            if issubclass(plugin, base)
         ]
 
 

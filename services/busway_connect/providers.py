@@ -73,7 +73,7 @@ class _Files(_Provider):
     def __init__(self, parameters: Mapping[str, str]) -> None:
         super().__init__(parameters)
         self._allowed = [
-            Path(one.strip()).resolve() for one in parameters.get("allowed.paths", "").split(",") if one.strip()
+            Path(path.strip()).resolve() for path in parameters.get("allowed.paths", "").split(",") if path.strip()
         ]
         if not self._allowed:
             raise ValueError("allowed.paths is missing; the folders, with commas, whose files connectors may use")
@@ -87,7 +87,7 @@ class _Files(_Provider):
 
     def _text(self, path: Path) -> str:
         where = path.resolve()
-        if not any(where.is_relative_to(one) for one in self._allowed):
+        if not any(where.is_relative_to(allowed) for allowed in self._allowed):
             raise _Unresolved(f"{path} is not within allowed.paths")
         try:
             with where.open("rb") as file:
@@ -122,19 +122,24 @@ class Providers:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._providers: dict[str, _Provider] = {}
-        for name in (one.strip() for one in properties.get(PREFIX, "").split(",")):
+        for name in (part.strip() for part in properties.get(PREFIX, "").split(",")):
             if not name:
                 continue
             class_name = properties.get(f"{PREFIX}.{name}.class", "")
             kind = next(
-                (one for known, one in _CLASSES.items() if class_name in {known, known.rpartition(".")[2]}), None
+                (provider for known, provider in _CLASSES.items() if class_name in {known, known.rpartition(".")[2]}),
+                None,
             )
             if kind is None:
                 raise BadSetting(f"{PREFIX}.{name}.class is one of {', '.join(_CLASSES)}, not {class_name!r}")
             prefix = f"{PREFIX}.{name}.param."
             try:
                 self._providers[name] = kind(
-                    {one.removeprefix(prefix): text for one, text in properties.items() if one.startswith(prefix)}
+                    {
+                        property_name.removeprefix(prefix): text
+                        for property_name, text in properties.items()
+                        if property_name.startswith(prefix)
+                    }
                 )
             except ValueError as problem:
                 raise BadSetting(f"{prefix}{problem}") from None
@@ -146,15 +151,15 @@ class Providers:
             ConfigInvalid: names each setting whose reference has no value.
         """
         wrong: dict[str, str] = {}
-        found = {}
+        resolved = {}
         for name, text in config.items():
             try:
-                found[name] = _REFERENCE.sub(self._value, text) if self._providers else text
+                resolved[name] = _REFERENCE.sub(self._value, text) if self._providers else text
             except _Unresolved as problem:
                 wrong[name] = str(problem)
         if wrong:
             raise ConfigInvalid(wrong)
-        return found
+        return resolved
 
     def _value(self, reference: re.Match[str]) -> str:
         provider = self._providers.get(reference[1])

@@ -117,7 +117,7 @@ class JdbcSink(Sink):
         self._url = read["connection.url"]
         self._mode = read["insert.mode"]
         self._key_mode = read["primary.key.mode"]
-        self._key_fields = [one.strip() for one in read["primary.key.fields"].split(",") if one.strip()]
+        self._key_fields = [name.strip() for name in read["primary.key.fields"].split(",") if name.strip()]
         self._deletes = read["delete.enabled"] == "true"
         self._format = read["collection.name.format"]
         self._evolve = read["schema.evolution"] == "basic"
@@ -151,7 +151,7 @@ class JdbcSink(Sink):
             )
         if read["delete.enabled"] == "true" and mode != "record_key":
             wrong["delete.enabled"] = "a delete has nothing but its key: set primary.key.mode=record_key"
-        fields = [one for one in read["primary.key.fields"].split(",") if one.strip()]
+        fields = [name for name in read["primary.key.fields"].split(",") if name.strip()]
         if mode == "kafka" and len(fields) not in {0, len(_KAFKA)}:
             wrong["primary.key.fields"] = (
                 "are three with primary.key.mode=kafka, for topic, partition and offset; or none"
@@ -178,7 +178,7 @@ class JdbcSink(Sink):
             raise ConfigInvalid({"connection.url": f"its driver is not installed: {problem}"}) from None
         except OperationalError as problem:
             said = str(getattr(problem.orig, "sqlstate", None) or problem)
-            if said.startswith(_REFUSED_STATES) or any(one in said for one in _REFUSED_WORDS):
+            if said.startswith(_REFUSED_STATES) or any(phrase in said for phrase in _REFUSED_WORDS):
                 raise ConfigInvalid(
                     {
                         "connection.username": f"{_said(problem)}; mend connection.username, connection.password or connection.url"
@@ -270,15 +270,15 @@ class JdbcSink(Sink):
         key, kinds = self._key(table, record, schema, value)
         values = {}
         partial = False
-        for name, one in value.items():
+        for name, content in value.items():
             if name in key:
                 continue
-            if one in self._unavailable:
+            if content in self._unavailable:
                 partial = True
                 continue
             inner = part_schema(schema, name)
-            kinds[name] = column_type(inner, one, self._dialect)
-            values[name] = self._value(table, name, inner, one)
+            kinds[name] = column_type(inner, content, self._dialect)
+            values[name] = self._value(table, name, inner, content)
         return Row(table=table, key=key, values=values, kinds=kinds, partial=partial)
 
     def _table_of(self, record: SinkRecord) -> str:
@@ -304,8 +304,8 @@ class JdbcSink(Sink):
             return {}, {}
         if self._key_mode == "kafka":
             names = self._key_fields or _KAFKA
-            found = dict(zip(names, (record.topic, record.partition, record.offset), strict=True))
-            return found, {name: column_type(None, one, self._dialect) for name, one in found.items()}
+            position = dict(zip(names, (record.topic, record.partition, record.offset), strict=True))
+            return position, {name: column_type(None, part, self._dialect) for name, part in position.items()}
         if self._key_mode == "record_key":
             schema, value = record.key_schema, record.key
             if value is not None and not isinstance(value, Mapping):
@@ -352,12 +352,12 @@ def _read(config: Config) -> dict[str, str]:
         "collection.name.format": config.get("table.name.format"),
         "schema.evolution": "basic" if "true" in {config.get("auto.create"), config.get("auto.evolve")} else None,
     }
-    found = {}
-    for one in JdbcSink.settings:
-        text = config.get(one.name, given.get(one.name))
-        found[one.name] = (one.default or "") if text is None else text.strip()
-    found["connection.url"] = _url(found)
-    return found
+    settings = {}
+    for setting in JdbcSink.settings:
+        text = config.get(setting.name, given.get(setting.name))
+        settings[setting.name] = (setting.default or "") if text is None else text.strip()
+    settings["connection.url"] = _url(settings)
+    return settings
 
 
 def _url(read: Mapping[str, str]) -> str:

@@ -153,9 +153,9 @@ class Tables:
         ]
         if first.partial and first.values and self._mode == "upsert":
             # An INSERT would have to bring every column that may not be NULL, also where the row is there already.
-            for one in parameters:
-                if not connection.execute(self._statement(first, "update"), one).rowcount:
-                    connection.execute(self._statement(first, "upsert"), one)
+            for values in parameters:
+                if not connection.execute(self._statement(first, "update"), values).rowcount:
+                    connection.execute(self._statement(first, "upsert"), values)
             return
         connection.execute(self._statement(first, self._mode), parameters)
 
@@ -192,11 +192,11 @@ class Tables:
             bindparam(name, type_=_AsItIs() if isinstance(column.type, _OWN_FORM) else None)
             for name, column in zip(self._parameters(row), self._columns(row), strict=True)
         ]
-        found = [table.c[name] == one for name, one in zip(row.key, given, strict=False)]
+        conditions = [table.c[name] == parameter for name, parameter in zip(row.key, given, strict=False)]
         if row.values is None:
-            return delete(table).where(*found)
+            return delete(table).where(*conditions)
         if mode == "update":
-            return update(table).where(*found).values(dict(zip(row.values, given[len(row.key) :], strict=True)))
+            return update(table).where(*conditions).values(dict(zip(row.values, given[len(row.key) :], strict=True)))
         values = dict(zip([*row.key, *row.values], given, strict=True))
         if not row.key:
             return insert(table).values(values)
@@ -233,9 +233,9 @@ class Tables:
             )
 
     def _is_unique(self, table: Table, key: set[str]) -> bool:
-        if {one.name for one in table.primary_key.columns} == key:
+        if {column.name for column in table.primary_key.columns} == key:
             return True
-        return any(index.unique and {one.name for one in index.columns} == key for index in table.indexes)
+        return any(index.unique and {column.name for column in index.columns} == key for index in table.indexes)
 
     def _reflect(self, name: str) -> Table | None:
         schema, _, simple = name.rpartition(".")
@@ -244,9 +244,9 @@ class Tables:
         except NoSuchTableError:
             return None
         for constraint in inspect(self._engine).get_unique_constraints(simple, schema=schema or None):
-            Index(None, *(table.c[one] for one in constraint["column_names"]), unique=True)
+            Index(None, *(table.c[column] for column in constraint["column_names"]), unique=True)
         prefix = "p"
-        while any(one.startswith(prefix) for one in table.c.keys()):  # noqa: SIM118 - a collection of columns, not a dict
+        while any(column.startswith(prefix) for column in table.c.keys()):  # noqa: SIM118 - a collection of columns, not a dict
             prefix += "_"
         self._prefixes[name] = prefix
         self._known[name] = table
@@ -276,7 +276,7 @@ class Tables:
         table = self._known[row.table]
         quoted = self._engine.dialect.identifier_preparer.format_table(table)
         with self._engine.begin() as connection:
-            there = {one["name"] for one in inspect(connection).get_columns(table.name, schema=table.schema)}
+            there = {column["name"] for column in inspect(connection).get_columns(table.name, schema=table.schema)}
             for name in missing:
                 if name not in there:
                     column = CreateColumn(Column(name, row.kinds[name], nullable=True)).compile(

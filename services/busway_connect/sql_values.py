@@ -98,11 +98,11 @@ def _beyond_python(name: str, value: Any) -> str | None:
     if isinstance(value, str):
         if value.endswith("infinity"):
             return value
-        found = _YEAR.fullmatch(value)
-        if found is None or 1 <= int(found[1]) <= 9999:
+        match = _YEAR.fullmatch(value)
+        if match is None or 1 <= int(match[1]) <= 9999:
             return None
-        year = int(found[1])
-        return f"{year if year > 0 else 1 - year:04d}{found[2]}{'' if year > 0 else ' BC'}"
+        year = int(match[1])
+        return f"{year if year > 0 else 1 - year:04d}{match[2]}{'' if year > 0 else ' BC'}"
     if (text := _INFINITIES.get(name, {}).get(value)) is not None:
         return text
     per_day = _PER_DAY.get(name, 1)
@@ -176,7 +176,7 @@ class Listed:
 def _json(value: Any) -> str:
     """JSON that any parser reads: bytes in hexadecimal; NaN, infinities, decimals, dates and times as texts."""
     return json.dumps(
-        _finite(value), ensure_ascii=False, default=lambda one: one.hex() if isinstance(one, bytes) else str(one)
+        _finite(value), ensure_ascii=False, default=lambda item: item.hex() if isinstance(item, bytes) else str(item)
     )
 
 
@@ -184,8 +184,8 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def column_value(schema: Schema | None, value: Any, dialect: str) -> Any:
@@ -217,8 +217,8 @@ def column_value(schema: Schema | None, value: Any, dialect: str) -> Any:
         return _json(value)
     if isinstance(value, list | tuple):
         inner = None if schema is None else schema.value_schema
-        items = [column_value(inner, one, dialect) for one in value]
-        items = [one.items if isinstance(one, Listed) else one for one in items]
+        items = [column_value(inner, item, dialect) for item in value]
+        items = [item.items if isinstance(item, Listed) else item for item in items]
         return Listed(items=items, text=_json(items))
     return value
 

@@ -29,7 +29,7 @@ def unserved(plugins: Plugins, connector: type[Connector], config: Config, commo
     for name, text in config.items():
         if name in common or name.startswith(_ELSEWHERE):
             continue
-        if name.startswith(tuple(f"{one}." for one in CONVERTERS)):
+        if name.startswith(tuple(f"{converter}." for converter in CONVERTERS)):
             why = unserved_of_converter(plugins, config, name, text)
         elif name.startswith(_CREATION):
             why = None if issubclass(connector, Source) else "only a source makes topics; take it out"
@@ -44,7 +44,7 @@ def unserved_of_converter(plugins: Plugins, config: Config, name: str, text: str
     """Why a setting that begins with `key.converter` or `value.converter` is refused; None if it is not."""
     if name in CONVERTERS:
         return None
-    converter = next((one for one in CONVERTERS if name.startswith(f"{one}.")), None)
+    converter = next((candidate for candidate in CONVERTERS if name.startswith(f"{candidate}.")), None)
     if converter is None:
         return f"it is none of {', '.join(CONVERTERS)}, and belongs to none; take it out"
     if converter not in config:
@@ -57,11 +57,11 @@ def unserved_of_converter(plugins: Plugins, config: Config, name: str, text: str
 
 def inert_settings(plugins: Plugins, connector: type[Connector], config: Config) -> dict[str, str]:
     """The settings that are taken and mean nothing here, by name, each with why that changes nothing."""
-    found = {name: connector.inert[name] for name in config if name in connector.inert}
+    inert = {name: connector.inert[name] for name in config if name in connector.inert}
     for converter in CONVERTERS:
         if converter in config:
             kind = plugins.converter(config[converter])
             for name, why in kind.inert.items():
                 if f"{converter}.{name}" in config and not kind.serves(name):
-                    found[f"{converter}.{name}"] = why
-    return found
+                    inert[f"{converter}.{name}"] = why
+    return inert

@@ -68,8 +68,8 @@ class BySchema(Generic[T]):
 
     def get(self, schema: Schema) -> T | None:
         """What is kept for this very object."""
-        found = self._kept.get(id(schema))
-        return None if found is None else found[1]
+        entry = self._kept.get(id(schema))
+        return None if entry is None else entry[1]
 
     def put(self, schema: Schema, made: T) -> T:
         """Keep it, and the schema, so that its id stays its own."""

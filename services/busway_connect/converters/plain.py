@@ -42,7 +42,11 @@ def _java_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
-        return "Struct{" + ",".join(f"{name}={_java_text(one)}" for name, one in value.items() if one is not None) + "}"
+        return (
+            "Struct{"
+            + ",".join(f"{name}={_java_text(content)}" for name, content in value.items() if content is not None)
+            + "}"
+        )
     return str(value)
 
 

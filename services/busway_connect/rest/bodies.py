@@ -51,25 +51,25 @@ async def read_object(request: Request) -> dict[str, Any]:
         if len(data) > BODY_BYTES_MAX:
             raise Refused(413, f"The body is larger than {BODY_BYTES_MAX} bytes")
     try:
-        found = await asyncio.to_thread(json.loads, bytes(data))  # a megabyte of JSON is tens of milliseconds
+        value = await asyncio.to_thread(json.loads, bytes(data))  # a megabyte of JSON is tens of milliseconds
     except (ValueError, RecursionError) as problem:
         raise Refused(400, f"The body is not JSON: {problem}") from None
-    if not isinstance(found, dict):
-        raise Refused(400, f"The body is a JSON {type(found).__name__}, an object is expected")
-    return found
+    if not isinstance(value, dict):
+        raise Refused(400, f"The body is a JSON {type(value).__name__}, an object is expected")
+    return value
 
 
-def texts(found: Any, what: str) -> dict[str, str | None]:
+def texts(given: Any, what: str) -> dict[str, str | None]:
     """Settings: text by name; numbers and booleans as their text, as Kafka Connect takes them.
 
     Raises:
         Refused: 400 a value is an object or a list, or holds half a character.
     """
-    if not isinstance(found, dict):
+    if not isinstance(given, dict):
         raise Refused(400, f"{what} is an object of names and texts")
-    if len(found) > SETTINGS_MAX:
-        raise Refused(413, f"{what} has {len(found)} settings, {SETTINGS_MAX} are the most")
-    return {text(name, f"a name in {what}"): text(value, f"{what}: {name}") for name, value in found.items()}
+    if len(given) > SETTINGS_MAX:
+        raise Refused(413, f"{what} has {len(given)} settings, {SETTINGS_MAX} are the most")
+    return {text(name, f"a name in {what}"): text(value, f"{what}: {name}") for name, value in given.items()}
 
 
 def text(value: Any, what: str) -> Any:

@@ -60,15 +60,15 @@ class WorkerMetrics(Collector):
                 counter.add_metric(labels, read(runner))
             yield counter
         since = GaugeMetricFamily(f"{_PREFIX}seconds_since_progress", "since it last handled records", labels=_LABELS)
-        told = GaugeMetricFamily(f"{_PREFIX}source_progress", "what the connector tells", labels=[*_LABELS, "name"])
+        progress = GaugeMetricFamily(f"{_PREFIX}source_progress", "what the connector tells", labels=[*_LABELS, "name"])
         for runner, labels in table:
             since.add_metric(labels, time.monotonic() - runner.counts.progress_at)
             notes = runner.connector.progress.notes if runner.connector is not None else {}
             for name, value in notes.items():
                 if isinstance(value, int | float):
-                    told.add_metric([*labels, name], float(value))
+                    progress.add_metric([*labels, name], float(value))
         yield since
-        yield told
+        yield progress
 
     def _labels(self, runner: Runner) -> list[str]:
         kind = self._worker.kind(runner)
@@ -76,25 +76,25 @@ class WorkerMetrics(Collector):
 
 
 _COUNTERS: Final[tuple[tuple[str, str, Callable[[Runner], float]], ...]] = (
-    ("records_polled", "records handed over", lambda one: one.counts.polled),
-    ("records_written", "records acknowledged or written", lambda one: one.counts.written_records),
+    ("records_polled", "records handed over", lambda runner: runner.counts.polled),
+    ("records_written", "records acknowledged or written", lambda runner: runner.counts.written_records),
     (
         "records_already_written",
         "records found in the topics after a restart",
-        lambda one: one.counts.written.dropped if one.counts.written is not None else 0,
+        lambda runner: runner.counts.written.dropped if runner.counts.written is not None else 0,
     ),
     (
         "records_tolerated",
         "bad records passed over",
-        lambda one: one.counts.failures.tolerated if one.counts.failures is not None else 0,
+        lambda runner: runner.counts.failures.tolerated if runner.counts.failures is not None else 0,
     ),
     (
         "dead_letters",
         "records in the dead-letter topic",
-        lambda one: one.counts.failures.dead_lettered if one.counts.failures is not None else 0,
+        lambda runner: runner.counts.failures.dead_lettered if runner.counts.failures is not None else 0,
     ),
-    ("offset_commits", "how often offsets were stored", lambda one: one.counts.offset_commits),
-    ("task_restarts", "how often the task started again by itself", lambda one: one.counts.restarts),
+    ("offset_commits", "how often offsets were stored", lambda runner: runner.counts.offset_commits),
+    ("task_restarts", "how often the task started again by itself", lambda runner: runner.counts.restarts),
 )
 
 

@@ -67,8 +67,8 @@ def _info(worker: Worker, runner: Runner) -> dict[str, Any]:
 
 
 def _state(worker: Worker, name: str, trace: str | None, shown: str | None) -> dict[str, Any]:
-    found = {"state": name, "worker_id": worker.worker_id, "trace": trace, "version": shown}
-    return {one: text for one, text in found.items() if text is not None}
+    state = {"state": name, "worker_id": worker.worker_id, "trace": trace, "version": shown}
+    return {key: text for key, text in state.items() if text is not None}
 
 
 def _status(worker: Worker, runner: Runner, **instead: str) -> dict[str, Any]:
@@ -98,15 +98,15 @@ async def list_connectors(request: Request) -> Response:
     if "expand" not in request.query_params:
         return answer(names)
     wanted = request.query_params.getlist("expand")
-    found: dict[str, Any] = {}
+    connectors: dict[str, Any] = {}
     for name in names:
         runner = worker.find(name)
-        found[name] = {}
+        connectors[name] = {}
         if "status" in wanted:
-            found[name]["status"] = _status(worker, runner)
+            connectors[name]["status"] = _status(worker, runner)
         if "info" in wanted:
-            found[name]["info"] = _info(worker, runner)
-    return await asyncio.to_thread(answer, found)  # megabytes, with many connectors
+            connectors[name]["info"] = _info(worker, runner)
+    return await asyncio.to_thread(answer, connectors)  # megabytes, with many connectors
 
 
 async def create_connector(request: Request) -> Response:
@@ -136,7 +136,7 @@ async def _put(
     request: Request, name: str, given: Mapping[str, str | None], *, create: bool, target: str = "STARTED"
 ) -> Response:
     _same_name(name, given)
-    config = {**{one: text for one, text in given.items() if text is not None}, "name": name}
+    config = {**{setting: text for setting, text in given.items() if text is not None}, "name": name}
     worker = _worker(request)
     new = await worker.put(name, config, create=create, target=target)
     if not new:
@@ -258,8 +258,8 @@ async def restart_task(request: Request) -> Response:
 
 async def get_offsets(request: Request) -> Response:
     """How far it is."""
-    found = await _worker(request).offsets(_name(request))
-    return answer({"offsets": [{"partition": dict(one), "offset": dict(at)} for one, at in found]})
+    offsets = await _worker(request).offsets(_name(request))
+    return answer({"offsets": [{"partition": dict(partition), "offset": dict(at)} for partition, at in offsets]})
 
 
 async def patch_offsets(request: Request) -> Response:
@@ -269,11 +269,11 @@ async def patch_offsets(request: Request) -> Response:
     if not isinstance(given, list) or not given:
         raise Refused(400, "Partitions / offsets need to be provided for an alter offsets request")
     changes: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]] = []
-    for one in given:
-        partition = one.get("partition") if isinstance(one, dict) else None
+    for entry in given:
+        partition = entry.get("partition") if isinstance(entry, dict) else None
         if not isinstance(partition, dict):
             raise Refused(400, "Partition objects cannot be null")
-        offset = one.get("offset")
+        offset = entry.get("offset")
         if offset is not None and not isinstance(offset, dict):
             raise Refused(400, f"An offset is an object or null, not {offset!r:.80}")
         changes.append((partition, offset))
@@ -305,11 +305,11 @@ async def reset_topics(request: Request) -> Response:
 async def list_plugins(request: Request) -> Response:
     """Connectors; with `connectorsOnly=false` also transforms and converters."""
     plugins = _worker(request).plugins
-    found = plugins.connectors()
+    infos = plugins.connectors()
     if request.query_params.get("connectorsOnly", "true").lower() == "false":
-        found += plugins.others()
-    shown = [{"class": one.class_name, "type": one.kind, "version": one.version} for one in found]
-    return answer([{name: text for name, text in one.items() if text} for one in shown])
+        infos += plugins.others()
+    shown = [{"class": info.class_name, "type": info.kind, "version": info.version} for info in infos]
+    return answer([{name: text for name, text in entry.items() if text} for entry in shown])
 
 
 async def plugin_config(request: Request) -> Response:
@@ -319,14 +319,14 @@ async def plugin_config(request: Request) -> Response:
         kind = _worker(request).plugins.connector(name)
     except NoSuchPlugin:
         raise Refused(404, f"Unknown plugin {name}.") from None
-    return answer([definition(one) for one in known_settings(kind) if one.group is None])
+    return answer([definition(setting) for setting in known_settings(kind) if setting.group is None])
 
 
 async def validate(request: Request) -> Response:
     """What is wrong with settings."""
     plugin = unquote(request.path_params["plugin"])
     given = texts(await read_object(request), "the body")
-    config = {one: text for one, text in given.items() if text is not None}
+    config = {setting: text for setting, text in given.items() if text is not None}
     included = config.get("connector.class")
     if included is not None and not included.removesuffix("Connector").endswith(plugin.removesuffix("Connector")):
         raise Refused(400, f"Included connector type {included} does not match request type {plugin}")

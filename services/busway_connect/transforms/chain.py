@@ -19,7 +19,7 @@ _OF_EVERY: Final = {"transforms": frozenset({"type", "predicate", "negate"}), "p
 
 def aliases(config: Config, kind: str) -> list[str]:
     """The names in `transforms` or `predicates`, in order."""
-    return [one.strip() for one in config.get(kind, "").split(",") if one.strip()]
+    return [alias.strip() for alias in config.get(kind, "").split(",") if alias.strip()]
 
 
 def under(config: Config, prefix: str) -> dict[str, str]:

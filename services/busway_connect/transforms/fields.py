@@ -41,13 +41,13 @@ class RegexRouter(Transform):
     def apply(self, record: R) -> R | None:
         """The record, perhaps for another topic."""
         try:
-            found = self._regex.match(record.topic)
+            match = self._regex.match(record.topic)
         except TooLong as problem:
             raise TransformFailed(f"regex: {problem}") from None
-        if found is None:
+        if match is None:
             return record
         try:
-            return dataclasses.replace(record, topic=found.expand(self._replacement))
+            return dataclasses.replace(record, topic=match.expand(self._replacement))
         except (regex.error, IndexError) as problem:
             raise TransformFailed(f"replacement: {problem}") from None
 
@@ -94,10 +94,10 @@ class ReplaceField(_OnStruct):
         self._exclude = set(_listed(settings, "exclude"))
         self._include = set(_listed(settings, "include"))
         self._renames: dict[str, str] = {}
-        for one in _listed(settings, "renames"):
-            old, colon, new = one.partition(":")
+        for rename in _listed(settings, "renames"):
+            old, colon, new = rename.partition(":")
             if not colon or not old or not new:
-                raise ValueError(f"renames: {one!r} is not old:new")
+                raise ValueError(f"renames: {rename!r} is not old:new")
             self._renames[old] = new
 
     def _kept(self, name: str) -> bool:
@@ -108,14 +108,14 @@ class ReplaceField(_OnStruct):
         schema, value = self._part(record)
         if value is None:
             return record
-        made = {self._renames.get(name, name): one for name, one in value.items() if self._kept(name)}
+        made = {self._renames.get(name, name): content for name, content in value.items() if self._kept(name)}
         return self._with(record, self._changed(schema, self._fields), made)
 
     def _fields(self, schema: Schema) -> tuple[Field, ...]:
         return tuple(
-            dataclasses.replace(one, name=self._renames.get(one.name, one.name))
-            for one in schema.fields
-            if self._kept(one.name)
+            dataclasses.replace(field, name=self._renames.get(field.name, field.name))
+            for field in schema.fields
+            if self._kept(field.name)
         )
 
 
@@ -133,8 +133,8 @@ class InsertField(_OnStruct):
 
     settings: ClassVar[tuple[Setting, ...]] = (
         *(
-            Setting(name=f"{one}.field", doc=f"Field name for the {one}")
-            for one in ("topic", "partition", "offset", "timestamp", "static")
+            Setting(name=f"{inserted}.field", doc=f"Field name for the {inserted}")
+            for inserted in ("topic", "partition", "offset", "timestamp", "static")
         ),
         Setting(name="static.value", doc="Of the static field"),
     )
@@ -174,14 +174,14 @@ class InsertField(_OnStruct):
         added = []
         for kind, name, optional in self._adds:
             if kind == "timestamp":
-                one = Schema(type="int64", name=_TIMESTAMP, version=1, optional=optional)
+                inserted = Schema(type="int64", name=_TIMESTAMP, version=1, optional=optional)
             elif kind == "partition":
-                one = Schema(type="int32", optional=optional)
+                inserted = Schema(type="int32", optional=optional)
             elif kind == "offset":
-                one = Schema(type="int64", optional=optional)
+                inserted = Schema(type="int64", optional=optional)
             else:
-                one = Schema(type="string", optional=optional)
-            added.append(Field(name=name, schema=one))
+                inserted = Schema(type="string", optional=optional)
+            added.append(Field(name=name, schema=inserted))
         return (*schema.fields, *added)
 
 
@@ -192,4 +192,4 @@ class InsertKeyField(InsertField):
 
 
 def _listed(settings: Mapping[str, str], name: str) -> list[str]:
-    return [one.strip() for one in settings.get(name, "").split(",") if one.strip()]
+    return [part.strip() for part in settings.get(name, "").split(",") if part.strip()]

@@ -17,9 +17,9 @@ class TransformFailed(ValueError):
 
 class _Step(Configurable):
     def __init__(self, settings: Mapping[str, str]) -> None:
-        for one in self.settings:
-            if one.required and not settings.get(one.name):
-                raise ValueError(f"{one.name} is missing")
+        for setting in self.settings:
+            if setting.required and not settings.get(setting.name):
+                raise ValueError(f"{setting.name} is missing")
         self.config = settings
 
 

@@ -28,7 +28,7 @@ def part_schema(schema: Schema | None, name: str) -> Schema | None:
     """The schema of a member of a struct."""
     if schema is None:
         return None
-    return next((one.schema for one in schema.fields if one.name == name), None)
+    return next((field.schema for field in schema.fields if field.name == name), None)
 
 
 class ExtractNewRecordState(Transform):
@@ -47,9 +47,9 @@ class ExtractNewRecordState(Transform):
             raise ValueError(f"delete.tombstone.handling.mode is one of {', '.join(_MODES)}, not {self._mode!r}")
         prefix = settings.get("add.fields.prefix", "__")
         self._adds = [
-            (one, prefix + one.rpartition(":")[2].replace(".", "_"))
-            for one in (text.strip() for text in settings.get("add.fields", "").split(","))
-            if one
+            (added, prefix + added.rpartition(":")[2].replace(".", "_"))
+            for added in (text.strip() for text in settings.get("add.fields", "").split(","))
+            if added
         ]
         self._schemas: dict[bool, BySchema[Schema]] = {True: BySchema(), False: BySchema()}
 
@@ -92,9 +92,9 @@ class ExtractNewRecordState(Transform):
         if envelope is None:
             return None
         kept = self._schemas[which == "after"]
-        found = kept.get(envelope)
-        if found is not None:
-            return found
+        unwrapped = kept.get(envelope)
+        if unwrapped is not None:
+            return unwrapped
         row = part_schema(envelope, which)
         if row is None:
             raise TransformFailed(f"the schema {envelope.name} has no {which!r}")
