@@ -1,8 +1,10 @@
-"""Register, look up and check a schema: the use cases that judge one.
+"""Use cases that validate a schema: register, look up, check.
 
-What lives here: what is read before, what is judged of it, and what is written if nothing of that has changed meanwhile. Judging takes
-as long as a schema's author likes, so it happens between transactions, never inside one. What does not: the rules (`domain`), where they
-are applied (`validation`), what only reads or deletes (`service`).
+What lives here: reading the basis, validating against it, and writing if it is unchanged. Validation may take long, so
+it runs between
+transactions, never inside one. What does not: the rules (`domain`), their execution (`validation`), use cases that only
+read or delete
+(`service`).
 """
 
 import asyncio
@@ -24,14 +26,14 @@ from busway_registry.store.interface import IdTaken, NoMoreIds, Registered, Stor
 from busway_registry.validation.validator import SchemaValidator, ValidationRequest
 
 _MOST_ATTEMPTS: Final = 20
-"""To register while others, on other nodes too, change the subject; each of them got through meanwhile."""
+"""Limit of attempts while other writers, also on other nodes, change the subject."""
 _AT_ONCE: Final = 8
-"""Earlier versions that are in memory to be compared with: eight megabytes of the largest."""
+"""Earlier versions in memory for comparison: at most 8 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Basis:
-    """What a judgement rests on; it stands as long as this is what the store says."""
+    """The state of the store that a validation is based on; valid while the store's is equal."""
 
     rules: Rules
     versions: tuple[Version, ...]
@@ -47,14 +49,14 @@ class _Basis:
 
 
 class Registrar:
-    """Judges schemas against what is registered.
+    """Validates schemas against registered ones.
 
     Args:
-        store: where schemas are kept.
+        store: of schemas.
         settings: levels and modes.
-        judge: judges them.
-        now_ms: the clock, milliseconds since 1970.
-        max_schema_chars: how long a schema may be.
+        judge: validates.
+        now_ms: clock, milliseconds since 1970.
+        max_schema_chars: limit of a schema.
     """
 
     def __init__(
@@ -70,11 +72,12 @@ class Registrar:
     async def register(
         self, subject: str, request: SchemaRequest, *, normalize: bool = False, force: bool = False
     ) -> Registered:
-        """The version of the subject that holds this schema; a new one unless it is there.
+        """Return the subject's version with this schema, registering it if necessary.
 
         Raises:
-            RegistryError: 409 incompatible; 42201 not valid; 42205 read-only, or an id where none may be given; 42209 too large;
-                50002 judging takes too long, or the subject never stands still.
+            RegistryError: 409 incompatible; 42201 invalid; 42205 read-only, or an id where none may be given; 42209 too
+            large;
+                50002 validation takes too long, or the subject keeps changing.
         """
         if len(request.text) > self._max_chars:
             raise errors.schema_too_large(len(request.text), self._max_chars)
@@ -82,7 +85,7 @@ class Registrar:
         registered = await self._attempt(judging, subject, request, normalize=normalize, force=force)
         if registered is not None:
             return registered
-        # Another writer was faster. Writers that lost a race are serialised per subject, so that they do not starve one another.
+        # Another writer was faster. Losers are serialised per subject, so that they do not starve one another.
         async with self._turns.setdefault(subject, asyncio.Lock()):
             for _ in range(_MOST_ATTEMPTS):
                 registered = await self._attempt(judging, subject, request, normalize=normalize, force=force)
@@ -93,7 +96,7 @@ class Registrar:
     async def _attempt(
         self, judging: ValidationRequest, subject: str, request: SchemaRequest, *, normalize: bool, force: bool
     ) -> Registered | None:
-        """The version; None when the subject changed while the schema was judged."""
+        """Return the version; None if the subject changed during validation."""
         async with self._store.read() as tx:
             basis = await self._basis(tx, subject, request)
         mode = basis.rules.mode
@@ -121,7 +124,7 @@ class Registrar:
             return await self._write(tx, subject, basis, artifact)
 
     async def _there(self, basis: _Basis, artifact: Artifact) -> Registered | None:
-        """The version that holds it already; most clients register the latest one again whenever they start."""
+        """Return the version that holds it already; a fast path, as most clients register the latest at each start."""
         latest = basis.latest
         assert latest is not None
         if latest.schema.artifact == artifact:
@@ -148,10 +151,10 @@ class Registrar:
     async def look_up(
         self, subject: str, request: SchemaRequest, *, normalize: bool = False, deleted: bool = False
     ) -> Registered:
-        """The version of the subject that holds this schema.
+        """Return the subject's version with this schema.
 
         Raises:
-            RegistryError: 40401 no subject; 40403 no such schema in it; 42201 not valid; 50002 judging takes too long.
+            RegistryError: 40401 no subject; 40403 no such schema in it; 42201 invalid; 50002 validation takes too long.
         """
         judging = self._judge.request()
         async with self._store.read() as tx:
@@ -177,16 +180,16 @@ class Registrar:
     async def check(
         self, subject: str, request: SchemaRequest, version: int | None, *, normalize: bool = False
     ) -> list[str]:
-        """What speaks against the schema at the subject's level; empty when it is compatible.
+        """Return the schema's breaches at the subject's level; empty if compatible.
 
         Args:
-            subject: whose versions it is compared with; one that does not exist is compatible with everything.
+            subject: to compare with; a missing one is compatible with everything.
             request: the schema.
-            version: the one version to compare with, `LATEST`, or None for all that the level names.
-            normalize: write the schema in normal form first.
+            version: to compare with, `LATEST`, or None for all that the level names.
+            normalize: normalise the schema first.
 
         Raises:
-            RegistryError: 40402 no such version; 42201 not valid; 42209 too large; 50002 judging takes too long.
+            RegistryError: 40402 no such version; 42201 invalid; 42209 too large; 50002 validation takes too long.
         """
         if len(request.text) > self._max_chars:
             raise errors.schema_too_large(len(request.text), self._max_chars)
@@ -210,7 +213,7 @@ class Registrar:
     async def _basis(
         self, tx: Transaction, subject: str, request: SchemaRequest, before: _Basis | None = None
     ) -> _Basis:
-        """What there is now; what cannot have changed since `before` is not read again."""
+        """Read the basis; the latest schema is taken from `before` while the versions are equal."""
         rules = await self._settings.rules(tx, subject)
         versions = tuple(await tx.versions(subject))
         if request.references:
@@ -233,7 +236,7 @@ class Registrar:
     async def _compare(
         self, judging: ValidationRequest, artifact: Artifact, basis: _Basis, live: Sequence[Version]
     ) -> list[str] | None:
-        """What speaks against it; None when a version to compare with has gone meanwhile."""
+        """Return the breaches; None if a version to compare with was deleted meanwhile."""
         level = basis.rules.level
         wanted = live[::-1] if level.transitive else live[-1:]
         if level is Level.NONE:
@@ -265,7 +268,7 @@ def _as_earlier(version: Version, schema: StoredSchema, texts: Sequence[str]) ->
 
 
 def _held(request: SchemaRequest, known: StoredSchema | None, versions: Sequence[Version]) -> Registered | None:
-    """The live version that holds the schema, if the request may mean it."""
+    """Return the live version with the schema, if it fits the request's number."""
     if known is None:
         return None
     if request.id is not None and request.id != known.id:
@@ -292,7 +295,7 @@ async def _keep(tx: Transaction, artifact: Artifact, known: StoredSchema | None,
 
 
 async def _purge_replaced(tx: Transaction, stored: StoredSchema, versions: Sequence[Version]) -> None:
-    """A soft-deleted version that held the schema goes for good when the schema comes back, unless it is referred to."""
+    """Remove soft-deleted versions of a schema that is registered again, unless referenced."""
     for version in versions:
         if (
             version.deleted

@@ -1,6 +1,6 @@
-"""References of schemas, followed in a store.
+"""Resolving a schema's references in a store.
 
-What lives here: which version a reference means, and the texts behind it. What does not: what the texts mean (`domain`).
+What lives here: the version of a reference, and the texts. What does not: their meaning (`domain`).
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from busway_registry.domain.subjects import LATEST
 from busway_registry.store.interface import Transaction
 
 _DEEPEST: Final = 64
-"""How long a chain of references may be."""
+"""Limit of a chain of references."""
 _MOST_CHARS: Final = 4_000_000
-"""Of all that a schema refers to, directly or not."""
+"""Limit of all direct and indirect references together."""
 
 
 async def with_numbers(tx: Transaction, request: SchemaRequest) -> SchemaRequest:
-    """The request with the number of the latest live version where a reference says latest."""
+    """Replace latest by the latest live version's number in references."""
     references = []
     for reference in request.references:
         version = reference.version
@@ -31,10 +31,10 @@ async def with_numbers(tx: Transaction, request: SchemaRequest) -> SchemaRequest
 
 
 async def reference_texts(tx: Transaction, references: Sequence[Reference]) -> list[str]:
-    """The schemas behind the references and behind theirs, dependencies first, each once.
+    """Return all direct and indirect references, dependencies first, each once.
 
     Raises:
-        RegistryError: 42201; one does not exist, or the chain is too long.
+        RegistryError: 42201, one does not exist, the chain or the texts are too long.
     """
     texts: dict[tuple[str, int], str] = {}
 

@@ -1,7 +1,6 @@
-"""Metadata and rules that are registered with a schema.
+"""Metadata and rules of a schema.
 
-What lives here: checking what a client sends and writing it one way, so that equal ones are equal. What does not: carrying rules out,
-which clients do.
+What lives here: checking them and bringing equal ones to one form. What does not: executing rules, which clients do.
 """
 
 import re
@@ -15,7 +14,7 @@ _KINDS: Final = ("TRANSFORM", "CONDITION")
 _MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 _DOMAIN_MODES: Final = ("WRITE", "READ", "WRITEREAD")
 RULES_MAX: Final = 1_000
-"""In each list: what looks at rules does so in one piece, on the event loop."""
+"""Limit of each list, as rules are processed on the event loop without a pause."""
 _LISTS: Final = {
     "migrationRules": _MIGRATION_MODES,
     "domainRules": _DOMAIN_MODES,
@@ -24,10 +23,10 @@ _LISTS: Final = {
 
 
 def metadata(value: Any) -> Mapping[str, Any] | None:
-    """Tags, properties and names of sensitive properties; what is empty or not known is left out.
+    """Check tags, properties and names of sensitive properties; drop empty and unknown parts.
 
     Raises:
-        RegistryError: 400; one of them has another shape.
+        RegistryError: 400, a part has another shape.
     """
     if value is None:
         return None
@@ -42,11 +41,12 @@ def metadata(value: Any) -> Mapping[str, Any] | None:
 
 
 def rule_set(value: Any) -> Mapping[str, Any] | None:
-    """Migration, domain and encoding rules, with the defaults of kind and mode filled in.
+    """Check migration, domain and encoding rules, and fill in default kind and mode.
 
     Raises:
-        RegistryError: 400 another shape; 42210 a name that is not valid or is there twice, an unknown kind, a mode of another list, or
-            more than `RULES_MAX` rules in a list.
+        RegistryError: 400 another shape; 42210 an invalid or repeated name, an unknown kind, a mode of another list, or
+        more than
+            `RULES_MAX` rules in a list.
     """
     if value is None:
         return None
@@ -116,7 +116,7 @@ def _names(value: Any, at: str) -> list[str]:
 
 
 def _text(value: Any, at: str) -> str:
-    """A string; numbers and truth values are taken as their text, as Confluent's parser does."""
+    """Return a string; converts numbers and booleans, like Confluent's parser."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):

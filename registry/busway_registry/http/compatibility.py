@@ -1,4 +1,4 @@
-"""`/compatibility`: what would happen if this schema were registered."""
+"""`/compatibility`: check without registering."""
 
 from urllib.parse import unquote
 
@@ -12,7 +12,7 @@ from busway_registry.http.bodies import answer, flag, registry, schema_request, 
 
 
 async def check(request: Request) -> Response:
-    """Against one version, or against all that the subject's level names."""
+    """Check against one version, or all that the subject's level names."""
     text = request.path_params.get("version")
     number = parse_version(unquote(text)) if text is not None else None
     verbose = flag(request, "verbose")

@@ -1,6 +1,6 @@
-"""The store that forgets: for tests and for trying things out.
+"""A store in memory, for tests and trials.
 
-What lives here: plain dictionaries, copied for a writing transaction and swapped in when it ends well.
+What lives here: dictionaries, copied for a writing transaction and replaced when it succeeds.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from busway_registry.store.interface import (
 
 @dataclass(slots=True)
 class _Tables:
-    """One state of everything; also the transaction on it."""
+    """A state of the store; also the transaction on it."""
 
     schemas: dict[int, StoredSchema] = field(default_factory=dict)
     ids: dict[str, int] = field(default_factory=dict)
@@ -157,7 +157,7 @@ def _part(items: list[Item], part: Part) -> list[Item]:
 
 
 class MemoryStore:
-    """A store whose content ends with the process."""
+    """A store that ends with the process."""
 
     def __init__(self) -> None:
         self._tables = _Tables()
@@ -171,12 +171,12 @@ class MemoryStore:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
-        """The last state that a writer left."""
+        """Yield the last committed state."""
         yield self._tables
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Transaction]:
-        """A copy that becomes the state when the block ends without an exception."""
+        """Yield a copy, which becomes the state if the block succeeds."""
         async with self._turn:
             tables = self._tables.copy()
             yield tables

@@ -1,7 +1,8 @@
 """The store on a database: SQLite in WAL mode beside the broker, PostgreSQL in production.
 
-What lives here: transactions and rows. What does not: connections (`engines`), the tables' shape (`tables`, `revisions`), any rule of
-the registry (`service`). Writing transactions take turns (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no retries.
+What lives here: transactions and rows. What does not: connections (`engines`), tables (`tables`, `revisions`), rules
+(`service`). Writing
+transactions are serialised (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no retries.
 """
 
 import asyncio
@@ -35,16 +36,16 @@ from busway_registry.store.interface import (
 from busway_registry.store.revisions import migrate, prepare
 from busway_registry.store.tables import CONTEXT, IDS, REFERENCES, SCHEMAS, SETTINGS, VERSIONS
 
-_WRITER_LOCK: Final = 0x62757377  # any constant of ours, for pg_advisory_xact_lock
+_WRITER_LOCK: Final = 0x62757377  # an arbitrary key for pg_advisory_xact_lock
 _FORBIDDEN: Final = "42501"  # PostgreSQL's insufficient_privilege
 _ROWS: Final = 2_000
-"""Of a list at a time: ten milliseconds."""
+"""Rows of a list read at a time: 10 ms."""
 _SURROGATES: Final = 0xD800
 _AFTER_SURROGATES: Final = 0xE000
 _ALIVE: Final = VERSIONS.c.deleted.is_(false())
 Item = TypeVar("Item")
 _migrating: Final = threading.Lock()
-"""Of the process and not of an event loop, of which a process may have several: Alembic's `op` is a global."""
+"""A lock of the process, which may have several event loops: Alembic's `op` is a global."""
 _MIGRATING_LOOK_S: Final = 0.01
 
 
@@ -52,10 +53,11 @@ class SqlStore:
     """A store on a database.
 
     Args:
-        url: SQLAlchemy's URL with an asyncio driver, such as `sqlite+aiosqlite:///registry.db` or `postgresql+psycopg://…`.
+        url: SQLAlchemy's URL with an asyncio driver, such as `sqlite+aiosqlite:///registry.db` or
+        `postgresql+psycopg://…`.
 
     Raises:
-        StoreFailed: the URL cannot be read, or its driver is not installed.
+        StoreFailed: invalid URL, or missing driver.
     """
 
     def __init__(self, url: str) -> None:
@@ -64,10 +66,10 @@ class SqlStore:
         self._turn = asyncio.Lock()
 
     async def open(self) -> None:
-        """Connect; make the tables that an empty database lacks, or bring those of an earlier release to today's.
+        """Connect; create tables in an empty database, or migrate those of an earlier release.
 
         Raises:
-            StoreFailed: the database cannot be used.
+            StoreFailed: the database is unusable.
         """
         if self._sqlite:
             try_sqlite(self._engine.url)
@@ -82,7 +84,7 @@ class SqlStore:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
-        """A consistent view."""
+        """Open a consistent view."""
         with _failures():
             async with self._engine.connect() as connection:
                 if not self._sqlite:
@@ -92,14 +94,14 @@ class SqlStore:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Transaction]:
-        """A transaction that no other writer overlaps; committed when the block ends without an exception."""
+        """Open an exclusive writing transaction; committed if the block succeeds."""
         async with self._writing() as connection:
             yield _SqlTransaction(connection)
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
-        # SQLite's own queue for writers is neither fair nor patient, and one for PostgreSQL would hold a connection each: those of
-        # this process form their queue before the database.
+        # SQLite's queue for writers is neither fair nor patient, and waiting in PostgreSQL would take a connection each: so writers of
+        # this process queue here.
         with _failures():
             async with self._turn, self._engine.connect() as connection:
                 await connection.execution_options(**{WRITES: True})
@@ -111,7 +113,7 @@ class SqlStore:
 
 @asynccontextmanager
 async def _alone(lock: threading.Lock) -> AsyncIterator[None]:
-    """Hold a lock of the process without keeping the event loop waiting."""
+    """Hold a lock of the process without blocking the event loop."""
     while not lock.acquire(blocking=False):  # noqa: ASYNC110 - what holds it may run in another event loop
         await asyncio.sleep(_MIGRATING_LOOK_S)
     try:
@@ -122,7 +124,7 @@ async def _alone(lock: threading.Lock) -> AsyncIterator[None]:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """SQLAlchemy's exceptions end here; the driver's words are shorter and hold no statement."""
+    """Convert SQLAlchemy's exceptions to the driver's messages, which are shorter and have no statement."""
     try:
         yield
     except SQLAlchemyError as problem:
@@ -260,7 +262,7 @@ class _SqlTransaction:
         return await self._part(query.order_by(VERSIONS.c.subject), part, _first)
 
     async def _part(self, query: Select[Any], part: Part, make: Callable[[Row[Any]], Item]) -> list[Item]:
-        """A list, some rows at a time: to make objects of them is this process's work, and others have their turn between."""
+        """Return a list, read in parts: other tasks run between the parts' conversions."""
         items: list[Item] = []
         while part.limit is None or len(items) < part.limit:
             most = _ROWS if part.limit is None else min(_ROWS, part.limit - len(items))
@@ -321,8 +323,8 @@ def _first(row: Row[Any]) -> Any:
 
 
 def _begins(prefix: str) -> list[ColumnElement[bool]]:
-    """Names that begin so, as a range of the index: up to the next text that does not."""
-    if "\0" in prefix:  # no name holds it, and PostgreSQL takes no such text
+    """Return the condition of a prefix as a range of the index."""
+    if "\0" in prefix:  # no name has it, and PostgreSQL refuses such text
         return [false()]
     conditions: list[ColumnElement[bool]] = [VERSIONS.c.subject >= prefix] if prefix else []
     below = prefix.rstrip(chr(sys.maxunicode))

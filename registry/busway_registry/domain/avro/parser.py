@@ -1,8 +1,10 @@
 """JSON text → a checked schema tree, by the rules of Avro's Java parser.
 
-What lives here: syntax, names, references between named types, defaults. What does not: compatibility, writing the text back.
-Why our own: the libraries of the language accept schemas that Java refuses (duplicate fields, illegal names, wrong defaults) and
-refuse some that it takes. Source: Avro 1.11 specification; verdicts compared with Confluent's Java client 7.5.3.
+What lives here: syntax, names, references between named types, defaults. What does not: compatibility, writing. Reason
+for an own parser:
+Python's libraries accept schemas that Java refuses (duplicate fields, illegal names, wrong defaults) and refuse others
+that Java accepts.
+Source: Avro 1.11 specification; verdicts compared with Confluent's Java client 7.5.3.
 """
 
 import json
@@ -39,31 +41,31 @@ _ENUM_WORDS: Final = _SCHEMA_WORDS | {"default"}
 _FIELD_WORDS: Final = frozenset({"default", "doc", "name", "order", "type", "aliases"})
 _ORDERS: Final = frozenset({"ascending", "descending", "ignore"})
 _DEEPEST: Final = 64
-"""Levels of nesting; far above any schema in use, far below the interpreter's stack."""
+"""Limit on nesting; far above any schema in use, far below the interpreter's stack."""
 _SIZES: Final = range(2**31 - 8)
-"""The largest is the longest array of Java."""
+"""Limited by Java's longest array."""
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _INT: Final = range(-(2**31), 2**31)
 _LONG: Final = range(-(2**63), 2**63)
 
 
 class AvroError(ValueError):
-    """The text is not an Avro schema; says where and why."""
+    """The text is not an Avro schema; the message has place and reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """A schema, and the names of the types that it takes from its references."""
+    """A schema, and the names of its types from references."""
 
     schema: Schema
     referenced: frozenset[str]
 
 
 def parse(text: str, references: Iterable[str] = ()) -> Parsed:
-    """The schema in `text`; `references` are the texts of schemas whose named types it may use, dependencies first.
+    """Parse `text`, which may use named types of the schemas in `references`, dependencies first.
 
     Raises:
-        AvroError: the text or a reference is not valid.
+        AvroError: the text or a reference is invalid.
     """
     parser = _Parser()
     for reference in references:
@@ -113,7 +115,7 @@ class _Parser:
         if name in PRIMITIVES:
             return Primitive(type=name)
         names = [_qualified(name, namespace)]
-        if not wrapped:  # Java looks outside the namespace too, but not for `{"type": name}`
+        if not wrapped:  # Java also looks outside the namespace, but not for `{"type": name}`
             names.append(name)
         for full in names:
             if full in self.named:
@@ -246,7 +248,9 @@ def _full_name(given: Mapping[str, Any], namespace: str, at: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Letters, digits and _, no digit first. Java takes the letters of every alphabet (of the basic plane), and so do we."""
+    """Return whether a name has only letters, digits and _, and no digit first. Like Java, accepts letters of every
+    alphabet (of the basic plane).
+    """
     return bool(text) and not text[0].isdecimal() and all(_may_be_in_name(character) for character in text)
 
 
@@ -278,7 +282,7 @@ def _properties(given: Mapping[str, Any], words: frozenset[str]) -> dict[str, An
 
 
 def _default(field: Mapping[str, Any], schema: Schema, at: str) -> Any:
-    """The default of a field; Java also takes text for a float or a double, and spells what no JSON number can be as text."""
+    """Return a field's default. Like Java, accepts text for a float or a double, for values that JSON numbers lack."""
     value = field.get("default", MISSING)
     if not isinstance(value, str) or schema.type not in {"float", "double"}:
         return value
@@ -291,11 +295,11 @@ def _default(field: Mapping[str, Any], schema: Schema, at: str) -> Any:
 
 
 def _fits(schema: Schema, value: Any) -> bool:
-    """Whether a JSON value can be a default of this schema; of a union the first branch counts (Avro 1.11)."""
+    """Return whether a JSON value is a valid default; a union's default has its first branch's type (Avro 1.11)."""
     if isinstance(schema, Record):
-        # Looked at from the value, which is in the text: a record of many fields costs nothing for each `{}` in a list of them.
+        # Iterates over the value, not the fields: many `{}` for a record of many fields stay cheap.
         return (
-            schema.complete  # a record that is being read cannot hold a default of its own kind
+            schema.complete  # a record still being read cannot have a default of its own type
             and isinstance(value, dict)
             and all(name in value for name in schema.required)
             and all(_fits(schema.by_name[name].schema, part) for name, part in value.items() if name in schema.by_name)

@@ -1,6 +1,6 @@
-"""A new schema against earlier versions, at a level: the verdict and its explanation.
+"""A new schema against earlier versions at a level: verdict and explanation.
 
-What lives here: which pairs are compared, in which order, and the text of a breach. What does not: the rules for one pair (`avro`).
+What lives here: the pairs to compare, their order, and texts of breaches. What does not: the rules for a pair (`avro`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +14,14 @@ from busway_registry.domain.compatibility.levels import Level
 from busway_registry.domain.schemas import Artifact
 
 _MOST_CHARS: Final = 2_000
-"""Of each part of a message: names and lists of symbols are as long as their author likes."""
+"""Limit of each part of a message, as names and lists of symbols have no limit."""
 
 Parse: TypeAlias = Callable[[str, Sequence[str]], Parsed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """A version to compare with; `reference_texts` are the schemas it refers to, dependencies first."""
+    """A version to compare with; `reference_texts` are its references, dependencies first."""
 
     version: int
     artifact: Artifact
@@ -37,15 +37,15 @@ def explain(
     budget: Budget | None = None,
     parse: Parse = parse,
 ) -> list[str]:
-    """What speaks against the new schema; empty when it is compatible.
+    """Return messages on the first incompatible version; empty if compatible.
 
     Args:
-        new: the schema to judge.
-        reference_texts: the schemas it refers to, dependencies first.
+        new: the schema to check.
+        reference_texts: its references, dependencies first.
         earlier: live versions, newest first.
-        level: of these only the first counts unless the level is transitive; the first bad one ends the search.
-        budget: what the request may still compute; a whole one when left out.
-        parse: how texts are read; one that remembers those it has read saves the most.
+        level: only the newest version counts unless the level is transitive.
+        budget: what is left of the request's; by default a full one.
+        parse: reads texts; a caching one saves most of the time.
 
     Raises:
         TooMuchWork: the budget is spent.
