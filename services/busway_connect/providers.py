@@ -1,9 +1,11 @@
-"""Kafka's config providers (KIP-297): `${PROVIDER:KEY}` and `${PROVIDER:PATH:KEY}` in a connector's settings stand for what a file or the
-environment of the worker holds, so that no password is in a request, a topic or an answer.
+"""Kafka's config providers (KIP-297): references to values in the worker's files or environment.
 
-What lives here: the worker's `config.providers.*`, and putting values in the place of references. What does not: which settings are shown
-or kept; those hold the references. A client of the REST API can have anything read that a provider reads, so each is bounded by the
-worker's own settings, and there is none without them: `allowed.paths` for files, `allowlist.pattern` for the environment.
+What lives here: the worker's `config.providers.*`, and replacing `${PROVIDER:KEY}` and `${PROVIDER:PATH:KEY}` in
+connectors' settings, so
+that requests, topics and responses have no passwords. What does not: stored and displayed settings; these keep the
+references. Clients of
+the REST API can read everything a provider reads, so the worker's settings must limit each: `allowed.paths` for files,
+`allowlist.pattern` for the environment.
 """
 
 import os
@@ -18,22 +20,22 @@ from busway_connect.connector import Config, ConfigInvalid
 
 PREFIX: Final = "config.providers"
 _REFERENCE: Final = re.compile(r"\$\{((?:[^}:$]|\$(?!\{))+):((?:[^}$]|\$(?!\{))*)\}")
-"""None begins in another, so that looking for them takes time in proportion to the text, also in `${env:${env:${env:…`."""
+"""References do not nest, so the search takes linear time, also in `${env:${env:${env:…`."""
 _FILE_BYTES_MAX: Final = 64 * 1024
 
 
 class _Unresolved(ValueError):
-    """There is no such value, or it may not be read."""
+    """A value is missing or forbidden."""
 
 
 class _Provider(ABC):
-    """One place where values are.
+    """A source of values.
 
     Args:
-        parameters: what follows `config.providers.NAME.param.`.
+        parameters: settings after `config.providers.NAME.param.`.
 
     Raises:
-        ValueError: one is missing or cannot be; the text begins with its name.
+        ValueError: missing or invalid; the text begins with the name.
     """
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
@@ -41,11 +43,11 @@ class _Provider(ABC):
 
     @abstractmethod
     def value(self, path: str, key: str) -> str:
-        """The value; raises `_Unresolved`."""
+        """Return the value; raises `_Unresolved`."""
 
 
 class _Environment(_Provider):
-    """`${env:NAME}`: variables of the worker's environment that match `allowlist.pattern`."""
+    """`${env:NAME}`: environment variables that match `allowlist.pattern`."""
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
         super().__init__(parameters)
@@ -68,7 +70,7 @@ class _Environment(_Provider):
 
 
 class _Files(_Provider):
-    """`${file:/path:key}`: a line `key=value` of a properties file within `allowed.paths`."""
+    """`${file:/path:key}`: a line `key=value` of a properties file in `allowed.paths`."""
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
         super().__init__(parameters)
@@ -97,7 +99,7 @@ class _Files(_Provider):
 
 
 class _Directory(_Files):
-    """`${directory:/path:file}`: the whole text of a file, as secrets are mounted into containers, without a line's end behind it."""
+    """`${directory:/path:file}`: a file's text without final newline, like secrets mounted into containers."""
 
     def value(self, path: str, key: str) -> str:
         return self._text(Path(path) / key).rstrip("\r\n")
@@ -114,10 +116,10 @@ class Providers:
     """The providers of a worker.
 
     Args:
-        properties: the worker's settings that begin with `config.providers`.
+        properties: the worker's settings with `config.providers`.
 
     Raises:
-        BadSetting: one names no class, or lacks what bounds it.
+        BadSetting: no class, or no limit.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -145,7 +147,7 @@ class Providers:
                 raise BadSetting(f"{prefix}{problem}") from None
 
     def resolved(self, config: Config) -> dict[str, str]:
-        """The settings with values for references; what names no provider stays as it is, `${topic}` for instance.
+        """Replace references by values; unknown providers stay, such as `${topic}`.
 
         Raises:
             ConfigInvalid: names each setting whose reference has no value.

@@ -1,11 +1,13 @@
-"""The SQL sink: topics → tables, by the config names of Confluent's and Debezium's JDBC sinks.
+"""The SQL sink: topics → tables, with setting names of Confluent's and Debezium's JDBC sinks.
 
-What lives here: which record becomes which row. What does not: tables and statements (`sql_tables`), values (`sql_values`).
+What lives here: mapping of records to rows. What does not: tables and statements (`sql_tables`), values (`sql_values`).
 
-Plain values and Debezium's envelopes both work: of an envelope the row after the change is written. A tombstone and an envelope's delete
-take the row away with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key every write can be repeated:
-`upsert` overwrites the row, `insert` leaves the one that is there. A column that holds Debezium's placeholder for a value that is not in
-the log stays as it is.
+Records are plain values or Debezium's envelopes, of which the row after the change is written. A tombstone or an
+envelope's delete deletes
+the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key every write can be
+repeated: `upsert`
+overwrites the row, `insert` keeps the existing one. Columns with Debezium's placeholder for unavailable values are left
+unchanged.
 """
 
 import asyncio
@@ -42,21 +44,23 @@ _OTHER_NAMES: Final = {
 _KAFKA: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
 _BATCH: Final = 500
 _PASSING: Final = frozenset({"08", "25", "40", "53", "55", "57", "58"})
-"""SQLSTATE classes that pass: connection, a server that only reads for now, serialization, resources, a lock that is not available,
-operator intervention, the server's own system."""
+"""Temporary SQLSTATE classes: connection, server in read-only mode, serialization, resources, unavailable lock,
+operator intervention, system
+error.
+"""
 _INTERRUPT_EVERY_S: Final = 0.5
 _INTERRUPTS: Final = 20
-"""Then the write is left to itself: its server does not even answer."""
+"""Limit of interrupts; after these the write is abandoned, as the server does not respond."""
 _FORBIDDEN: Final = "42501"
 _REFUSED_STATES: Final = ("28", "3D")
-"""SQLSTATE classes of a login that is refused: authentication, and a database that is not there."""
+"""SQLSTATE classes of refused logins: authentication, missing database."""
 _REFUSED_WORDS: Final = (
     "password authentication failed", "no password supplied", "fe_sendauth", "no pg_hba.conf entry", "authentication failed for user",
     "is not permitted to log in", "FATAL:  role ", "FATAL:  database ",
 )  # fmt: skip
-"""What is said of such where the driver hands over no SQLSTATE, as libpq does for what fails while it connects."""
+"""Texts of refused logins without a SQLSTATE, as from libpq while connecting."""
 _BAD_VALUE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
-"""What Python, or a driver before it asks the database, says of a value that cannot be."""
+"""Exceptions of Python or the driver for an impossible value."""
 
 
 class JdbcSink(Sink):
@@ -130,12 +134,12 @@ class JdbcSink(Sink):
 
     @classmethod
     def serves(cls, name: str) -> bool:
-        """Debezium's names, and Confluent's for the same."""
+        """Accept Debezium's names, and Confluent's for the same."""
         return name in _OTHER_NAMES or super().serves(name)
 
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:
-        """What is wrong, by setting."""
+        """Return errors by setting."""
         read = _read(config)
         wrong = {
             name: f"is one of {', '.join(choices)}, not {read[name]!r}"
@@ -191,7 +195,7 @@ class JdbcSink(Sink):
         self._engine.connect().close()
 
     async def write(self, batch: Sequence[SinkRecord]) -> None:
-        """All of it, a transaction for each `batch.size` rows."""
+        """Write all records, a transaction for each `batch.size` rows."""
         for start in range(0, len(batch), self._batch):
             self._job = asyncio.ensure_future(asyncio.to_thread(self._write, batch[start : start + self._batch], start))
             await asyncio.shield(self._job)  # a thread cannot be cut off: `stop` ends what it waits for
@@ -217,7 +221,7 @@ class JdbcSink(Sink):
             raise refused
 
     def _one_by_one(self, rows: Sequence[tuple[int, Row]]) -> None:
-        """One of them is refused by the database: write what comes before it."""
+        """Find the row that the database refuses; write those before it."""
         assert self._tables is not None
         self._tables.forget()
         for index, row in rows:
@@ -228,7 +232,9 @@ class JdbcSink(Sink):
                 raise RecordRefused(index, _said(problem)) from None
 
     def _judge(self, problem: Exception) -> None:
-        """Raise what is no record's fault: what passes, a table that does not fit the settings, a right that is missing."""
+        """Raise failures that no record causes: temporary ones, a table that does not fit the settings, a missing
+        right.
+        """
         if isinstance(problem, ConfigInvalid):
             raise problem
         state = str(getattr(getattr(problem, "orig", None), "sqlstate", None) or "")
@@ -243,7 +249,7 @@ class JdbcSink(Sink):
             raise ConfigInvalid({"connection.username": f"{_said(problem)}; grant it, or name another user"}) from None
 
     def row(self, record: SinkRecord) -> Row | None:
-        """What a record does; None for nothing.
+        """Return the row of a record; None for none.
 
         Raises:
             ValueError, TypeError, KeyError, OverflowError, RecursionError: it cannot be a row.
@@ -327,7 +333,7 @@ class JdbcSink(Sink):
         return key, {name: column_type(part_schema(schema, name), value[name], self._dialect) for name in names}
 
     async def stop(self) -> None:
-        """Disconnect; a write that is still under way is over before another sink may begin."""
+        """Disconnect; ends a current write before another sink may start."""
         job, self._job = self._job, None
         if job is not None and self._tables is not None:
             for _ in range(_INTERRUPTS):
@@ -344,7 +350,7 @@ class JdbcSink(Sink):
 
 
 def _read(config: Config) -> dict[str, str]:
-    """The settings by Debezium's names, with their defaults; Confluent's names are taken too."""
+    """Return settings by Debezium's names with defaults; accepts Confluent's names."""
     given = {
         "connection.username": config.get("connection.user"),
         "primary.key.mode": config.get("pk.mode"),
@@ -381,5 +387,5 @@ def _backend(url: str) -> str:
 
 
 def _said(problem: Exception) -> str:
-    """What the database or its driver said, on one line and without the statement."""
+    """Return the database's or driver's message in one line, without the statement."""
     return " ".join(str(getattr(problem, "orig", None) or problem).split())[:500]

@@ -1,7 +1,8 @@
-"""Checking a connector's settings, as `PUT /connector-plugins/{class}/config/validate` tells them.
+"""Checking a connector's settings, as in `PUT /connector-plugins/{class}/config/validate`.
 
-What lives here: the settings that every connector has, their types, Kafka Connect's own words for what is wrong. What does not: settings
-of one connector (`Connector.settings`, `Connector.validate`).
+What lives here: common settings, types, Kafka Connect's error texts. What does not: a connector's own settings
+(`Connector.settings`,
+`Connector.validate`).
 """
 
 import re
@@ -30,7 +31,7 @@ _PREDICATES: Final = "Predicates"
 
 
 class BadConfig(ValueError):
-    """A connector's settings cannot be; the text is Kafka Connect's."""
+    """Invalid settings of a connector; the text is Kafka Connect's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ _NO_BOUNDARIES: Final = (
 
 
 def known_settings(connector: type[Connector]) -> list[_Known]:
-    """Every setting that a connector may have, common ones first."""
+    """Return all settings of a connector, common ones first."""
     groups: list[tuple[str | None, tuple[Setting, ...]]] = [*_EVERY]
     groups += _SOURCE if issubclass(connector, Source) else _SINK
     groups.append((None, connector.settings))
@@ -138,12 +139,12 @@ def problems(
     *,
     transactions: bool = False,
 ) -> dict[str, list[str]]:
-    """What is wrong, by setting; empty if nothing is.
+    """Return errors by setting; empty if valid.
 
     Args:
-        transactions: whether the worker runs sources in transactions.
-        config: the settings as they count.
-        given: as they were given, with references in the place of values, which no text then shows.
+        transactions: the worker runs sources in transactions.
+        config: effective settings.
+        given: with references instead of values; texts show only these.
     """
     references = References(config if given is None else given, config)
     return {
@@ -182,7 +183,7 @@ def _problems(
 def _check_exactly_once(
     connector: type[Source], config: Config, problems: dict[str, list[str]], *, transactions: bool
 ) -> None:
-    """In the words of Kafka Connect's `DistributedHerder`."""
+    """Check with the texts of Kafka Connect's `DistributedHerder`."""
     if config.get("exactly.once.support", "").lower() == "required":
         texts = [] if transactions else ["This worker does not have exactly-once source support enabled."]
         supported = connector.exactly_once_support(config)
@@ -221,7 +222,7 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
 
 
 def converter_problems(plugins: Plugins, config: Config) -> dict[str, list[str]]:
-    """What is wrong with `key.converter`, `value.converter` and what each serves, by setting; of a connector or of the worker."""
+    """Return errors of `key.converter`, `value.converter` and their settings; for connectors and the worker."""
     problems: dict[str, list[str]] = {}
     for name in CONVERTERS:
         if name in config:
@@ -240,10 +241,10 @@ def converter_problems(plugins: Plugins, config: Config) -> dict[str, list[str]]
 
 
 def check_worker(plugins: Plugins, converters: Config) -> None:
-    """See that the worker's own converters can be, so that no connector finds out.
+    """Check the worker's converters at start.
 
     Raises:
-        BadSetting: one cannot, or a setting of it is not served.
+        BadSetting: an invalid converter, or an unsupported setting.
     """
     texts = {name: wrong[0] for name, wrong in converter_problems(plugins, converters).items()}
     for name, text in converters.items():
@@ -296,10 +297,10 @@ def check(
     *,
     transactions: bool = False,
 ) -> None:
-    """Raise what is wrong; see `problems`.
+    """Raise the errors of `problems`.
 
     Raises:
-        BadConfig: something is.
+        BadConfig: any error.
     """
     texts = [
         text
@@ -314,7 +315,7 @@ def check(
 
 
 def definition(known: _Known) -> dict[str, Any]:
-    """A setting as the REST API describes it."""
+    """Describe a setting for the REST API."""
     setting = known.setting
     return {
         "name": setting.name,
@@ -340,7 +341,7 @@ def verdict(
     *,
     transactions: bool = False,
 ) -> dict[str, Any]:
-    """The answer of the validate call: what is wrong with the resolved settings, and the values as they were given."""
+    """Return the validate call's response: errors of resolved settings, with values as given."""
     wrong = problems(plugins, connector, resolved, config, transactions=transactions)
     known = known_settings(connector)
     names = {entry.setting.name for entry in known}

@@ -1,8 +1,9 @@
-"""`io.confluent.connect.avro.AvroConverter`: Avro bodies behind the id of their schema in a registry.
+"""`io.confluent.connect.avro.AvroConverter`: Avro with a schema id of a registry.
 
-What lives here: values ↔ bytes, and the talk with the registry. What does not: schemas ↔ Avro (`avro_schema`).
+What lives here: values ↔ bytes, and requests to the registry. What does not: schemas ↔ Avro (`avro_schema`).
 
-Settings: `schema.registry.url`; `auto.register.schemas` (true); `scrub.invalid.names` (false). Subjects are `TOPIC-key` and `TOPIC-value`.
+Settings: `schema.registry.url`; `auto.register.schemas` (true); `scrub.invalid.names` (false). Subjects are `TOPIC-key`
+and `TOPIC-value`.
 """
 
 import io
@@ -26,7 +27,7 @@ Change = Callable[[Any], Any]
 
 
 class _Writing:
-    """How values of one schema are written."""
+    """How values of a schema are written."""
 
     __slots__ = ("change", "parsed", "text")
 
@@ -73,7 +74,7 @@ class AvroConverter(Converter):
         self._readings: dict[int, tuple[Any, Schema, Change | None]] = {}
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The framed Avro of a value."""
+        """Return a value's framed Avro."""
         if value is None and (schema is None or schema.optional):
             return None
         if schema is None:
@@ -105,7 +106,7 @@ class AvroConverter(Converter):
             raise _translated(problem, f"the schema of {subject}") from None
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """The value in a framed body."""
+        """Return the value of a framed body."""
         if data is None:
             return None, None
         if len(data) < _FRAME.size or data[0] != 0:
@@ -153,7 +154,7 @@ def _translated(problem: RegistryUnreachable | RegistryRefused, what: str) -> Ex
 
 
 def _plain(avro: Any) -> Any:
-    """Without logical types: Connect's values are in the form that Avro's primitives have."""
+    """Remove logical types: Connect's values have the form of Avro's primitives."""
     if isinstance(avro, list):
         return [_plain(item) for item in avro]
     if isinstance(avro, dict):
@@ -165,7 +166,7 @@ _NESTED: Final = frozenset({"type", "items", "values", "fields"})
 
 
 def _default_out(schema: Schema, value: Any) -> Any:
-    """A default as Avro has it in JSON."""
+    """Return a default as Avro's JSON."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("latin-1")
     if schema.type == "array":
@@ -177,7 +178,7 @@ def _default_out(schema: Schema, value: Any) -> Any:
 
 
 def _change(schema: Schema, *, scrub: bool) -> Change | None:
-    """What has to be done to a value before fastavro takes it; None for nothing, which is the usual."""
+    """Return the conversion of a value for fastavro; None for none needed, the usual case."""
     inner = _change_inner(schema, scrub=scrub)
     default = schema.default if schema.has_default else None
     if default is None and inner is None:
@@ -230,7 +231,7 @@ def _change_struct(schema: Schema, *, scrub: bool) -> Change | None:
 
 
 def _change_back(schema: Schema) -> Change | None:
-    """What has to be done to what fastavro read: maps whose keys are no text are lists of entries in Avro."""
+    """Return the conversion of fastavro's values: maps with non-text keys are lists of entries in Avro."""
     if schema.type == "struct":
         parts = [(field.name, _change_back(field.schema)) for field in schema.fields]
         changes = [(name, change) for name, change in parts if change is not None]

@@ -1,8 +1,9 @@
-"""Connect's schemas ↔ Avro's, as Confluent's `AvroData` maps them.
+"""Connect's schemas ↔ Avro's, like Confluent's `AvroData`.
 
-What lives here: both directions, as plain JSON. What does not: values (`avro`).
-What Avro cannot say (`int16`, a name on a primitive, versions, parameters) is kept in its `connect.*` properties.
-Source: `io.confluent.connect.avro.AvroData` with its default settings.
+What lives here: both directions, as plain JSON. What does not: values (`avro`). Properties `connect.*` keep what Avro
+cannot express
+(`int16`, a name on a primitive, versions, parameters). Source: `io.confluent.connect.avro.AvroData` with default
+settings.
 """
 
 import dataclasses
@@ -51,7 +52,7 @@ _FROM_AVRO: Final[dict[str, Type]] = {
 
 
 def scrubbed(name: str) -> str:
-    """A name as `scrub.invalid.names` makes it valid."""
+    """Make a name valid like `scrub.invalid.names`."""
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or not name:
         return name
     text = quote_plus(name)
@@ -59,11 +60,11 @@ def scrubbed(name: str) -> str:
 
 
 class ToAvro:
-    """One schema → Avro.
+    """Converts a schema to Avro.
 
     Args:
-        default_out: writes a default as Avro has it in JSON.
-        scrub: whether names that Avro forbids are changed.
+        default_out: writes a default as Avro's JSON.
+        scrub: change invalid names.
     """
 
     def __init__(self, default_out: Any, *, scrub: bool) -> None:
@@ -73,7 +74,7 @@ class ToAvro:
         self._anonymous = 0
 
     def convert(self, schema: Schema) -> Any:
-        """Avro's schema as JSON."""
+        """Return Avro's schema as JSON."""
         inner = self._inner(schema)
         if not schema.optional:
             return inner
@@ -175,16 +176,16 @@ def _part(schema: Schema | None) -> Schema:
 
 
 class FromAvro:
-    """Avro's schema as JSON → Connect's."""
+    """Converts Avro's schema as JSON to Connect's."""
 
     def __init__(self) -> None:
         self._named: dict[str, Schema] = {}
 
     def convert(self, avro: Any, namespace: str = "") -> Schema:
-        """Connect's schema.
+        """Return Connect's schema.
 
         Raises:
-            ConversionFailed: it is recursive, which Connect's schemas cannot be here, or it is no Avro schema.
+            ConversionFailed: recursive, which is unsupported, or not an Avro schema.
         """
         if isinstance(avro, list):
             return self._union(avro, namespace)
@@ -287,5 +288,5 @@ def _annotated(made: Schema, avro: Mapping[str, Any]) -> Schema:
 
 
 def _default(schema: Schema, value: Any) -> Any:
-    """Avro writes bytes in JSON as text, a character each."""
+    """Convert a default; in Avro's JSON bytes are text with a character for each byte."""
     return value.encode("latin-1") if schema.type == "bytes" and isinstance(value, str) else value

@@ -1,4 +1,5 @@
-"""`org.apache.kafka.connect.json.JsonConverter`: JSON with its schema around it, or without (`schemas.enable=false`).
+"""`org.apache.kafka.connect.json.JsonConverter`: JSON in an envelope with its schema, or without
+(`schemas.enable=false`).
 
 What lives here: values ↔ JSON, compiled once for each schema. What does not: schemas ↔ JSON (`json_schema`).
 
@@ -48,7 +49,7 @@ class JsonConverter(Converter):
         self._read_schemas: dict[bytes, Schema | None] = {}
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The JSON of a value."""
+        """Return a value's JSON."""
         try:
             return self._written(topic, schema, value)
         except RecursionError:
@@ -69,7 +70,7 @@ class JsonConverter(Converter):
         return head + body + b"}" if self._with_schemas else body
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """The value in a JSON text."""
+        """Return the value of JSON text."""
         if data is None:
             return None, None
         try:
@@ -238,7 +239,7 @@ def _float_out(value: float, *, single: bool) -> Any:
 
 
 def shortest_single(value: float) -> float:
-    """The float with the fewest digits that is the same in single precision, as Java prints a `float`."""
+    """Return the float with the fewest digits that equals it in single precision, as Java prints a `float`."""
     try:
         packed = _FLOAT.pack(value)
     except OverflowError:
@@ -251,7 +252,7 @@ def shortest_single(value: float) -> float:
 
 
 def _plain_out(value: Any) -> Any:
-    """A value without a schema, as JSON."""
+    """Convert a value without schema to JSON."""
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     if isinstance(value, float):

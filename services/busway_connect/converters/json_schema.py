@@ -1,6 +1,6 @@
-"""Connect's schemas as JSON, as `org.apache.kafka.connect.json.JsonConverter` writes and reads them.
+"""Connect's schemas as JSON, like `org.apache.kafka.connect.json.JsonConverter`.
 
-What lives here: the schema half of its envelope. What does not: values (`json`).
+What lives here: the envelope's schema. What does not: values (`json`).
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ _TYPES: Final[dict[str, Type]] = {
 
 
 def schema_to_json(schema: Schema, default_to_json: Any) -> dict[str, Any]:
-    """The schema as a JSON object, its members in Java's order; `default_to_json(schema, value)` writes a default."""
+    """Return the schema as a JSON object in Java's order; `default_to_json(schema, value)` writes a default."""
     written: dict[str, Any] = {"type": _NAMES.get(schema.type, schema.type)}
     if schema.type == "array":
         written["items"] = schema_to_json(_part(schema.value_schema), default_to_json)
@@ -59,10 +59,10 @@ def _part(schema: Schema | None) -> Schema:
 
 
 def schema_from_json(given: Any, default_from_json: Any) -> Schema:
-    """The schema in a JSON object.
+    """Return the schema of a JSON object.
 
     Raises:
-        ConversionFailed: it is none.
+        ConversionFailed: not a schema.
     """
     if not isinstance(given, dict) or not isinstance(given.get("type"), str):
         raise ConversionFailed("Schema must contain 'type' field")

@@ -1,6 +1,6 @@
 """`RegexRouter`, `ReplaceField` and `InsertField` of Kafka Connect.
 
-What lives here: what they do to topic, key and value, and to their schemas, which are changed once each. Settings have Kafka's names.
+What lives here: their effect on topic, key, value and schemas, each schema changed once. Settings have Kafka's names.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ _TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 
 
 class RegexRouter(Transform):
-    """Records of a topic whose whole name matches `regex` go to `replacement`, in which `$1` is the first group."""
+    """Routes records of topics that match `regex` as a whole to `replacement`; `$1` is the first group."""
 
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(name="regex", doc="Of the whole topic name", required=True),
@@ -39,7 +39,7 @@ class RegexRouter(Transform):
         self._replacement = re.sub(r"\$(\d+)", r"\\g<\1>", settings["replacement"].replace("\\", r"\\"))
 
     def apply(self, record: R) -> R | None:
-        """The record, perhaps for another topic."""
+        """Return the record, possibly with another topic."""
         try:
             match = self._regex.match(record.topic)
         except TooLong as problem:
@@ -53,7 +53,7 @@ class RegexRouter(Transform):
 
 
 class _OnStruct(Transform):
-    """Changes the members of a record's value, or of its key."""
+    """Changes fields of a record's value or key."""
 
     on_key: ClassVar[bool] = False
 
@@ -81,7 +81,7 @@ class _OnStruct(Transform):
 
 
 class ReplaceField(_OnStruct):
-    """Takes members out (`exclude`), keeps some alone (`include`), or gives others names (`renames`, `old:new` with commas)."""
+    """Removes fields (`exclude`), keeps only some (`include`), or renames them (`renames`, `old:new` with commas)."""
 
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(name="exclude", doc="Fields to exclude", default="", type="LIST"),
@@ -104,7 +104,7 @@ class ReplaceField(_OnStruct):
         return name not in self._exclude and (not self._include or name in self._include)
 
     def apply(self, record: R) -> R | None:
-        """The record with fewer or renamed members."""
+        """Return the record with fewer or renamed fields."""
         schema, value = self._part(record)
         if value is None:
             return record
@@ -120,15 +120,16 @@ class ReplaceField(_OnStruct):
 
 
 class ReplaceKeyField(ReplaceField):
-    """The same on keys."""
+    """The same for keys."""
 
     on_key: ClassVar[bool] = True
 
 
 class InsertField(_OnStruct):
-    """Adds what is known of a record: `topic.field`, `partition.field`, `offset.field`, `timestamp.field`, `static.field` with `static.value`.
+    """Adds metadata: `topic.field`, `partition.field`, `offset.field`, `timestamp.field`, `static.field` with
+    `static.value`.
 
-    A `!` behind a name makes the member required, `?` optional, which is the default. Partition and offset are known in sinks only.
+    A `!` after a name makes the field required, `?` optional (default). Partition and offset exist in sinks only.
     """
 
     settings: ClassVar[tuple[Setting, ...]] = (
@@ -152,7 +153,7 @@ class InsertField(_OnStruct):
             raise ValueError("static.value: No value specified for static field")
 
     def apply(self, record: R) -> R | None:
-        """The record with more members."""
+        """Return the record with more fields."""
         schema, value = self._part(record)
         if value is None:
             return record
@@ -186,7 +187,7 @@ class InsertField(_OnStruct):
 
 
 class InsertKeyField(InsertField):
-    """The same on keys."""
+    """The same for keys."""
 
     on_key: ClassVar[bool] = True
 
