@@ -1,6 +1,6 @@
-"""`python -m busway_registry [PORT [DATABASE]]`: one registry in a process of its own, for programs that start it by themselves.
+"""`python -m busway_registry [PORT [DATABASE]]`: a registry in a process of its own, started by programs.
 
-What lives here: the least a supervisor needs. What does not: the command line people use (`busway registry`).
+What lives here: the minimum for a supervisor. What does not: the command line for people (`busway registry`).
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from busway_registry.server import NoStore, RegistryServer
 
 
 async def serve(config: RegistryConfig) -> None:
-    """Serve until SIGINT or SIGTERM; prints one line with its address."""
+    """Serve until SIGINT or SIGTERM; print one line with the address."""
     async with RegistryServer(config) as server:
         garbage.settle()
-        stopped = until_signal()  # before anybody reads that it serves, as they may end it at once
+        stopped = until_signal()  # before the address is printed: a reader may send a signal at once
         print(f"serving {server.url}", flush=True)  # noqa: T201 - its one line of output
         await stopped
 
 
 def main(arguments: list[str]) -> int:
-    """0, or 1 with one line that says why it could not start."""
+    """Return 0, or 1 after printing why it could not start."""
     try:
         given: dict[str, Any] = {}
         if arguments:

@@ -1,6 +1,6 @@
-"""What the `busway` command needs of the registry, in one place.
+"""Imports of the `busway` command.
 
-What lives here: names. The command imports this module only when a registry is asked for.
+What lives here: names. Only commands that start a registry import this module.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from busway_registry.server import RegistryServer
 __all__ = ["CANNOT_START", "RegistryConfig", "RegistryServer", "parse_level", "run"]
 
 CANNOT_START = (BadSetting, RegistryError, CannotListen, OSError)
-"""What keeps a registry from starting; the text of each names the thing and the remedy."""
+"""Errors that prevent a start; each text has the cause and a remedy."""
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end."""
+    """Run a coroutine to its end."""
     asyncio.run(main)

@@ -1,6 +1,6 @@
 """The registry's settings.
 
-What lives here: names, defaults and checks. What does not: where they come from (`busway.cli`, `__main__`).
+What lives here: names, defaults and checks. What does not: their sources (`busway.cli`, `__main__`).
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ _DRIVERS: Final = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
-"""The scheme that a URL may have → SQLAlchemy's."""
+"""URL scheme → SQLAlchemy's."""
 
 
 class BadSetting(ValueError):
-    """A setting makes no sense; names it and says what would."""
+    """An invalid setting; the text names it and a valid value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +28,12 @@ class RegistryConfig:
     """All settings.
 
     Attributes:
-        database: `sqlite:///FILE`, `postgresql://user:password@host:5432/name`, or `memory:` for one that ends with the process.
-        host: where to listen; beyond this machine only with `insecure`, as there is no authentication.
+        database: `sqlite:///FILE`, `postgresql://user:password@host:5432/name`, or `memory:`, which ends with the
+        process.
+        host: beyond this machine only with `insecure`, as the registry has no authentication.
         port: 0 takes a free one.
-        compatibility_level: where no level is set (Confluent: `schema.compatibility.level`).
-        mutable_mode: whether modes may be changed (Confluent: `mode.mutability`).
+        compatibility_level: default level (Confluent: `schema.compatibility.level`).
+        mutable_mode: modes may be changed (Confluent: `mode.mutability`).
         insecure: the network is trusted.
     """
 
@@ -56,7 +57,7 @@ class RegistryConfig:
 
 
 def _with_driver(database: str) -> str:
-    """The URL as SQLAlchemy wants it: with the one asyncio driver that the registry uses for that database."""
+    """Return SQLAlchemy's URL with the registry's asyncio driver for that database."""
     scheme, colon, rest = database.partition(":")
     driver = _DRIVERS.get(scheme)
     if not colon or driver is None:

@@ -1,8 +1,10 @@
-"""Register, look up and check a schema: the use cases that judge one.
+"""Use cases that validate a schema: register, look up, check.
 
-What lives here: what is read before, what is judged of it, and what is written if nothing of that has changed meanwhile. Judging takes
-as long as a schema's author likes, so it happens between transactions, never inside one. What does not: the rules (`domain`), where they
-are applied (`validation`), what only reads or deletes (`service`).
+What lives here: reading the basis, validating against it, and writing if it is unchanged. Validation may take long, so
+it runs between
+transactions, never inside one. What does not: the rules (`domain`), their execution (`validation`), use cases that only
+read or delete
+(`service`).
 """
 
 import asyncio
@@ -24,14 +26,14 @@ from busway_registry.store.interface import IdTaken, NoMoreIds, Registered, Stor
 from busway_registry.validation.validator import SchemaValidator, ValidationRequest
 
 _MOST_ATTEMPTS: Final = 20
-"""To register while others, on other nodes too, change the subject; each of them got through meanwhile."""
+"""Limit of attempts while other writers, also on other nodes, change the subject."""
 _AT_ONCE: Final = 8
-"""Earlier versions that are in memory to be compared with: eight megabytes of the largest."""
+"""Earlier versions in memory for comparison: at most 8 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Basis:
-    """What a judgement rests on; it stands as long as this is what the store says."""
+    """The state of the store that a validation is based on; valid while the store's is equal."""
 
     rules: Rules
     versions: tuple[Version, ...]
@@ -43,18 +45,18 @@ class _Basis:
     @property
     def live(self) -> list[Version]:
         """Versions that are not deleted."""
-        return [one for one in self.versions if not one.deleted]
+        return [version for version in self.versions if not version.deleted]
 
 
 class Registrar:
-    """Judges schemas against what is registered.
+    """Validates schemas against registered ones.
 
     Args:
-        store: where schemas are kept.
+        store: of schemas.
         settings: levels and modes.
-        judge: judges them.
-        now_ms: the clock, milliseconds since 1970.
-        max_schema_chars: how long a schema may be.
+        judge: validates.
+        now_ms: clock, milliseconds since 1970.
+        max_schema_chars: limit of a schema.
     """
 
     def __init__(
@@ -70,30 +72,31 @@ class Registrar:
     async def register(
         self, subject: str, request: SchemaRequest, *, normalize: bool = False, force: bool = False
     ) -> Registered:
-        """The version of the subject that holds this schema; a new one unless it is there.
+        """Return the subject's version with this schema, registering it if necessary.
 
         Raises:
-            RegistryError: 409 incompatible; 42201 not valid; 42205 read-only, or an id where none may be given; 42209 too large;
-                50002 judging takes too long, or the subject never stands still.
+            RegistryError: 409 incompatible; 42201 invalid; 42205 read-only, or an id where none may be given; 42209 too
+            large;
+                50002 validation takes too long, or the subject keeps changing.
         """
         if len(request.text) > self._max_chars:
             raise errors.schema_too_large(len(request.text), self._max_chars)
         judging = self._judge.request()
-        found = await self._attempt(judging, subject, request, normalize=normalize, force=force)
-        if found is not None:
-            return found
-        # Another writer was faster. Writers that lost a race are serialised per subject, so that they do not starve one another.
+        registered = await self._attempt(judging, subject, request, normalize=normalize, force=force)
+        if registered is not None:
+            return registered
+        # Another writer was faster. Losers are serialised per subject, so that they do not starve one another.
         async with self._turns.setdefault(subject, asyncio.Lock()):
             for _ in range(_MOST_ATTEMPTS):
-                found = await self._attempt(judging, subject, request, normalize=normalize, force=force)
-                if found is not None:
-                    return found
+                registered = await self._attempt(judging, subject, request, normalize=normalize, force=force)
+                if registered is not None:
+                    return registered
         raise errors.timed_out(f"Subject {subject} changes faster than the schema can be compared; try again")
 
     async def _attempt(
         self, judging: ValidationRequest, subject: str, request: SchemaRequest, *, normalize: bool, force: bool
     ) -> Registered | None:
-        """The version; None when the subject changed while the schema was judged."""
+        """Return the version; None if the subject changed during validation."""
         async with self._store.read() as tx:
             basis = await self._basis(tx, subject, request)
         mode = basis.rules.mode
@@ -101,14 +104,14 @@ class Registrar:
         normalize = mode is not Mode.IMPORT and (normalize or basis.rules.normalizes)
         artifact = await judging.build(basis.request, basis.texts, normalize=normalize)
         if basis.latest is not None:
-            if (found := await self._there(basis, artifact)) is not None:
-                return found
+            if (registered := await self._there(basis, artifact)) is not None:
+                return registered
             if mode is not Mode.IMPORT:
                 as_sent, artifact = artifact, inheriting(artifact, basis.latest.schema.artifact)
-                if artifact != as_sent and (found := await self._there(basis, artifact)) is not None:
-                    return found
+                if artifact != as_sent and (registered := await self._there(basis, artifact)) is not None:
+                    return registered
         if mode is not Mode.IMPORT:
-            artifact = numbered(artifact, max((one.version for one in basis.versions), default=0) + 1)
+            artifact = numbered(artifact, max((version.version for version in basis.versions), default=0) + 1)
         if mode is not Mode.IMPORT and not force:
             breaches = await self._compare(judging, artifact, basis, basis.live)
             if breaches is None:
@@ -121,7 +124,7 @@ class Registrar:
             return await self._write(tx, subject, basis, artifact)
 
     async def _there(self, basis: _Basis, artifact: Artifact) -> Registered | None:
-        """The version that holds it already; most clients register the latest one again whenever they start."""
+        """Return the version that holds it already; a fast path, as most clients register the latest at each start."""
         latest = basis.latest
         assert latest is not None
         if latest.schema.artifact == artifact:
@@ -134,8 +137,8 @@ class Registrar:
     async def _write(self, tx: Transaction, subject: str, basis: _Basis, artifact: Artifact) -> Registered:
         request, versions = basis.request, basis.versions
         known = await tx.find_schema(artifact.fingerprint)
-        if (found := _held(request, known, versions)) is not None:
-            return found
+        if (registered := _held(request, known, versions)) is not None:
+            return registered
         number = _next_version(request, versions, basis.rules.mode)
         stored = await _keep(tx, artifact, known, request.id)
         await _purge_replaced(tx, stored, versions)
@@ -148,17 +151,17 @@ class Registrar:
     async def look_up(
         self, subject: str, request: SchemaRequest, *, normalize: bool = False, deleted: bool = False
     ) -> Registered:
-        """The version of the subject that holds this schema.
+        """Return the subject's version with this schema.
 
         Raises:
-            RegistryError: 40401 no subject; 40403 no such schema in it; 42201 not valid; 50002 judging takes too long.
+            RegistryError: 40401 no subject; 40403 no such schema in it; 42201 invalid; 50002 validation takes too long.
         """
         judging = self._judge.request()
         async with self._store.read() as tx:
             basis = await self._basis(tx, subject, request)
         artifact = await judging.build(basis.request, basis.texts, normalize=normalize or basis.rules.normalizes)
         async with self._store.read() as tx:
-            versions = [one for one in await tx.versions(subject) if deleted or not one.deleted]
+            versions = [version for version in await tx.versions(subject) if deleted or not version.deleted]
             if not versions:
                 raise errors.subject_not_found(subject)
             wanted = [artifact]
@@ -169,24 +172,24 @@ class Registrar:
                 wanted.append(inherited)
             for each in wanted:
                 known = await tx.find_schema(each.fingerprint)
-                for one in reversed(versions):
-                    if known is not None and one.schema_id == known.id:
-                        return Registered(version=one, schema=known)
+                for version in reversed(versions):
+                    if known is not None and version.schema_id == known.id:
+                        return Registered(version=version, schema=known)
             raise errors.schema_not_found()
 
     async def check(
         self, subject: str, request: SchemaRequest, version: int | None, *, normalize: bool = False
     ) -> list[str]:
-        """What speaks against the schema at the subject's level; empty when it is compatible.
+        """Return the schema's breaches at the subject's level; empty if compatible.
 
         Args:
-            subject: whose versions it is compared with; one that does not exist is compatible with everything.
+            subject: to compare with; a missing one is compatible with everything.
             request: the schema.
-            version: the one version to compare with, `LATEST`, or None for all that the level names.
-            normalize: write the schema in normal form first.
+            version: to compare with, `LATEST`, or None for all that the level names.
+            normalize: normalise the schema first.
 
         Raises:
-            RegistryError: 40402 no such version; 42201 not valid; 42209 too large; 50002 judging takes too long.
+            RegistryError: 40402 no such version; 42201 invalid; 42209 too large; 50002 validation takes too long.
         """
         if len(request.text) > self._max_chars:
             raise errors.schema_too_large(len(request.text), self._max_chars)
@@ -198,25 +201,25 @@ class Registrar:
             if version == LATEST:
                 live = live[-1:]
             elif version is not None:
-                live = [one for one in live if one.version == version]
+                live = [candidate for candidate in live if candidate.version == version]
                 if not live:
                     raise errors.version_not_found(version)
             artifact = await judging.build(basis.request, basis.texts, normalize=normalize or basis.rules.normalizes)
-            found = await self._compare(judging, artifact, basis, live)
-            if found is not None:
-                return found
+            messages = await self._compare(judging, artifact, basis, live)
+            if messages is not None:
+                return messages
         raise errors.timed_out(f"Subject {subject} changes faster than the schema can be compared; try again")
 
     async def _basis(
         self, tx: Transaction, subject: str, request: SchemaRequest, before: _Basis | None = None
     ) -> _Basis:
-        """What there is now; what cannot have changed since `before` is not read again."""
+        """Read the basis; the latest schema is taken from `before` while the versions are equal."""
         rules = await self._settings.rules(tx, subject)
         versions = tuple(await tx.versions(subject))
         if request.references:
             request = await with_numbers(tx, request)
         texts = tuple(await reference_texts(tx, request.references))
-        live = [one for one in versions if not one.deleted]
+        live = [version for version in versions if not version.deleted]
         latest: Registered | None = None
         latest_texts: tuple[str, ...] = ()
         if before is not None and before.versions == versions:
@@ -233,7 +236,7 @@ class Registrar:
     async def _compare(
         self, judging: ValidationRequest, artifact: Artifact, basis: _Basis, live: Sequence[Version]
     ) -> list[str] | None:
-        """What speaks against it; None when a version to compare with has gone meanwhile."""
+        """Return the breaches; None if a version to compare with was deleted meanwhile."""
         level = basis.rules.level
         wanted = live[::-1] if level.transitive else live[-1:]
         if level is Level.NONE:
@@ -242,22 +245,22 @@ class Registrar:
             earlier = await self._earlier(wanted[start : start + _AT_ONCE], basis)
             if earlier is None:
                 return None
-            if found := await judging.explain(artifact, basis.texts, earlier, level):
-                return found
+            if messages := await judging.explain(artifact, basis.texts, earlier, level):
+                return messages
         return []
 
     async def _earlier(self, versions: Sequence[Version], basis: _Basis) -> list[Earlier] | None:
         latest = basis.latest
         if latest is not None and list(versions) == [latest.version]:
             return [_as_earlier(latest.version, latest.schema, basis.latest_texts)]
-        found = []
+        earlier = []
         async with self._store.read() as tx:
-            for one in versions:
-                schema = await tx.schema(one.schema_id)
+            for version in versions:
+                schema = await tx.schema(version.schema_id)
                 if schema is None:
                     return None
-                found.append(_as_earlier(one, schema, await reference_texts(tx, schema.artifact.references)))
-        return found
+                earlier.append(_as_earlier(version, schema, await reference_texts(tx, schema.artifact.references)))
+        return earlier
 
 
 def _as_earlier(version: Version, schema: StoredSchema, texts: Sequence[str]) -> Earlier:
@@ -265,14 +268,18 @@ def _as_earlier(version: Version, schema: StoredSchema, texts: Sequence[str]) ->
 
 
 def _held(request: SchemaRequest, known: StoredSchema | None, versions: Sequence[Version]) -> Registered | None:
-    """The live version that holds the schema, if the request may mean it."""
+    """Return the live version with the schema, if it fits the request's number."""
     if known is None:
         return None
     if request.id is not None and request.id != known.id:
         raise errors.id_mismatch(request.id)
-    for one in versions:
-        if not one.deleted and one.schema_id == known.id and request.version in {None, 0, LATEST, one.version}:
-            return Registered(version=one, schema=known)
+    for version in versions:
+        if (
+            not version.deleted
+            and version.schema_id == known.id
+            and request.version in {None, 0, LATEST, version.version}
+        ):
+            return Registered(version=version, schema=known)
     return None
 
 
@@ -288,10 +295,14 @@ async def _keep(tx: Transaction, artifact: Artifact, known: StoredSchema | None,
 
 
 async def _purge_replaced(tx: Transaction, stored: StoredSchema, versions: Sequence[Version]) -> None:
-    """A soft-deleted version that held the schema goes for good when the schema comes back, unless it is referred to."""
-    for one in versions:
-        if one.deleted and one.schema_id == stored.id and not await tx.referenced_by(one.subject, one.version):
-            await tx.remove_version(one.subject, one.version)
+    """Remove soft-deleted versions of a schema that is registered again, unless referenced."""
+    for version in versions:
+        if (
+            version.deleted
+            and version.schema_id == stored.id
+            and not await tx.referenced_by(version.subject, version.version)
+        ):
+            await tx.remove_version(version.subject, version.version)
 
 
 def _check_writable(subject: str, mode: Mode, request: SchemaRequest) -> None:
@@ -304,13 +315,13 @@ def _check_writable(subject: str, mode: Mode, request: SchemaRequest) -> None:
 
 
 def _next_version(request: SchemaRequest, versions: Sequence[Version], mode: Mode) -> int:
-    following = max((one.version for one in versions), default=0) + 1
+    following = max((version.version for version in versions), default=0) + 1
     wanted = request.version
     if wanted in {None, 0, LATEST}:
         return following
     assert wanted is not None
     if mode is Mode.IMPORT:
-        if any(one.version == wanted for one in versions):
+        if any(version.version == wanted for version in versions):
             raise errors.not_permitted(f"Overwrite version {wanted} is not permitted.")
         return wanted
     if wanted != following:

@@ -1,6 +1,6 @@
-"""References of schemas, followed in a store.
+"""Resolving a schema's references in a store.
 
-What lives here: which version a reference means, and the texts behind it. What does not: what the texts mean (`domain`).
+What lives here: the version of a reference, and the texts. What does not: their meaning (`domain`).
 """
 
 from collections.abc import Sequence
@@ -13,49 +13,49 @@ from busway_registry.domain.subjects import LATEST
 from busway_registry.store.interface import Transaction
 
 _DEEPEST: Final = 64
-"""How long a chain of references may be."""
+"""Limit of a chain of references."""
 _MOST_CHARS: Final = 4_000_000
-"""Of all that a schema refers to, directly or not."""
+"""Limit of all direct and indirect references together."""
 
 
 async def with_numbers(tx: Transaction, request: SchemaRequest) -> SchemaRequest:
-    """The request with the number of the latest live version where a reference says latest."""
+    """Replace latest by the latest live version's number in references."""
     references = []
-    for one in request.references:
-        version = one.version
+    for reference in request.references:
+        version = reference.version
         if version == LATEST:
-            latest = await tx.version(one.subject, None, deleted=False)
+            latest = await tx.version(reference.subject, None, deleted=False)
             version = latest.version if latest is not None else version
-        references.append(replace(one, version=version))
+        references.append(replace(reference, version=version))
     return replace(request, references=tuple(references))
 
 
 async def reference_texts(tx: Transaction, references: Sequence[Reference]) -> list[str]:
-    """The schemas behind the references and behind theirs, dependencies first, each once.
+    """Return all direct and indirect references, dependencies first, each once.
 
     Raises:
-        RegistryError: 42201; one does not exist, or the chain is too long.
+        RegistryError: 42201, one does not exist, the chain or the texts are too long.
     """
-    found: dict[tuple[str, int], str] = {}
+    texts: dict[tuple[str, int], str] = {}
 
-    async def visit(one: Reference, depth: int) -> None:
-        key = (one.subject, one.version)
-        if key in found:
+    async def visit(reference: Reference, depth: int) -> None:
+        key = (reference.subject, reference.version)
+        if key in texts:
             return
         if depth > _DEEPEST:
             raise errors.invalid_schema(f"references are nested more than {_DEEPEST} levels deep")
-        version = await tx.version(one.subject, one.version, deleted=True)
+        version = await tx.version(reference.subject, reference.version, deleted=True)
         stored = await tx.schema(version.schema_id) if version is not None else None
         if stored is None:
             raise errors.invalid_schema(
-                f"No schema reference found for subject '{one.subject}' and version {one.version}; register it first"
+                f"No schema reference found for subject '{reference.subject}' and version {reference.version}; register it first"
             )
         for deeper in stored.artifact.references:
             await visit(deeper, depth + 1)
-        found[key] = stored.artifact.text
-        if sum(map(len, found.values())) > _MOST_CHARS:
+        texts[key] = stored.artifact.text
+        if sum(map(len, texts.values())) > _MOST_CHARS:
             raise errors.invalid_schema(f"its references are longer than {_MOST_CHARS} characters all together")
 
-    for one in references:
-        await visit(one, 0)
-    return list(found.values())
+    for reference in references:
+        await visit(reference, 0)
+    return list(texts.values())

@@ -21,18 +21,18 @@ from busway_registry.validation.validator import SchemaValidator
 
 
 class NoStore(OSError):
-    """The database cannot be used; the text says which and why."""
+    """The database is unusable; the text has its URL and the reason."""
 
 
 class RegistryServer:
     """A registry that serves HTTP in this event loop.
 
     Args:
-        config: its settings.
-        machine: its clock.
+        config: settings.
+        machine: clock.
 
     Raises:
-        NoStore: the database cannot be used.
+        NoStore: the database is unusable.
     """
 
     def __init__(self, config: RegistryConfig, machine: Machine = OS) -> None:
@@ -50,26 +50,26 @@ class RegistryServer:
 
     @property
     def url(self) -> str:
-        """Where clients find it; there once it has started."""
+        """Address for clients; available after the start."""
         assert self._port is not None, "the registry has not started"
         return f"http://{in_url(self.config.host)}:{self._port}"
 
     @property
     def database(self) -> str:
-        """Where it keeps things, without any secret."""
+        """Database URL without secrets."""
         return _shown(self.config.database)
 
     @property
     def judging(self) -> list[int]:
-        """Processes that judge large schemas for it; none as long as it met none."""
+        """Ids of processes that validate large schemas; none before the first large one."""
         return self._pool.pids
 
     async def start(self) -> None:
-        """Open the store, then the door.
+        """Open the store, then listen.
 
         Raises:
-            CannotListen: the address cannot be had.
-            NoStore: the database cannot be used.
+            CannotListen: the address is unavailable.
+            NoStore: the database is unusable.
         """
         async with AsyncExitStack() as starting:
             bound = starting.enter_context(await bind(self.config.host, self.config.port, who="the registry"))
@@ -84,7 +84,7 @@ class RegistryServer:
             self._running = starting.pop_all()
 
     async def stop(self) -> None:
-        """Finish what is under way, then close."""
+        """Finish current requests, then close."""
         await self._running.aclose()
 
     async def __aenter__(self) -> "RegistryServer":
@@ -114,9 +114,9 @@ def _shown(database: str) -> str:
 
 
 def open_store(database: str) -> Store:
-    """The store for a database URL; not opened yet."""
+    """Return the store for a database URL, not opened yet."""
     if database == "memory:":
         return MemoryStore()
-    from busway_registry.store.sql import SqlStore  # SQLAlchemy takes its time to load
+    from busway_registry.store.sql import SqlStore  # slow to import
 
     return SqlStore(database)

@@ -1,7 +1,8 @@
-"""What the registry does: register, look up, check, read, delete.
+"""The registry's use cases: register, look up, check, read, delete.
 
-What lives here: the use cases that read and delete, each one transaction on a `Store`. What does not: those that judge a schema
-(`registering`), HTTP (`http`), SQL (`store`), the rules themselves (`domain`).
+What lives here: those that read and delete, each in one transaction of a `Store`. What does not: those that validate a
+schema
+(`registering`), HTTP (`http`), SQL (`store`), rules (`domain`).
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -25,18 +26,18 @@ from busway_registry.store.interface import (
 from busway_registry.validation.validator import SchemaValidator
 
 _AT_ONCE: Final = 8
-"""Schemas of a list that are in memory while they are sent: eight megabytes of the largest."""
+"""Schemas of a list in memory while they are sent: at most 8 MB."""
 
 
 class Registry:
     """The registry's use cases.
 
     Args:
-        store: where schemas are kept.
+        store: of schemas.
         settings: levels and modes.
-        judge: judges schemas.
-        now_ms: the clock, milliseconds since 1970.
-        max_schema_chars: how long a schema may be.
+        judge: validates schemas.
+        now_ms: clock, milliseconds since 1970.
+        max_schema_chars: limit of a schema.
     """
 
     def __init__(
@@ -72,44 +73,44 @@ class Registry:
         return await self._registrar.check(subject, request, version, normalize=normalize)
 
     async def schema(self, schema_id: int) -> StoredSchema:
-        """The schema of that id.
+        """Return the schema of an id.
 
         Raises:
-            RegistryError: 40403; there is none.
+            RegistryError: 40403, none.
         """
         async with self._store.read() as tx:
-            found = await tx.schema(schema_id)
-            if found is None:
+            schema = await tx.schema(schema_id)
+            if schema is None:
                 raise errors.schema_not_found(schema_id)
-            return found
+            return schema
 
     async def schemas_with_guid(self, guid: str) -> list[StoredSchema]:
-        """Schemas with that GUID; at most one for now."""
+        """Return schemas with that GUID; currently at most one."""
         async with self._store.read() as tx:
             return await tx.schemas_with_guid(guid)
 
     async def highest_id(self) -> int:
-        """The largest id in use."""
+        """Return the largest id in use."""
         async with self._store.read() as tx:
             return await tx.highest_id()
 
     async def uses(
         self, schema_id: int, *, deleted: bool = False, subject: str | None = None, part: Part = WHOLE
     ) -> list[Version]:
-        """Who uses a schema; all subjects or one.
+        """Return versions with a schema, of all subjects or one.
 
         Raises:
-            RegistryError: 40403; there is no such schema.
+            RegistryError: 40403, no such schema.
         """
         async with self._store.read() as tx:
             await self._check_there(tx, schema_id)
             return await tx.versions_of_schema(schema_id, deleted=deleted, subject=subject, part=part)
 
     async def subjects_of(self, schema_id: int, *, deleted: bool = False, part: Part = WHOLE) -> list[str]:
-        """Names of the subjects that use a schema.
+        """Return names of the subjects with a schema.
 
         Raises:
-            RegistryError: 40403; there is no such schema.
+            RegistryError: 40403, no such schema.
         """
         async with self._store.read() as tx:
             await self._check_there(tx, schema_id)
@@ -118,7 +119,7 @@ class Registry:
     async def all_versions(
         self, prefix: str, *, deleted: bool, latest_only: bool, part: Part = WHOLE
     ) -> AsyncIterator[Registered]:
-        """A part of the versions of the subjects with that prefix, by subject and number; some in memory at a time."""
+        """Yield a part of the versions of subjects with that prefix, by subject and number; `_AT_ONCE` in memory."""
         async with self._store.read() as tx:
             versions = await tx.every_version(prefix, deleted=deleted, latest_only=latest_only, part=part)
         return self._with_schemas(versions)
@@ -126,32 +127,34 @@ class Registry:
     async def _with_schemas(self, versions: Sequence[Version]) -> AsyncIterator[Registered]:
         for start in range(0, len(versions), _AT_ONCE):
             async with self._store.read() as tx:
-                schemas = [(one, await tx.schema(one.schema_id)) for one in versions[start : start + _AT_ONCE]]
-            for one, schema in schemas:
-                if schema is not None:  # deleted for good meanwhile
-                    yield Registered(version=one, schema=schema)
+                schemas = [
+                    (version, await tx.schema(version.schema_id)) for version in versions[start : start + _AT_ONCE]
+                ]
+            for version, schema in schemas:
+                if schema is not None:  # else deleted permanently meanwhile
+                    yield Registered(version=version, schema=schema)
 
     # Subjects and versions
 
     async def subjects(self, prefix: str = "", deleted: Deleted = Deleted.LEFT_OUT, part: Part = WHOLE) -> list[str]:
-        """Names, sorted; without those that only have soft-deleted versions, unless they are asked for."""
+        """Return names, sorted; by default without subjects that have only soft-deleted versions."""
         async with self._store.read() as tx:
             return await tx.subjects(prefix, deleted, part)
 
     async def versions(self, subject: str, deleted: Deleted = Deleted.LEFT_OUT, part: Part = WHOLE) -> list[int]:
-        """Version numbers, ascending.
+        """Return version numbers, ascending.
 
         Raises:
-            RegistryError: 40401; the subject has none of that kind.
+            RegistryError: 40401, the subject has none of that kind.
         """
         async with self._store.read() as tx:
-            found = await tx.version_numbers(subject, deleted, part)
-            if not found and not (part.offset and await tx.version_numbers(subject, deleted, Part(limit=1))):
+            numbers = await tx.version_numbers(subject, deleted, part)
+            if not numbers and not (part.offset and await tx.version_numbers(subject, deleted, Part(limit=1))):
                 raise errors.subject_not_found(subject)
-            return found
+            return numbers
 
     async def version(self, subject: str, number: int, *, deleted: bool = False) -> Registered:
-        """A version, or with `LATEST` the newest.
+        """Return a version; `LATEST` is the newest.
 
         Raises:
             RegistryError: 40401 no subject; 40402 no such version.
@@ -162,24 +165,24 @@ class Registry:
     async def latest_with_metadata(
         self, subject: str, properties: Mapping[str, str], *, deleted: bool = False
     ) -> Registered:
-        """The newest version whose metadata has all these properties.
+        """Return the newest version whose metadata has all these properties.
 
         Raises:
             RegistryError: 40401 no subject; 40403 no such version.
         """
         async with self._store.read() as tx:
-            versions = [one for one in await tx.versions(subject) if deleted or not one.deleted]
+            versions = [version for version in await tx.versions(subject) if deleted or not version.deleted]
             if not versions:
                 raise errors.subject_not_found(subject)
-            for one in reversed(versions):
-                found = await self._registered(tx, one)
-                metadata = found.schema.artifact.metadata
+            for version in reversed(versions):
+                registered = await self._registered(tx, version)
+                metadata = registered.schema.artifact.metadata
                 if metadata is not None and properties.items() <= metadata.get("properties", {}).items():
-                    return found
+                    return registered
             raise errors.schema_not_found()
 
     async def referenced_by(self, subject: str, number: int, *, deleted: bool = False, part: Part = WHOLE) -> list[int]:
-        """Ids of the schemas that refer to a version.
+        """Return ids of the schemas that refer to a version.
 
         Raises:
             RegistryError: 40401 no subject; 40402 no such version.
@@ -189,10 +192,11 @@ class Registry:
             return await tx.referenced_by(subject, version.version, deleted=deleted, part=part)
 
     async def delete_version(self, subject: str, number: int, *, permanent: bool = False) -> int:
-        """Delete a version softly, or one that is so already for good; its number.
+        """Delete a version softly, or a soft-deleted one permanently; return its number.
 
         Raises:
-            RegistryError: 40401, 40402 not there; 40406 soft-deleted already; 40407 not soft-deleted first; 42205 read-only;
+            RegistryError: 40401, 40402 not found; 40406 soft-deleted already; 40407 not soft-deleted first; 42205
+            read-only;
                 42206 referenced.
         """
         async with self._store.write() as tx:
@@ -207,10 +211,10 @@ class Registry:
             return version.version
 
     async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
-        """Delete all versions softly, or for good; their numbers. For good, the subject's settings go too.
+        """Delete all versions softly, or permanently together with the subject's settings; return their numbers.
 
         Raises:
-            RegistryError: 40401 not there; 40404 soft-deleted already; 40405 not soft-deleted first; 42205 read-only;
+            RegistryError: 40401 not found; 40404 soft-deleted already; 40405 not soft-deleted first; 42205 read-only;
                 42206 referenced.
         """
         async with self._store.write() as tx:
@@ -218,21 +222,21 @@ class Registry:
             versions = await tx.versions(subject)
             if not versions:
                 raise errors.subject_not_found(subject)
-            live = [one for one in versions if not one.deleted]
+            live = [version for version in versions if not version.deleted]
             if permanent and live:
                 raise errors.subject_not_soft_deleted(subject)
             if not permanent and not live:
                 raise errors.subject_soft_deleted(subject)
             going = versions if permanent else live
             await self._check_unreferenced(tx, going)
-            for one in going:
-                await self._delete(tx, one, permanent=permanent)
+            for version in going:
+                await self._delete(tx, version, permanent=permanent)
             if permanent:
                 await tx.remove_setting("config", subject)
                 await tx.remove_setting("mode", subject)
-            return [one.version for one in going]
+            return [version.version for version in going]
 
-    # Parts of the above
+    # Shared steps
 
     async def _delete(self, tx: Transaction, version: Version, *, permanent: bool) -> None:
         if not permanent:
@@ -243,7 +247,7 @@ class Registry:
             await tx.remove_schema(version.schema_id)
 
     async def _check_unreferenced(self, tx: Transaction, going: Sequence[Version]) -> None:
-        leaving = {(one.subject, one.version) for one in going}
+        leaving = {(version.subject, version.version) for version in going}
         for version in going:
             for schema_id in await tx.referenced_by(version.subject, version.version):
                 uses = await tx.versions_of_schema(schema_id)
@@ -259,9 +263,9 @@ class Registry:
             raise errors.schema_not_found()
 
     async def _version(self, tx: Transaction, subject: str, number: int, *, deleted: bool) -> Version:
-        found = await tx.version(subject, None if number == LATEST else number, deleted=deleted)
-        if found is not None:
-            return found
+        version = await tx.version(subject, None if number == LATEST else number, deleted=deleted)
+        if version is not None:
+            return version
         if await tx.version(subject, None, deleted=deleted) is None:
             raise errors.subject_not_found(subject)
         raise errors.version_not_found(number)

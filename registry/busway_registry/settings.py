@@ -1,4 +1,4 @@
-"""Compatibility levels and modes, of subjects and of the whole registry.
+"""Compatibility levels and modes of subjects and the registry.
 
 What lives here: reading, setting and inheriting them. What does not: applying them (`service`, `registering`).
 """
@@ -34,24 +34,24 @@ _NOT_SERVED: Final = (
     "validateRules",
 )
 SETTINGS: Final = (*_KNOWN, *_NOT_SERVED)
-"""All that Confluent's `/config` knows."""
+"""All fields of Confluent's `/config`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What applies to a subject: its own settings over the registry's over the defaults."""
+    """Effective settings of a subject: its own, then the registry's, then defaults."""
 
     mode: Mode
     config: Json
 
     @property
     def level(self) -> Level:
-        """How new versions must fit earlier ones."""
+        """Compatibility level."""
         return Level(self.config["compatibilityLevel"])
 
     @property
     def normalizes(self) -> bool:
-        """Whether schemas are normalised unasked."""
+        """Whether schemas are normalised by default."""
         return bool(self.config.get("normalize"))
 
 
@@ -59,9 +59,9 @@ class Settings:
     """The `/config` and `/mode` resources.
 
     Args:
-        store: where they are kept.
-        default_level: the level where nothing is set.
-        mutable_mode: whether modes may be changed at all.
+        store: of settings.
+        default_level: without a setting.
+        mutable_mode: modes may be changed.
     """
 
     def __init__(self, store: Store, default_level: Level = Level.BACKWARD, *, mutable_mode: bool = True) -> None:
@@ -70,27 +70,27 @@ class Settings:
         self._mutable_mode = mutable_mode
 
     async def rules(self, tx: Transaction, subject: str) -> "Rules":
-        """What applies to a subject."""
-        found = await tx.settings(subject)
+        """Return a subject's effective settings."""
+        settings = await tx.settings(subject)
         config = {
             "compatibilityLevel": self._default.value,
-            **found.get(("config", GLOBAL), {}),
-            **found.get(("config", subject), {}),
+            **settings.get(("config", GLOBAL), {}),
+            **settings.get(("config", subject), {}),
         }
-        everywhere = Mode(found.get(("mode", GLOBAL), {}).get("mode", Mode.READWRITE))
-        own = found.get(("mode", subject))
+        everywhere = Mode(settings.get(("mode", GLOBAL), {}).get("mode", Mode.READWRITE))
+        own = settings.get(("mode", subject))
         mode = everywhere if own is None or everywhere is Mode.READONLY_OVERRIDE else Mode(own["mode"])
         return Rules(mode=mode, config=config)
 
     async def mode(self, tx: Transaction, subject: str) -> Mode:
-        """The mode that applies to a subject."""
+        """Return a subject's effective mode."""
         return (await self.rules(tx, subject)).mode
 
     async def get_config(self, subject: str = GLOBAL, *, default_to_global: bool = False) -> Json:
-        """What is set for a subject, or what applies to it.
+        """Return a subject's own settings, or the effective ones.
 
         Raises:
-            RegistryError: 40408; nothing is set for the subject.
+            RegistryError: 40408, the subject has none.
         """
         async with self._store.read() as tx:
             if subject == GLOBAL or default_to_global:
@@ -103,10 +103,10 @@ class Settings:
             return own
 
     async def put_config(self, subject: str, body: Mapping[str, Any]) -> Json:
-        """Change what the body names; null clears it. Answers with what was asked for.
+        """Change the fields in the body, null clears one; return the fields changed.
 
         Raises:
-            RegistryError: 42203 no such level; 42205 read-only, or a setting that is not served.
+            RegistryError: 42203 no such level; 42205 read-only, or an unsupported setting.
         """
         unserved = [name for name in _NOT_SERVED if body.get(name) is not None]
         if unserved:
@@ -128,10 +128,10 @@ class Settings:
         return {name: echo[name] for name in _KNOWN if echo.get(name) is not None}
 
     async def delete_config(self, subject: str = GLOBAL) -> Json:
-        """Remove what is set; answers with what was.
+        """Remove the settings; return the old ones.
 
         Raises:
-            RegistryError: 40401; nothing was set for the subject.
+            RegistryError: 40401, the subject had none.
         """
         async with self._store.write() as tx:
             if not (await self.mode(tx, subject)).writable:
@@ -143,10 +143,10 @@ class Settings:
             return own or {"compatibilityLevel": self._default.value}
 
     async def get_mode(self, subject: str = GLOBAL, *, default_to_global: bool = False) -> Mode:
-        """The mode set for a subject, or the one that applies.
+        """Return a subject's own mode, or the effective one.
 
         Raises:
-            RegistryError: 40409; none is set for the subject.
+            RegistryError: 40409, the subject has none.
         """
         async with self._store.read() as tx:
             if subject != GLOBAL and not default_to_global:
@@ -157,10 +157,10 @@ class Settings:
             return await self.mode(tx, subject)
 
     async def put_mode(self, subject: str, text: object, *, force: bool = False) -> Mode | None:
-        """Set the mode, or with None clear it.
+        """Set the mode; None clears it.
 
         Raises:
-            RegistryError: 42204 no such mode; 42205 modes are fixed here, or IMPORT on a subject with live versions.
+            RegistryError: 42204 no such mode; 42205 modes are fixed, or IMPORT on a subject with live versions.
         """
         mode = None if text is None else parse_mode(text)
         self._check_mutable()
@@ -175,19 +175,19 @@ class Settings:
 
     async def _make_room(self, tx: Transaction, subject: str, *, force: bool) -> None:
         versions = await (tx.versions(subject) if subject != GLOBAL else tx.every_version("", deleted=True))
-        if any(not one.deleted for one in versions) and not force:
+        if any(not version.deleted for version in versions) and not force:
             raise not_permitted("Cannot import since found existing subjects; delete them first, or say force=true")
-        for one in versions:
-            if one.deleted:
-                await tx.remove_version(one.subject, one.version)
-                if not await tx.versions_of_schema(one.schema_id, part=Part(limit=1)):
-                    await tx.remove_schema(one.schema_id)
+        for version in versions:
+            if version.deleted:
+                await tx.remove_version(version.subject, version.version)
+                if not await tx.versions_of_schema(version.schema_id, part=Part(limit=1)):
+                    await tx.remove_schema(version.schema_id)
 
     async def delete_mode(self, subject: str = GLOBAL) -> Mode:
-        """Remove the mode; answers with what it was.
+        """Remove the mode; return the old one.
 
         Raises:
-            RegistryError: 40401; none was set for the subject.
+            RegistryError: 40401, the subject had none.
         """
         self._check_mutable()
         async with self._store.write() as tx:
@@ -202,11 +202,11 @@ class Settings:
             raise not_permitted("Mode changes are not allowed: mode.mutability is false")
 
 
-def _truth(found: object) -> bool | None:
-    if found is None or isinstance(found, bool):
-        return found
-    if isinstance(found, str) and found.lower() in {"true", "false"}:
-        return found.lower() == "true"
+def _truth(value: object) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
     raise RegistryError(400, "The field normalize is true or false")
 
 
@@ -215,5 +215,5 @@ def _read_only(subject: str) -> str:
 
 
 def read_only(subject: str) -> RegistryError:
-    """The refusal of a write to a subject that does not allow it."""
+    """Make the refusal of a write to a read-only subject."""
     return not_permitted(_read_only(subject))

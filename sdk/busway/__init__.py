@@ -1,7 +1,8 @@
 """Busway: an event bus for Python services.
 
-The names listed here are public; nothing else is. Each is loaded when it is first used, so that `busway up` does not wait for the
-client and a producer not for the Avro library.
+The names listed here are public; nothing else is. Each is imported on first use, so that `busway up` does not load the
+client, nor a
+producer the Avro library.
 """
 
 import importlib
@@ -249,9 +250,9 @@ def __getattr__(name: str) -> Any:
         return version("busway")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'busway' has no attribute {name!r}")
-    found = getattr(importlib.import_module(_MODULE_OF[name]), name)
-    globals()[name] = found
-    return found
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

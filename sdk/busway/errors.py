@@ -1,6 +1,6 @@
-"""What can go wrong, in users' words.
+"""Exceptions of the SDK.
 
-What lives here: the exceptions of the SDK. Each names the broker, topic or partition concerned and what to do.
+What lives here: errors with a text for users; each names the broker, topic or partition, and a remedy.
 """
 
 from busway_protocol.errors import ErrorCode
@@ -11,7 +11,7 @@ class BuswayError(Exception):
 
 
 class ConnectionFailed(BuswayError):
-    """A broker cannot be reached, or the connection ended."""
+    """A broker cannot be reached, or the connection broke."""
 
 
 class RequestTimedOut(BuswayError):
@@ -22,7 +22,7 @@ class BrokerError(BuswayError):
     """A broker refused a request.
 
     Attributes:
-        code: the protocol's error code.
+        code: error code of the protocol.
     """
 
     def __init__(self, code: ErrorCode, what: str, text: str | None = None) -> None:
@@ -31,12 +31,12 @@ class BrokerError(BuswayError):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later."""
+        """Whether a retry may succeed."""
         return self.code.retriable
 
 
 class UnsupportedByBroker(BuswayError):
-    """The broker does not serve a request, or no version that this client speaks."""
+    """The broker lacks a request, or all versions that this client supports."""
 
 
 class MessageTooLarge(BuswayError):
@@ -44,27 +44,32 @@ class MessageTooLarge(BuswayError):
 
 
 class DeliveryFailed(BuswayError):
-    """A record was not acknowledged within delivery_timeout_ms; the text tells whether it may have been written."""
+    """A record was not acknowledged within delivery_timeout_ms; the text says whether it may have been written."""
 
 
 class OffsetReset(BuswayError):
-    """A partition has no committed offset, or the offset is gone, and auto_offset_reset is none."""
+    """A partition has no valid committed offset, and auto_offset_reset is none."""
 
 
 class CommitFailed(BuswayError):
-    """Offsets were not committed because the group has moved on; the partitions belong to others now."""
+    """Offsets were not committed: the group has rebalanced, and other members have the partitions."""
 
 
 class AcknowledgementFailed(BuswayError):
-    """What became of a share group's record was not taken: its lock had ended, or its leader has moved. It comes again, to whomever."""
+    """An acknowledgement of a share group's record was refused: its lock expired, or its leader moved. The record is
+    delivered again.
+    """
 
 
 class TransactionFailed(BuswayError):
-    """A transaction cannot go on. Raised as it is, the producer cannot go on either: what the text names has to be mended, and a new
-    producer started. `TransactionAbortable` says that the next transaction may succeed (KIP-1050).
+    """A transaction cannot continue.
+
+    Raised as this class itself it is fatal for the producer: mend the cause named in the text and start a new producer.
+    After
+    `TransactionAbortable` the next transaction may succeed (KIP-1050).
 
     Attributes:
-        code: the protocol's error code; None where no broker refused anything.
+        code: error code of the protocol; None if no broker refused anything.
     """
 
     def __init__(self, text: str, code: ErrorCode | None = None) -> None:
@@ -73,27 +78,30 @@ class TransactionFailed(BuswayError):
 
 
 class TransactionAbortable(TransactionFailed):
-    """This transaction cannot be committed any more: abort it and do its work again in another one; the producer goes on."""
+    """This transaction cannot be committed: abort it and repeat its work in another; the producer stays usable."""
 
 
 class ProducerFenced(TransactionFailed):
-    """Another producer with the same transactional_id has taken over, or the transaction was open for longer than its timeout. Nothing
-    that this producer has not committed will be; stop it."""
+    """Another producer with the same transactional_id took over, or the transaction timed out.
+
+    Uncommitted work of this producer will never be committed; stop it.
+    """
 
 
 class TransactionInDoubt(TransactionFailed):
-    """A commit was asked for and not answered in time: whether the transaction is committed is not known. `commit_transaction()` asks
-    again, and so does nothing else."""
+    """A commit was not answered in time, and its outcome is unknown.
+
+    Only `commit_transaction()` may be called: it asks again.
+    """
 
 
 class InvalidTransactionState(BuswayError):
-    """A call that does not fit what the producer's transaction is doing: a record outside of a transaction, say. A mistake in the
-    program."""
+    """A call does not fit the state of the transaction, such as a record outside of one: a mistake in the program."""
 
 
 class NotRunning(BuswayError):
-    """The client was not started, or was stopped."""
+    """The client is not started, or stopped."""
 
 
 class DamagedData(BuswayError):
-    """A broker sent bytes that are no records; the text names topic, partition and offset."""
+    """A broker sent invalid record bytes; the text has topic, partition and offset."""

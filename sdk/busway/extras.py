@@ -1,7 +1,6 @@
-"""What an installation may lack.
+"""Optional dependencies.
 
-What lives here: the packages of each extra, and the one line that names an extra that is missing. What does not: versions, which are in
-pyproject.toml.
+What lives here: each extra's packages, and the error for a missing extra. What does not: versions (pyproject.toml).
 """
 
 from collections.abc import Iterator
@@ -23,22 +22,22 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "examples": ("alembic", *_CONNECT, "h3", "numpy", "pyarrow"),
     "spark": ("numpy", "pandas", "prometheus_client", "google.protobuf", "pyarrow", "pyspark"),
 }
-"""The packages, as they are imported, without which an extra's code does not run. The bus has none: uvloop only makes it faster."""
+"""Required packages of each extra by import name. The bus has none: uvloop only makes it faster."""
 
 
 class MissingExtra(BuswayError, ImportError):
-    """Packages are not installed; the text names the extra and the command that installs it."""
+    """Packages are not installed; the text names the extra and the install command."""
 
 
 def need(extra: str, what: str) -> None:
-    """Go on only if an extra is installed.
+    """Require an extra.
 
     Args:
         extra: of `EXTRAS`.
-        what: begins the sentence: the import, command or demo that needs it.
+        what: subject of the message: the import, command or demo in need.
 
     Raises:
-        MissingExtra: it is not.
+        MissingExtra: not installed.
     """
     if missing := list(_missing(extra)):
         are = "is" if len(missing) == 1 else "are"
@@ -50,8 +49,8 @@ def need(extra: str, what: str) -> None:
 def _missing(extra: str) -> Iterator[str]:
     for name in EXTRAS[extra]:
         try:
-            found = find_spec(name)
-        except (ImportError, ValueError):  # its parent is missing, or it is barred
-            found = None
-        if found is None:
+            spec = find_spec(name)
+        except (ImportError, ValueError):  # its parent package is missing, or the import is blocked
+            spec = None
+        if spec is None:
             yield name

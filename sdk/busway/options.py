@@ -1,6 +1,6 @@
-"""The options of producers, consumers and share consumers: one object each, keyword-only, documented once.
+"""Options of producers, consumers and share consumers: keyword-only, an object for each client.
 
-What lives here: names, units, defaults and their checks. Names are those of Kafka's client configuration in snake case.
+What lives here: names, units, defaults and checks. Names are Kafka's client settings in snake case.
 """
 
 import collections.abc
@@ -33,25 +33,27 @@ _Positive = Annotated[int, _AtLeast(1)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
-    """How a producer works.
+    """Options of a producer.
 
     Attributes:
-        acks: "all", 1 or 0: who must have a record before it counts as sent.
+        acks: "all", 1 or 0: replicas that must have a record before it counts as sent.
         enable_idempotence: a retried batch is written once; needs acks="all".
-        linger_ms: a batch that is not full waits so long for more records.
-        batch_size: bytes after which a batch is full.
+        linger_ms: wait of a batch that is not full for more records.
+        batch_size: bytes of a full batch.
         compression_type: none, gzip, snappy, lz4 or zstd.
-        max_in_flight: requests on their way to one broker at a time.
+        max_in_flight: concurrent requests to a broker.
         max_request_size: bytes of the largest record and request.
-        buffer_memory: bytes of records that wait; `send` waits when they are reached.
-        partitioner: chooses the partition; by default murmur2 of the key, or a partition kept for a batch without one.
-        request_timeout_ms: wait for an answer.
+        buffer_memory: bytes of waiting records; at this limit `send` waits.
+        partitioner: by default murmur2 of the key; without a key, one partition for each batch.
+        request_timeout_ms: limit on a response.
         delivery_timeout_ms: from `send` to success or failure, retries included.
-        metadata_timeout_ms: wait for a topic that is not there yet.
-        transactional_id: makes the producer transactional, and names it for the brokers: a new producer of this name fences the one
-            before it and aborts what that left open. Instances that run side by side need names of their own.
-        transaction_timeout_ms: a transaction that is open for longer is aborted by its coordinator, and the producer fenced; at most the
-            brokers' transaction.max.timeout.ms.
+        metadata_timeout_ms: limit on waiting for a missing topic.
+        transactional_id: makes the producer transactional. A new producer with this id fences the previous one and
+        aborts its open
+            transaction. Concurrent instances need different ids.
+        transaction_timeout_ms: the coordinator aborts a transaction that is open for longer, and fences the producer;
+        at most the brokers'
+            transaction.max.timeout.ms.
     """
 
     acks: Literal["all", -1, 1, 0, "1", "0"] = "all"
@@ -78,35 +80,42 @@ class ProducerOptions:
 
 
 USUAL_STRATEGIES: Final = ("cooperative-sticky", "range")
-"""What members of classic groups offer that are not told otherwise."""
+"""Default assignors of classic members."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
-    """How a consumer works.
+    """Options of a consumer.
 
     Attributes:
-        group_id: the group to share partitions with; None reads without a group.
-        group_instance_id: makes the member static, so that a restart moves no partitions (KIP-345). One that was killed has its place again at
-            once in the classic protocol, and when its old session has ended in the other.
-        auto_offset_reset: where to begin without a committed offset: earliest, latest, or none for an error.
-        enable_auto_commit, auto_commit_interval_ms: commit what was handed out, every so many ms.
-        group_protocol: "consumer" has the coordinator share the partitions out (KIP-848), "classic" one of the members. By default it is
-            the first where the brokers serve it, unless an option is given that only the second has.
-        group_remote_assignor: which of the coordinator's assignors shares: uniform or range; "consumer" only.
-        session_timeout_ms, heartbeat_interval_ms: a member that is silent for so long is out; how often it shows itself; "classic" only,
-            otherwise the brokers' group.consumer.session.timeout.ms and group.consumer.heartbeat.interval.ms, or the group's own.
-        max_poll_interval_ms: a member that asks for no records for so long leaves its group.
-        partition_assignment_strategy: range, roundrobin, sticky, cooperative-sticky, best first; the group takes one that all its members
-            offer. With cooperative-sticky members keep reading what they keep through a rebalance; with the others they give up everything
-            first. By default a group is cooperative as soon as all its members can be; "classic" only.
+        group_id: None reads without a group.
+        group_instance_id: makes the member static: a restart moves no partitions (KIP-345). After a kill it gets its
+        partitions back at once in
+            the classic protocol, and after its old session's end in the other.
+        auto_offset_reset: start without a committed offset: earliest, latest, or none for an error.
+        enable_auto_commit, auto_commit_interval_ms: commit handed-out records at this interval.
+        group_protocol: "consumer": the coordinator assigns partitions (KIP-848); "classic": a member does. By default
+        "consumer" if the brokers
+            support it, unless an option of "classic" only is given.
+        group_remote_assignor: the coordinator's assignor, uniform or range; "consumer" only.
+        session_timeout_ms, heartbeat_interval_ms: silence after which a member is removed, and its interval of
+        heartbeats; "classic" only.
+            Otherwise the brokers' group.consumer.session.timeout.ms and group.consumer.heartbeat.interval.ms, or the
+            group's own, apply.
+        max_poll_interval_ms: a member that requests no records for so long leaves its group.
+        partition_assignment_strategy: range, roundrobin, sticky, cooperative-sticky, best first; the group takes one
+        that all members offer.
+            With cooperative-sticky a rebalance does not interrupt partitions that stay; with the others members first
+            revoke all. By default
+            a group becomes cooperative as soon as all members can; "classic" only.
         isolation_level: read_uncommitted or read_committed.
-        fetch_min_bytes, fetch_max_wait_ms, fetch_max_bytes, max_partition_fetch_bytes: how much a fetch brings, and when.
-        max_poll_records: most records that one `getmany` hands out.
+        fetch_min_bytes, fetch_max_wait_ms, fetch_max_bytes, max_partition_fetch_bytes: size and delay of a fetch.
+        max_poll_records: limit of one `getmany`.
         check_crcs: verify the checksum of every batch.
-        metadata_max_age_ms: topics are looked at anew so often: for more partitions, and for new names that a pattern matches.
-        allow_auto_create_topics: brokers with auto.create.topics.enable create a topic that is read and does not exist, with their default
-            number of partitions. Off by default, unlike Java's: a reader would create a topic again that was deleted.
+        metadata_max_age_ms: interval of looking for more partitions and for new topics that match a pattern.
+        allow_auto_create_topics: brokers with auto.create.topics.enable create a missing topic that is read, with their
+        default number of
+            partitions. Off by default, unlike Java's: a reader would recreate a deleted topic.
     """
 
     group_id: str | None = None
@@ -139,21 +148,23 @@ class ConsumerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareConsumerOptions:
-    """How a share consumer works.
+    """Options of a share consumer.
 
     Attributes:
-        group_id: the share group whose records it takes.
-        acknowledgement_mode: explicit: `acknowledge` says what became of each record. implicit: the next `getmany`, or `commit`, accepts
-            what the last one handed out.
-        acquire_mode: batch_optimized takes whole batches, quickest where records are small; record_limit never more records than were
-            asked for, which spreads few, slow ones evenly (KIP-1206; brokers that do not know it take batches).
-        max_poll_records: most records that one `getmany` hands out.
-        fetch_min_bytes, fetch_max_wait_ms, fetch_max_bytes: how much a fetch brings, and when. What is acknowledged waits for no longer than
-            fetch_max_wait_ms behind a fetch that finds nothing.
+        group_id: the share group.
+        acknowledgement_mode: explicit: `acknowledge` each record. implicit: the next `getmany`, or `commit`, accepts
+        the last one's records.
+        acquire_mode: batch_optimized takes whole batches, fastest for small records. record_limit never takes more than
+        requested, which
+            spreads few, slow records evenly (KIP-1206; brokers without it take batches).
+        max_poll_records: limit of one `getmany`.
+        fetch_min_bytes, fetch_max_wait_ms, fetch_max_bytes: size and delay of a fetch. An acknowledgement waits at most
+        fetch_max_wait_ms behind
+            an empty fetch.
         check_crcs: verify the checksum of every batch.
-        max_poll_interval_ms: a member that asks for no records for so long leaves its group until it does.
-        client_rack: where it is.
-        request_timeout_ms: wait for an answer.
+        max_poll_interval_ms: a member that requests no records for so long leaves its group until it does.
+        client_rack: rack of this client.
+        request_timeout_ms: limit on a response.
     """
 
     group_id: str
@@ -178,11 +189,11 @@ Options = TypeVar("Options", ProducerOptions, ConsumerOptions, ShareConsumerOpti
 
 
 def options_from(kind: type[Options], given: Mapping[str, Any]) -> Options:
-    """The options of a client from keyword arguments.
+    """Make a client's options of keyword arguments.
 
     Raises:
-        TypeError: there is no such option, or its value is of another type.
-        ValueError: its value is out of range.
+        TypeError: no such option, or a value of another type.
+        ValueError: a value out of range.
     """
     names = [field.name for field in fields(kind)]
     for name in given:
@@ -199,12 +210,12 @@ def options_from(kind: type[Options], given: Mapping[str, Any]) -> Options:
 
 
 CLASSIC_ONLY: Final = frozenset({"session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"})
-"""Options of consumers that only the classic group protocol has."""
+"""Consumer options of the classic group protocol only."""
 _CONSUMER_ONLY: Final = frozenset({"group_remote_assignor"})
 
 
 def _fit_protocol(given: Mapping[str, Any]) -> None:
-    """Whether a consumer's options are all of one group protocol, or it is said that each is for its own."""
+    """Refuse options of both group protocols, unless group_protocol is "auto"."""
     classic, consumer = (sorted(name for name in given if name in only) for only in (CLASSIC_ONLY, _CONSUMER_ONLY))
     wanted = given.get("group_protocol")
     if classic and wanted == "consumer":
@@ -219,7 +230,7 @@ def _fit_protocol(given: Mapping[str, Any]) -> None:
 
 
 def _check(options: ProducerOptions | ConsumerOptions | ShareConsumerOptions) -> None:
-    """Whether each option is of its annotated type, and within the bounds that are annotated with it."""
+    """Check each option against its annotated type and bounds."""
     for name, hint in get_type_hints(type(options), include_extras=True).items():
         kind, *bounds = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         value = getattr(options, name)
@@ -227,7 +238,7 @@ def _check(options: ProducerOptions | ConsumerOptions | ShareConsumerOptions) ->
         if expected is not None:
             raise TypeError(f"{name}: {value!r:.80} is {_article(type(value).__name__)}, not {expected}")
         if get_origin(kind) is Literal and value not in get_args(kind):
-            raise ValueError(f"{name}: {value!r} is not {_listed([repr(one) for one in get_args(kind)])}")
+            raise ValueError(f"{name}: {value!r} is not {_listed([repr(member) for member in get_args(kind)])}")
         for bound in bounds:
             if isinstance(bound, _OneOf) and value not in bound.names:
                 raise ValueError(f"{name}: {value!r} is not one of {', '.join(bound.names)}")
@@ -238,7 +249,7 @@ def _check(options: ProducerOptions | ConsumerOptions | ShareConsumerOptions) ->
 
 
 def _mismatch(kind: Any, value: Any) -> str | None:
-    """The type that is wanted, in words, if the value is of another one."""
+    """Return the wanted type in words if the value is of another."""
     if get_origin(kind) is Literal:
         kinds = {type(member) for member in get_args(kind)}
         return None if type(value) in kinds else _listed([_WORDS[member] for member in sorted(kinds, key=str)])
@@ -249,7 +260,7 @@ def _mismatch(kind: Any, value: Any) -> str | None:
         return None if fits else "a tuple of texts"
     if get_origin(kind) is collections.abc.Callable:
         return None if callable(value) else "a function"
-    if isinstance(value, bool) and kind is not bool:  # to Python, True is a number
+    if isinstance(value, bool) and kind is not bool:  # bool is a subclass of int
         return _WORDS[kind]
     return None if isinstance(value, int | float if kind is float else kind) else _WORDS[kind]
 

@@ -1,6 +1,6 @@
-"""The values that users of the SDK handle.
+"""Values in the SDK's interface.
 
-What lives here: records and where they are. What does not: behaviour. Timestamps are milliseconds since 1970.
+What lives here: records and positions. What does not: behaviour. Timestamps are milliseconds since 1970.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,12 @@ class TopicPartition(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record as read. `timestamp_type` is 0 for the producer's clock, 1 for the broker's; `delivery_count` how many times a share
-    group has handed it out with this time, None for other consumers."""
+    """A record as read.
+
+    `timestamp_type` is 0 for the producer's clock, 1 for the broker's. `delivery_count` includes the current delivery
+    by a share group; None for
+    other consumers.
+    """
 
     topic: str
     partition: int
@@ -32,7 +36,7 @@ class Record(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was put; offset -1 when acks is 0, timestamp as stored."""
+    """Position of a written record; offset -1 with acks 0, timestamp as stored."""
 
     topic: str
     partition: int
@@ -42,7 +46,7 @@ class RecordMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """An offset to commit, with a text that comes back with it."""
+    """An offset to commit, with a text that is stored beside it."""
 
     offset: int
     metadata: str = ""
@@ -50,27 +54,29 @@ class OffsetAndMetadata:
 
 
 class OffsetsGuard(Protocol):
-    """The consumer that handed records out, which says whether their offsets may become part of a transaction."""
+    """The consumer of some records; decides whether their offsets may join a transaction."""
 
     def allow(self, partitions: Iterable[TopicPartition]) -> None:
-        """Raise ValueError for a consumer that commits by itself, InvalidTransactionState while a commit of them is under way."""
+        """Raise ValueError for a consumer with auto commit, InvalidTransactionState during a commit of these
+        partitions.
+        """
 
     def check(self, partitions: Iterable[TopicPartition], member: "GroupMetadata") -> None:
-        """Raise TransactionAbortable for partitions that were given up since, and for what is no member."""
+        """Raise TransactionAbortable for partitions revoked since, and without membership."""
 
     def settled(self, offsets: "Mapping[TopicPartition, OffsetAndMetadata]") -> None:
-        """Note that these offsets are part of a transaction."""
+        """Note that these offsets joined a transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadata:
-    """A consumer as its group knows it: what a producer fences offsets with that it commits in a transaction (KIP-447).
+    """A consumer's identity in its group; fences offsets committed in a transaction (KIP-447).
 
     Attributes:
-        generation: of the group, -1 for offsets that no member commits.
+        generation: of the group; -1 for offsets without a member.
         member_id: empty with generation -1.
         instance_id: of a static member.
-        guard: asked before offsets are sent in this name; None where no consumer made this.
+        guard: called before these offsets are sent; None if no consumer made this.
     """
 
     group_id: str
@@ -82,7 +88,7 @@ class GroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
-    """The first record at or after a moment."""
+    """The first record at or after a time."""
 
     offset: int
     timestamp_ms: int

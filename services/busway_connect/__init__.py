@@ -1,7 +1,8 @@
-"""Busway Connect: a connector runtime with Kafka Connect's REST API and config names.
+"""Busway Connect: a connector runtime with Kafka Connect's REST API and setting names.
 
-What lives here: the names for connectors, transforms, predicates and converters of one's own (`docs/CONNECT.md`). What does not: the runtime,
-which the `busway connect` command brings.
+What lives here: base classes for users' connectors, transforms, predicates and converters (`docs/CONNECT.md`). What
+does not: the runtime
+(`busway connect`).
 """
 
 from busway_connect.connector import (

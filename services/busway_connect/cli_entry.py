@@ -1,6 +1,6 @@
-"""What the `busway` command needs of a worker, in one place.
+"""Imports of the `busway` command.
 
-What lives here: names. The command imports this module only when a worker is asked for.
+What lives here: names. Only commands that start a worker import this module.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from busway_connect.server import ConnectServer
 __all__ = ["CANNOT_START", "ConnectServer", "WorkerConfig", "read_properties", "run"]
 
 CANNOT_START = (BadSetting, StorageUnfit, BuswayError, OSError)
-"""What keeps a worker from starting; the text of each names the thing and the remedy."""
+"""Errors that prevent a start; each text has the cause and a remedy."""
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """A worker's properties file: `name=value` by line, `#` before a remark.
+    """Read a properties file: `name=value` lines, `#` for comments.
 
     Raises:
-        BadSetting: a line is neither.
+        BadSetting: another line.
     """
-    found = {}
+    properties = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         text = line.strip()
         if not text or text.startswith(("#", "!")):
@@ -33,10 +33,10 @@ def read_properties(path: Path) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals:
             raise BadSetting(f"{path}:{number}: {text[:60]!r} is no name=value")
-        found[name.strip()] = value.strip()
-    return found
+        properties[name.strip()] = value.strip()
+    return properties
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end."""
+    """Run a coroutine to its end."""
     asyncio.run(main)

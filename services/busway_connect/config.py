@@ -1,6 +1,7 @@
 """The worker's settings, by Kafka Connect's names.
 
-What lives here: names, defaults, checks. What does not: a connector's own settings (`validation`), where they come from (`busway.cli`).
+What lives here: names, defaults, checks. What does not: connectors' settings (`validation`), sources of settings
+(`busway.cli`).
 """
 
 import logging
@@ -19,16 +20,18 @@ _GUARDS: Final = (
     "security.", "ssl.", "sasl.", "listeners.https.", "admin.listeners", "rest.extension.classes", "rest.servlet",
     "connector.client.config.override.policy", "header.converter",
 )  # fmt: skip
-"""Beginnings of settings that guard something or change what records hold: to pass one over would leave it open."""
+"""Prefixes of settings for security or record contents: ignoring one would be dangerous, so unknown ones are
+refused.
+"""
 _AS_HERE: Final = {"security.protocol": "plaintext", "connector.client.config.override.policy": "all"}
-"""Values of these that say what is done here anyway."""
+"""Values that match the built-in behaviour."""
 
 
 _SUPPORT: Final = ("disabled", "preparing", "enabled")
 
 
 class BadSetting(ValueError):
-    """A setting makes no sense; names it and says what would."""
+    """An invalid setting; the text names it and a valid value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,21 +40,24 @@ class WorkerConfig:
 
     Attributes:
         bootstrap_servers: `host:port`, several with commas.
-        group_id: workers of one group run the same connectors: one works, the others stand by.
-        config_storage_topic, offset_storage_topic, status_storage_topic: compacted topics, made where they are missing.
-        offset_storage_partitions, status_storage_partitions: of topics that are made here.
-        replication_factor: of topics that are made here; -1 takes the broker's default.
-        converters: `key.converter`, `value.converter` and what begins with them; a connector may name its own.
-        host, port: of the REST API; beyond this machine only with `insecure`, as there is no authentication. Port 0 takes a free one.
-        advertised_host: by which others find this worker, and the first half of its id.
-        offset_flush_interval_ms: between two writes of a source's offset (Kafka Connect: 60000); shorter means less read again.
-        task_shutdown_timeout_ms: a task that has not stopped this long after the request is cancelled.
-        session_timeout_ms, heartbeat_interval_ms: a worker that is silent for so long loses its work to one that stands by.
-        plugin_modules: Python modules with connectors of one's own, beside those that are built in.
-        clients: what begins with `producer.` and `consumer.`, for the clients of every connector; see `runtime.overrides`.
-        providers: `config.providers` and what begins with it, see `providers`.
-        exactly_once_source_support: enabled: sources run in transactions, with their offsets; preparing: only the configs are written so,
-            which every worker of the group has to do before the first of them is enabled (KIP-618).
+        group_id: workers of a group have the same connectors: one works, the others stand by.
+        config_storage_topic, offset_storage_topic, status_storage_topic: compacted topics, created if missing.
+        offset_storage_partitions, status_storage_partitions: of created topics.
+        replication_factor: of created topics; -1 takes the broker's default.
+        converters: `key.converter`, `value.converter` and settings with these prefixes; connectors may override them.
+        host, port: of the REST API; beyond this machine only with `insecure`, as it has no authentication. Port 0 takes
+        a free one.
+        advertised_host: address for others, and the first half of the worker's id.
+        offset_flush_interval_ms: interval of storing source offsets (Kafka Connect: 60000); shorter means less is read
+        again.
+        task_shutdown_timeout_ms: a task that does not stop within this time is cancelled.
+        session_timeout_ms, heartbeat_interval_ms: a worker silent for so long is replaced by one that stands by.
+        plugin_modules: Python modules with users' connectors.
+        clients: settings with `producer.` and `consumer.` for the clients of all connectors; see `runtime.overrides`.
+        providers: `config.providers` and settings with this prefix; see `providers`.
+        exactly_once_source_support: enabled: sources write records and offsets in transactions. preparing: only configs
+        are written so; all
+            workers of a group must be preparing before the first is enabled (KIP-618).
     """
 
     bootstrap_servers: str = "localhost:9092"
@@ -102,10 +108,10 @@ class WorkerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "WorkerConfig":
-        """The settings in a worker's properties; names that are not known are passed over with a warning.
+        """Read a worker's properties; unknown names are skipped with a warning.
 
         Raises:
-            BadSetting: a value cannot be.
+            BadSetting: an invalid value.
         """
         given: dict[str, object] = {}
         converters = {name: text for name, text in properties.items() if name.startswith(_CONVERTER_PREFIXES)}
@@ -124,7 +130,7 @@ class WorkerConfig:
             elif name in _REPLICATION:
                 given["replication_factor"] = _number(name, text)
             elif name == "plugin.modules":
-                given["plugin_modules"] = tuple(one.strip() for one in text.split(",") if one.strip())
+                given["plugin_modules"] = tuple(module.strip() for module in text.split(",") if module.strip())
             elif name == "busway.insecure":
                 given["insecure"] = text.strip().lower() == "true"
             elif name == "exactly.once.source.support":

@@ -1,6 +1,7 @@
-"""What a connector is: a `Source` that reads records from somewhere, or a `Sink` that writes them there.
+"""Connectors: a `Source` reads records from an external system, a `Sink` writes to one.
 
-What lives here: the interface between the runtime and its connectors. What does not: the runtime (`worker`, `rest`), any connector.
+What lives here: the interface between runtime and connectors. What does not: the runtime (`worker`, `rest`),
+connectors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,13 @@ from typing import Any, ClassVar
 from busway_connect.schema import Schema
 
 Offset = Mapping[str, Any]
-"""How far a source has read, as JSON: `{"lsn": 123, …}`; only the source reads meaning into it."""
+"""A source's position as JSON: `{"lsn": 123, …}`; opaque to the runtime."""
 Config = Mapping[str, str]
-"""A connector's settings, as the REST API takes them: text by name."""
+"""A connector's settings by name, as text."""
 
 
 class ConfigInvalid(ValueError):
-    """A setting is missing or cannot be; `errors` holds for each setting's name what is wrong, as the validate call tells it."""
+    """Missing or invalid settings; `errors` has a message for each, as in the validate call."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{name}: {text}" for name, text in errors.items()))
@@ -24,18 +25,18 @@ class ConfigInvalid(ValueError):
 
 
 class Retriable(Exception):
-    """The outside cannot be reached right now; the runtime waits, growing longer each time, and starts the task again."""
+    """The external system is unreachable; the runtime restarts the task with growing delays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRecord:
-    """What a source hands over.
+    """A source's record.
 
     Attributes:
-        topic: where it goes.
+        topic: destination.
         key, key_schema, value, value_schema: None for none; a value of None is a tombstone.
-        partition: what the source's offsets are kept by, such as `{"server": "bank"}`.
-        offset: the source goes on behind this record when it is started with this offset.
+        partition: key of the source's offsets, such as `{"server": "bank"}`.
+        offset: a source started with it continues after this record.
         headers: names and bytes.
         timestamp_ms: of the record; None for now.
     """
@@ -53,7 +54,7 @@ class SourceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkRecord:
-    """What a sink is given: a record of a topic, converted."""
+    """A converted record of a topic."""
 
     topic: str
     partition: int
@@ -68,7 +69,7 @@ class SinkRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A setting that a connector knows, as the validate call and a console show it."""
+    """A connector's setting, as in the validate call and in consoles."""
 
     name: str
     doc: str
@@ -80,19 +81,21 @@ class Setting:
 
 @dataclass(slots=True)
 class Progress:
-    """What a task tells of itself, for status and metrics; the connector writes, the runtime reads."""
+    """A task's figures for status and metrics; the connector writes, the runtime reads."""
 
     notes: dict[str, Any] = field(default_factory=dict)
 
 
 class Configurable:
-    """What is made of settings: a connector, converter, transform or predicate. A setting that it does not serve is refused by its name.
+    """A class made from settings: a connector, converter, transform or predicate. Unsupported settings are refused by
+    name.
 
     Attributes:
-        settings: that it serves, as the REST API lists them.
-        fixed: settings of Kafka's class that are served with some values only, in lower case, as these say what is done here anyway.
-        inert: settings of Kafka's class that are taken and mean nothing here, and why nothing else goes out for that.
-        instead: what to do in place of a setting that is refused.
+        settings: supported ones, as listed by the REST API.
+        fixed: settings of Kafka's class with the only accepted values, in lower case, which match the built-in
+        behaviour.
+        inert: settings of Kafka's class that are accepted without effect, and why records stay the same.
+        instead: remedies for refused settings.
     """
 
     settings: ClassVar[tuple[Setting, ...]] = ()
@@ -102,12 +105,12 @@ class Configurable:
 
     @classmethod
     def serves(cls, name: str) -> bool:
-        """Whether a setting means something to it; for names that no list can hold, more than `settings`."""
-        return any(one.name == name for one in cls.settings)
+        """Return whether a setting is supported; covers names that `settings` cannot list."""
+        return any(setting.name == name for setting in cls.settings)
 
     @classmethod
     def unserved(cls, name: str, value: str) -> str | None:
-        """Why a setting is refused, with the remedy; None if it is not."""
+        """Return why a setting is refused, with a remedy; None if accepted."""
         allowed = cls.fixed.get(name)
         if allowed is not None:
             return None if value.strip().lower() in allowed else f"it is not served; what is: {', '.join(allowed)}"
@@ -117,12 +120,12 @@ class Configurable:
 
 
 class Connector(Configurable):
-    """A kind of connector. One task for each connector: that is what its data has an order for.
+    """A kind of connector. Each connector has one task, as its data is ordered.
 
     Attributes:
-        class_names: by which `connector.class` it is asked for, if not by its module and name; the first is shown.
-        settings: its own, without those that every connector has (`name`, `connector.class`, `tasks.max`, converters, errors).
-        version: shown by the REST API.
+        class_names: values of `connector.class`, by default module and name; the first is displayed.
+        settings: without the common ones (`name`, `connector.class`, `tasks.max`, converters, errors).
+        version: displayed by the REST API.
     """
 
     class_names: ClassVar[tuple[str, ...]] = ()
@@ -135,33 +138,42 @@ class Connector(Configurable):
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """By which it is asked for; those of a class that it is derived from are not its own."""
+        """Return the values of `connector.class`; a base class's names are not inherited."""
         return vars(cls).get("class_names") or (f"{cls.__module__}.{cls.__qualname__}",)
 
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:
-        """What is wrong with a config, by setting; empty if nothing is. Makes no connection."""
-        return {one.name: f"is missing; {one.doc}" for one in cls.settings if one.required and not config.get(one.name)}
+        """Return errors by setting; empty if valid. Makes no connection."""
+        return {
+            setting.name: f"is missing; {setting.doc}"
+            for setting in cls.settings
+            if setting.required and not config.get(setting.name)
+        }
 
     async def stop(self) -> None:
-        """Let go of all it holds; also after a failed start."""
+        """Release all resources; also called after a failed start."""
 
 
 class Boundaries:
-    """Where a source ends its transactions, with `transaction.boundary=connector` (KIP-618). What is asked for holds when the records of
-    the `read` under way are sent, or behind a record of it. After an abort the source is not read again: its offsets are stored all
-    the same."""
+    """A source's transaction boundaries, with `transaction.boundary=connector` (KIP-618).
+
+    A request takes effect once the records of the current `read` are sent, or after a given record of it. After an
+    abort the source is not
+    read again: its offsets are stored all the same.
+    """
 
     def __init__(self) -> None:
         self._of_batch: set[str] = set()
         self._of_records: dict[int, tuple[SourceRecord, set[str]]] = {}
 
     def commit(self, record: SourceRecord | None = None) -> None:
-        """Commit behind this record, or behind all of this `read`."""
+        """Commit after this record, or after the current `read`."""
         self._ask("commit", record)
 
     def abort(self, record: SourceRecord | None = None) -> None:
-        """Abort behind this record, or behind all of this `read`: readers of committed records see none of the transaction."""
+        """Abort after this record, or after the current `read`: read_committed readers see nothing of the
+        transaction.
+        """
         self._ask("abort", record)
 
     def _ask(self, what: str, record: SourceRecord | None) -> None:
@@ -169,10 +181,10 @@ class Boundaries:
         asked.add(what)
 
     def due(self, record: SourceRecord | None = None) -> str | None:
-        """What was asked for behind this record, or behind the `read`: commit, abort, or None; asked by the runtime, once.
+        """Take the request for this record or the current `read`: commit, abort, or None.
 
         Raises:
-            ValueError: both.
+            ValueError: both were requested.
         """
         if record is None:
             asked, self._of_batch = self._of_batch, set()
@@ -186,65 +198,72 @@ class Boundaries:
 
 
 class Source(Connector):
-    """Reads from outside, writes to topics: `start`, then `read` again and again, with `committed` in between, at the end `stop`.
+    """Reads from outside into topics: `start`, repeated `read` with `committed` in between, `stop`.
 
     Attributes:
-        boundaries: of its transactions, while they are its own to set; None else.
+        boundaries: of its transactions, if it sets them; otherwise None.
     """
 
     boundaries: Boundaries | None = None
 
     @classmethod
     def exactly_once_support(cls, config: Config) -> bool | None:
-        """Whether each record comes once when its offset is stored with it; None if the connector does not say.
-        `exactly.once.support=required` takes True alone."""
+        """Return whether storing offsets with records gives exactly-once; None if unknown.
+
+        `exactly.once.support=required` accepts only True.
+        """
         return True if cls.position is not Source.position else None
 
     @classmethod
     def defines_boundaries(cls, config: Config) -> bool:
-        """Whether it can set the boundaries of its transactions (`boundaries`)."""
+        """Return whether it can set transaction boundaries (`boundaries`)."""
         return False
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
-        """Connect, and go on behind these offsets (source partition → offset); none at the first start.
+        """Connect, and continue after these offsets (source partition → offset); empty at the first start.
 
         Raises:
             ConfigInvalid: a setting turned out wrong.
-            Retriable: the outside cannot be reached right now.
+            Retriable: the external system is unreachable.
         """
         raise NotImplementedError
 
     async def read(self) -> Sequence[SourceRecord]:
-        """The next records, in order; waits up to about half a second for some, then returns none.
+        """Return the next records in order; empty after waiting about half a second.
 
         Raises:
-            Retriable: the outside went away.
+            Retriable: the external system became unreachable.
         """
         raise NotImplementedError
 
     def position(self, offset: Offset) -> Sequence[int | str] | None:
-        """Where an offset lies in the order in which the source hands its records over; it never falls within a source partition.
+        """Return an offset's position in the source's order; it never decreases within a source partition.
 
-        With it nothing is doubled after a crash either (see `runtime.exactly_once`). The source then promises that it hands the same
-        records over again, in the same order, when it is started with the same offsets, and that records which share a position come
-        in one `read`. None: it cannot promise that, and what was read since the stored offset comes again.
+        With it nothing is duplicated after a crash (see `runtime.exactly_once`). The source then guarantees to return
+        the same records in the same
+        order when started with the same offsets, and records of one position in one `read`. None: no guarantee, and
+        records since the stored offset
+        are repeated.
         """
         return None
 
     @classmethod
     def offset_problem(cls, config: Config, partition: Mapping[str, Any], offset: Offset) -> str | None:
-        """What is wrong with an offset that a person wants stored; None if nothing is, or nothing can be said."""
+        """Return what is wrong with an offset that a user wants stored; None if valid or unknown."""
         return None
 
     async def committed(self, offset: Offset) -> None:
-        """Every record up to the one with this offset is acknowledged by the bus, and the offset is stored: the outside may forget it."""
+        """Note that all records up to this offset are acknowledged and the offset is stored: the external system may
+        discard them.
+        """
 
 
 class Sink(Connector):
-    """Reads topics, writes to the outside: `start`, then `write` again and again, at the end `stop`.
+    """Reads topics, writes outside: `start`, repeated `write`, `stop`.
 
-    The group's offsets are committed when `write` has returned, so that a record comes again rather than never; a sink that must not
-    write twice makes its writes idempotent.
+    Offsets are committed after `write` returns, so records may repeat but are not lost; a sink that must not write
+    twice makes writes
+    idempotent.
     """
 
     async def start(self) -> None:
@@ -256,17 +275,17 @@ class Sink(Connector):
         raise NotImplementedError
 
     async def write(self, batch: Sequence[SinkRecord]) -> None:
-        """Write all of it, in order for each key.
+        """Write all records, in order for each key.
 
         Raises:
-            Retriable: nothing is wrong with the records; they are written again.
+            Retriable: the records are fine and will be written again.
             RecordRefused: this record can never be written.
         """
         raise NotImplementedError
 
 
 class RecordRefused(Exception):
-    """A record can never be written; `index` is its place in the batch. What came before it is written."""
+    """A record can never be written. `index` is its place in the batch; earlier records are written."""
 
     def __init__(self, index: int, why: str) -> None:
         super().__init__(why)

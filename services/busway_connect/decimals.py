@@ -1,4 +1,4 @@
-"""`org.apache.kafka.connect.data.Decimal`: a number as the big-endian two's complement bytes of its unscaled value.
+"""`org.apache.kafka.connect.data.Decimal`: the unscaled value as big-endian two's complement.
 
 What lives here: bytes ↔ `decimal.Decimal`, and the scale in a schema's parameters.
 """
@@ -12,10 +12,10 @@ DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 
 
 def scale_of(schema: Schema) -> int:
-    """Digits behind the point.
+    """Return the digits after the point.
 
     Raises:
-        ValueError: the schema does not say.
+        ValueError: missing in the schema.
     """
     text = dict(schema.parameters).get("scale")
     if text is None:
@@ -24,10 +24,10 @@ def scale_of(schema: Schema) -> int:
 
 
 def decimal_to_bytes(value: decimal.Decimal, scale: int) -> bytes:
-    """The shortest two's complement of value x 10^scale.
+    """Return the shortest two's complement of value x 10^scale.
 
     Raises:
-        ValueError: the value has more digits behind the point, or is no number.
+        ValueError: more digits after the point, or not a number.
     """
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
@@ -40,6 +40,6 @@ def decimal_to_bytes(value: decimal.Decimal, scale: int) -> bytes:
 
 
 def decimal_from_bytes(data: bytes | bytearray, scale: int) -> decimal.Decimal:
-    """The number, with exactly `scale` digits behind the point."""
+    """Return the number with exactly `scale` digits after the point."""
     unscaled = int.from_bytes(data, "big", signed=True)
     return decimal.Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))

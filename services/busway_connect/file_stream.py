@@ -1,7 +1,9 @@
-"""Lines of a file ↔ a topic: Kafka's own example connectors, by their names and settings.
+"""Lines of a file ↔ a topic: Kafka's example connectors, with their names and settings.
 
-What lives here: `FileStreamSource` and `FileStreamSink`. Good for a first try and for tests; a file that is truncated is read from its beginning.
-A worker has them with `plugin.modules=busway_connect.file_stream` alone: any client of its REST API could read and write its files.
+What lives here: `FileStreamSource` and `FileStreamSink`, for trials and tests. A truncated file is read from its start.
+Workers need
+`plugin.modules=busway_connect.file_stream`, as with these any client of the REST API can read and write the worker's
+files.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ _STRING: Final = Schema(type="string")
 
 
 class FileStreamSource(Source):
-    """Each line of a file is a record."""
+    """Makes each line of a file a record."""
 
     class_names: ClassVar[tuple[str, ...]] = ("org.apache.kafka.connect.file.FileStreamSourceConnector",)
     settings: ClassVar[tuple[Setting, ...]] = (
@@ -37,7 +39,7 @@ class FileStreamSource(Source):
 
     @classmethod
     def offset_problem(cls, config: Config, partition: Mapping[str, Any], offset: Offset) -> str | None:
-        """`{"filename": …}` and `{"position": BYTES}`, as Kafka's connector has it."""
+        """Check `{"filename": …}` and `{"position": BYTES}`, as in Kafka's connector."""
         position = offset.get("position")
         if set(partition) != {"filename"}:
             return "the partition has one member, filename"
@@ -46,15 +48,15 @@ class FileStreamSource(Source):
         return None
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
-        """Go on behind the line that was read last."""
-        self._position = next((int(at["position"]) for one, at in offsets if one == self._partition), 0)
+        """Continue after the last line read."""
+        self._position = next((int(at["position"]) for partition, at in offsets if partition == self._partition), 0)
 
     def position(self, offset: Offset) -> Sequence[int | str]:
-        """Bytes of the file."""
+        """Return the byte position."""
         return [int(offset["position"])]
 
     async def read(self) -> Sequence[SourceRecord]:
-        """Whole lines only: the last one comes when it has its end."""
+        """Return whole lines only; the last one needs its newline."""
         records = await asyncio.to_thread(self._read_lines)
         if not records:
             await asyncio.sleep(_WAIT_S)
@@ -96,7 +98,7 @@ class FileStreamSource(Source):
 
 
 class FileStreamSink(Sink):
-    """Each record is a line of a file, flushed to the disk before its offset is committed."""
+    """Writes each record as a line, synced to disk before its offset is committed."""
 
     class_names: ClassVar[tuple[str, ...]] = ("org.apache.kafka.connect.file.FileStreamSinkConnector",)
     settings: ClassVar[tuple[Setting, ...]] = (

@@ -1,6 +1,6 @@
-"""What messages may show of a setting's value: no password.
+"""Hiding passwords in messages on settings.
 
-What lives here: hiding it, and what a provider has for a reference. What does not: where messages are made.
+What lives here: hiding them, and the values behind providers' references. What does not: making messages.
 """
 
 import re
@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Final
 
 HIDDEN: Final = "[hidden]"
-"""Kafka's word in the place of a password."""
+"""Kafka's replacement of a password."""
 _SECRET: Final = re.compile(r"password|secret|jaas|token|user\.info|salt", re.IGNORECASE)
 _PASSWORD_BEGINS: Final = re.compile(r"://[^/:@]*:")
 _PASSWORD_PARAMETER: Final = re.compile(r"([?&;](?:ssl)?password=)[^&;]*", re.IGNORECASE)
 
 
 def shown(name: str, text: str) -> str:
-    """A setting's value as messages may have it."""
+    """Return a setting's value for messages."""
     if _SECRET.search(name):
         return HIDDEN
     # By its parts between @, as one expression for all of it takes hours for a megabyte of "://:", in which nothing else runs.
@@ -25,23 +25,23 @@ def shown(name: str, text: str) -> str:
 
 
 def _without_password(part: str) -> str:
-    found = _PASSWORD_BEGINS.search(part)
-    return part if found is None else part[: found.end()] + HIDDEN
+    match = _PASSWORD_BEGINS.search(part)
+    return part if match is None else part[: match.end()] + HIDDEN
 
 
 _WORDS: Final = re.compile(r"\w+")
 _WORD_CHARS_MIN: Final = 3
-"""Shorter pieces of a value stand in every text, and say nothing."""
+"""Shorter words occur in any text and reveal nothing."""
 _TELLING_CHARS_MIN: Final = 5
-"""A piece of so many is looked for inside of words too."""
+"""Words this long are also searched inside other words."""
 
 
 class References:
-    """Keeps what references stand for out of messages, whatever the setting is called.
+    """Keeps values of references out of messages, for any setting.
 
     Args:
         given: settings with references.
-        resolved: the same with values.
+        resolved: with values.
     """
 
     def __init__(self, given: Mapping[str, str], resolved: Mapping[str, str]) -> None:
@@ -50,12 +50,16 @@ class References:
         self._whole = {text: given.get(name, HIDDEN) for name, text in changed.items() if len(text) >= _WORD_CHARS_MIN}
         self._pieces: set[str] = set()
         for name, text in changed.items():
-            known = {one.lower() for one in _WORDS.findall(given.get(name, ""))}
-            words = {one.lower() for one in _WORDS.findall(text)}
-            self._pieces |= {one for one in words - known if len(one) >= _WORD_CHARS_MIN or one == text.strip().lower()}
+            known = {word.lower() for word in _WORDS.findall(given.get(name, ""))}
+            words = {word.lower() for word in _WORDS.findall(text)}
+            self._pieces |= {
+                word for word in words - known if len(word) >= _WORD_CHARS_MIN or word == text.strip().lower()
+            }
 
     def said(self, name: str, text: str) -> str:
-        """A message on a setting, with references for their values; where a part of a value is left in it, that it is wrong and no more."""
+        """Return a message with references instead of values; if part of a value would remain, only that the setting is
+        invalid.
+        """
         text = self.hidden(text)
         if not self._shows(text):
             return text
@@ -64,7 +68,7 @@ class References:
         return f"Invalid value{given} for configuration {name}: it cannot be what the reference stands for, which is not shown"
 
     def hidden(self, text: str) -> str:
-        """With references for their values."""
+        """Replace values by references."""
         for value, reference in self._whole.items():
             text = text.replace(value, reference)
         return text
@@ -74,4 +78,4 @@ class References:
             text = text.replace(reference, "")
         text = text.lower()
         words = set(_WORDS.findall(text))
-        return any(one in words or (len(one) >= _TELLING_CHARS_MIN and one in text) for one in self._pieces)
+        return any(piece in words or (len(piece) >= _TELLING_CHARS_MIN and piece in text) for piece in self._pieces)

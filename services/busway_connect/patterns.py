@@ -1,8 +1,8 @@
 """Regular expressions from the REST API, matched in bounded time.
 
-What lives here: compiling and matching. What does not: what is matched. Python's own `re` holds the interpreter for as long as a match
-takes, and `(a+)+$` takes longer than the worker lives, for every connector and every client; `regex` reads the same expressions, lets other
-threads run while it matches, and gives up.
+What lives here: compiling and matching. What does not: the matched names. Python's `re` holds the interpreter lock
+during a match, and
+`(a+)+$` would block the worker practically for ever; `regex` has the same syntax, releases the lock, and has a timeout.
 """
 
 from typing import Final
@@ -10,27 +10,27 @@ from typing import Final
 import regex
 
 PATTERN_CHARS_MAX: Final = 1024
-"""Of one expression; to compile it is work too."""
+"""Limit of an expression; compiling takes time, too."""
 LIST_CHARS_MAX: Final = 16 * 1024
-"""Of a list of expressions with commas: some hundred names."""
+"""Limit of a comma-separated list of expressions: some hundred names."""
 MATCH_TIMEOUT_S: Final = 0.02
-"""For one name, of at most a few hundred characters, which takes a sane expression microseconds."""
+"""Limit for a name of at most a few hundred characters; sane expressions take microseconds."""
 _CACHED_NAMES: Final = 1000
 
 
 class BadPattern(ValueError):
-    """It is no regular expression, or too large to be one."""
+    """Not a regular expression, or too large."""
 
 
 class TooLong(ValueError):
-    """A match took longer than it may; says which expression, and the remedy."""
+    """A match took too long; the text has the expression and a remedy."""
 
 
 class Pattern:
-    """A compiled expression, which remembers what it made of a name.
+    """A compiled expression with cached results.
 
     Raises:
-        BadPattern: it is none.
+        BadPattern: invalid.
     """
 
     def __init__(self, text: str, *, ignore_case: bool = False) -> None:
@@ -44,10 +44,10 @@ class Pattern:
         self._known: dict[str, regex.Match[str] | TooLong | None] = {}
 
     def match(self, name: str) -> regex.Match[str] | None:
-        """How the whole name matches.
+        """Match the whole name.
 
         Raises:
-            TooLong: it cannot be said in time, now and for this name ever.
+            TooLong: not within the limit; cached as well.
         """
         if name not in self._known:
             if len(self._known) >= _CACHED_NAMES:
@@ -59,11 +59,11 @@ class Pattern:
                     f"the expression {self.text[:80]!r} takes longer than {MATCH_TIMEOUT_S} s for {name[:80]!r}; write it without a repeated"
                     " part inside another"
                 )
-        found = self._known[name]
-        if isinstance(found, TooLong):
-            raise found
-        return found
+        result = self._known[name]
+        if isinstance(result, TooLong):
+            raise result
+        return result
 
     def fullmatch(self, name: str) -> bool:
-        """Whether the whole name matches; raises `TooLong`."""
+        """Return whether the whole name matches; raises `TooLong`."""
         return self.match(name) is not None

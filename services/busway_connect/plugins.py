@@ -1,8 +1,9 @@
-"""Which class a name means: connectors, converters, transforms, predicates.
+"""Classes of connectors, converters, transforms and predicates by name.
 
-What lives here: finding by Kafka's class names, whole or short, and loading modules of users' own. What does not: the classes.
-A name in a request never imports anything: what can be named is built in or in a module that the worker's settings name, and all of that is
-loaded when the worker starts, as importing keeps everybody else waiting.
+What lives here: Kafka's class names, full or short, and loading users' modules. What does not: the classes. A name in a
+request never
+imports anything: classes are built in or in modules of the worker's settings. All are loaded at start, as imports block
+the event loop.
 """
 
 import importlib
@@ -22,10 +23,12 @@ _BUILT_IN: Final = (
     "busway_connect.sql_sink",
     "busway_connect.postgres",
 )
-"""Modules with connectors; one that is missing what it needs is left out, and says so when it is asked for."""
+"""Modules with connectors; one with missing dependencies is left out, and reported when requested."""
 _ON_REQUEST: Final = {"FileStreamSource": "busway_connect.file_stream", "FileStreamSink": "busway_connect.file_stream"}
-"""Connectors that a worker's settings have to name: with these any client of the REST API reads and writes the worker's files, for which
-Kafka took them from its class path too (3.1.1)."""
+"""Connectors that only a worker's settings can enable: with these any client of the REST API reads and writes the
+worker's files. Kafka
+removed them from its class path for that reason (3.1.1).
+"""
 _KAFKA_NAMES: Final = {
     "io.debezium.transforms.ExtractNewRecordState": ("busway_connect.transforms.unwrap", "ExtractNewRecordState"),
     "org.apache.kafka.connect.transforms.RegexRouter": ("busway_connect.transforms.fields", "RegexRouter"),
@@ -50,17 +53,17 @@ _KINDS: Final[dict[type[Configurable], str]] = {
     Converter: "converter",
     Connector: "connector",
 }
-_INTERFACES: Final = frozenset(one.__module__ for one in (Connector, Converter, Transform))
-"""Modules whose classes a plugin imports to make its own of them."""
+_INTERFACES: Final = frozenset(interface.__module__ for interface in (Connector, Converter, Transform))
+"""Modules of base classes, which plugins import; not plugins themselves."""
 
 
 class NoSuchPlugin(ValueError):
-    """No class of that name is known here; names those that are."""
+    """No class of that name; the text has the known ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginInfo:
-    """A class as the REST API lists it."""
+    """A class as listed by the REST API."""
 
     class_name: str
     kind: str
@@ -68,20 +71,20 @@ class PluginInfo:
 
 
 class Plugins:
-    """The classes that a worker knows.
+    """The worker's plugin classes.
 
     Args:
-        modules: of users' own, with subclasses of `Source`, `Sink`, `Transform`, `Predicate` and `Converter`.
+        modules: of users, with subclasses of `Source`, `Sink`, `Transform`, `Predicate` or `Converter`.
 
     Raises:
-        BadSetting: a module cannot be imported, or has none of these.
+        BadSetting: a module cannot be imported or has none of these.
     """
 
     def __init__(self, modules: Iterable[str] = ()) -> None:
         self._connectors: list[type[Connector]] = []
         self._others: dict[str, type[Configurable]] = {}
         self.unavailable: dict[str, str] = {}
-        """Built-in modules that cannot be loaded, and why."""
+        """Built-in modules that failed to load, and why."""
         for name in _BUILT_IN:
             try:
                 self._add(name)
@@ -104,37 +107,37 @@ class Plugins:
                 )
 
     def _add(self, module_name: str) -> int:
-        """Take the classes of a module; how many it has."""
+        """Add a module's classes; return their number."""
         module = importlib.import_module(module_name)
-        found = [
-            one
-            for attribute, one in vars(module).items()
-            if isinstance(one, type)
-            and issubclass(one, Configurable)
+        classes = [
+            value
+            for attribute, value in vars(module).items()
+            if isinstance(value, type)
+            and issubclass(value, Configurable)
             and not attribute.startswith("_")
-            and one.__module__ not in _INTERFACES
-            and (f"{one.__module__}.".startswith(f"{module_name}.") or "class_names" in vars(one))
+            and value.__module__ not in _INTERFACES
+            and (f"{value.__module__}.".startswith(f"{module_name}.") or "class_names" in vars(value))
         ]
-        for one in found:
-            if issubclass(one, Connector):
-                if one not in self._connectors:
-                    self._connectors.append(one)
+        for plugin in classes:
+            if issubclass(plugin, Connector):
+                if plugin not in self._connectors:
+                    self._connectors.append(plugin)
             else:
-                self._others[f"{one.__module__}.{one.__qualname__}"] = one
-        return len(found)
+                self._others[f"{plugin.__module__}.{plugin.__qualname__}"] = plugin
+        return len(classes)
 
     def connector(self, name: str) -> type[Connector]:
-        """The connector of that class name: whole, without its package, or without `Connector` at its end.
+        """Return the connector of a class name: full, without package, or without final `Connector`.
 
         Raises:
-            NoSuchPlugin: there is none.
+            NoSuchPlugin: none.
         """
-        for one in self._connectors:
-            for known in one.names():
+        for plugin in self._connectors:
+            for known in plugin.names():
                 simple = known.rpartition(".")[2]
                 if name in {known, simple, simple.removesuffix("Connector")}:
-                    return one
-        known = ", ".join(one.names()[0] for one in self._connectors)
+                    return plugin
+        known = ", ".join(plugin.names()[0] for plugin in self._connectors)
         asked = _ON_REQUEST.get(name.rpartition(".")[2].removesuffix("Connector"))
         raise NoSuchPlugin(
             f"Failed to find any class that implements Connector and which name matches {name}, available connectors are: {known}"
@@ -143,55 +146,56 @@ class Plugins:
         )
 
     def converter(self, name: str) -> type[Converter]:
-        """The converter of that class name.
+        """Return the converter of a class name.
 
         Raises:
-            NoSuchPlugin: there is none.
+            NoSuchPlugin: none.
         """
         return self._find(name, Converter)
 
     def transform(self, name: str) -> type[Transform]:
-        """The transform of that class name.
+        """Return the transform of a class name.
 
         Raises:
-            NoSuchPlugin: there is none.
+            NoSuchPlugin: none.
         """
         return self._find(name, Transform)
 
     def predicate(self, name: str) -> type[Predicate]:
-        """The predicate of that class name.
+        """Return the predicate of a class name.
 
         Raises:
-            NoSuchPlugin: there is none.
+            NoSuchPlugin: none.
         """
         return self._find(name, Predicate)
 
     def _find(self, name: str, base: type[T]) -> type[T]:
-        of_kind = {known: one for known, one in self._others.items() if issubclass(one, base)}
-        for known, found in of_kind.items():
+        of_kind = {known: plugin for known, plugin in self._others.items() if issubclass(plugin, base)}
+        for known, plugin in of_kind.items():
             if name in {known, known.rpartition(".")[2]}:
-                return found
+                return plugin
         raise NoSuchPlugin(
             f"Class {name} could not be found; the {_KINDS[base]}s are {', '.join(of_kind)}, and those in the worker's plugin.modules"
         )
 
     def connectors(self) -> list[PluginInfo]:
-        """Every connector, sinks first as Kafka Connect lists them."""
-        found = [
-            PluginInfo(class_name=one.names()[0], kind=kind_of(one), version=one.version) for one in self._connectors
+        """List connectors, sinks first like Kafka Connect."""
+        infos = [
+            PluginInfo(class_name=plugin.names()[0], kind=kind_of(plugin), version=plugin.version)
+            for plugin in self._connectors
         ]
-        return sorted(found, key=lambda one: (one.kind, one.class_name))
+        return sorted(infos, key=lambda info: (info.kind, info.class_name))
 
     def others(self) -> list[PluginInfo]:
-        """Predicates, transforms and converters."""
+        """List predicates, transforms and converters."""
         return [
             PluginInfo(class_name=name, kind=shown, version="")
             for base, shown in _KINDS.items()
-            for name, one in self._others.items()
-            if issubclass(one, base)
+            for name, plugin in self._others.items()
+            if issubclass(plugin, base)
         ]
 
 
 def kind_of(connector: type[Connector]) -> str:
-    """`source` or `sink`."""
+    """Return `source` or `sink`."""
     return "source" if issubclass(connector, Source) else "sink"

@@ -1,9 +1,11 @@
-"""Kafka's config providers (KIP-297): `${PROVIDER:KEY}` and `${PROVIDER:PATH:KEY}` in a connector's settings stand for what a file or the
-environment of the worker holds, so that no password is in a request, a topic or an answer.
+"""Kafka's config providers (KIP-297): references to values in the worker's files or environment.
 
-What lives here: the worker's `config.providers.*`, and putting values in the place of references. What does not: which settings are shown
-or kept; those hold the references. A client of the REST API can have anything read that a provider reads, so each is bounded by the
-worker's own settings, and there is none without them: `allowed.paths` for files, `allowlist.pattern` for the environment.
+What lives here: the worker's `config.providers.*`, and replacing `${PROVIDER:KEY}` and `${PROVIDER:PATH:KEY}` in
+connectors' settings, so
+that requests, topics and responses have no passwords. What does not: stored and displayed settings; these keep the
+references. Clients of
+the REST API can read everything a provider reads, so the worker's settings must limit each: `allowed.paths` for files,
+`allowlist.pattern` for the environment.
 """
 
 import os
@@ -18,22 +20,22 @@ from busway_connect.connector import Config, ConfigInvalid
 
 PREFIX: Final = "config.providers"
 _REFERENCE: Final = re.compile(r"\$\{((?:[^}:$]|\$(?!\{))+):((?:[^}$]|\$(?!\{))*)\}")
-"""None begins in another, so that looking for them takes time in proportion to the text, also in `${env:${env:${env:…`."""
+"""References do not nest, so the search takes linear time, also in `${env:${env:${env:…`."""
 _FILE_BYTES_MAX: Final = 64 * 1024
 
 
 class _Unresolved(ValueError):
-    """There is no such value, or it may not be read."""
+    """A value is missing or forbidden."""
 
 
 class _Provider(ABC):
-    """One place where values are.
+    """A source of values.
 
     Args:
-        parameters: what follows `config.providers.NAME.param.`.
+        parameters: settings after `config.providers.NAME.param.`.
 
     Raises:
-        ValueError: one is missing or cannot be; the text begins with its name.
+        ValueError: missing or invalid; the text begins with the name.
     """
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
@@ -41,11 +43,11 @@ class _Provider(ABC):
 
     @abstractmethod
     def value(self, path: str, key: str) -> str:
-        """The value; raises `_Unresolved`."""
+        """Return the value; raises `_Unresolved`."""
 
 
 class _Environment(_Provider):
-    """`${env:NAME}`: variables of the worker's environment that match `allowlist.pattern`."""
+    """`${env:NAME}`: environment variables that match `allowlist.pattern`."""
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
         super().__init__(parameters)
@@ -68,12 +70,12 @@ class _Environment(_Provider):
 
 
 class _Files(_Provider):
-    """`${file:/path:key}`: a line `key=value` of a properties file within `allowed.paths`."""
+    """`${file:/path:key}`: a line `key=value` of a properties file in `allowed.paths`."""
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
         super().__init__(parameters)
         self._allowed = [
-            Path(one.strip()).resolve() for one in parameters.get("allowed.paths", "").split(",") if one.strip()
+            Path(path.strip()).resolve() for path in parameters.get("allowed.paths", "").split(",") if path.strip()
         ]
         if not self._allowed:
             raise ValueError("allowed.paths is missing; the folders, with commas, whose files connectors may use")
@@ -87,7 +89,7 @@ class _Files(_Provider):
 
     def _text(self, path: Path) -> str:
         where = path.resolve()
-        if not any(where.is_relative_to(one) for one in self._allowed):
+        if not any(where.is_relative_to(allowed) for allowed in self._allowed):
             raise _Unresolved(f"{path} is not within allowed.paths")
         try:
             with where.open("rb") as file:
@@ -97,7 +99,7 @@ class _Files(_Provider):
 
 
 class _Directory(_Files):
-    """`${directory:/path:file}`: the whole text of a file, as secrets are mounted into containers, without a line's end behind it."""
+    """`${directory:/path:file}`: a file's text without final newline, like secrets mounted into containers."""
 
     def value(self, path: str, key: str) -> str:
         return self._text(Path(path) / key).rstrip("\r\n")
@@ -114,47 +116,52 @@ class Providers:
     """The providers of a worker.
 
     Args:
-        properties: the worker's settings that begin with `config.providers`.
+        properties: the worker's settings with `config.providers`.
 
     Raises:
-        BadSetting: one names no class, or lacks what bounds it.
+        BadSetting: no class, or no limit.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._providers: dict[str, _Provider] = {}
-        for name in (one.strip() for one in properties.get(PREFIX, "").split(",")):
+        for name in (part.strip() for part in properties.get(PREFIX, "").split(",")):
             if not name:
                 continue
             class_name = properties.get(f"{PREFIX}.{name}.class", "")
             kind = next(
-                (one for known, one in _CLASSES.items() if class_name in {known, known.rpartition(".")[2]}), None
+                (provider for known, provider in _CLASSES.items() if class_name in {known, known.rpartition(".")[2]}),
+                None,
             )
             if kind is None:
                 raise BadSetting(f"{PREFIX}.{name}.class is one of {', '.join(_CLASSES)}, not {class_name!r}")
             prefix = f"{PREFIX}.{name}.param."
             try:
                 self._providers[name] = kind(
-                    {one.removeprefix(prefix): text for one, text in properties.items() if one.startswith(prefix)}
+                    {
+                        property_name.removeprefix(prefix): text
+                        for property_name, text in properties.items()
+                        if property_name.startswith(prefix)
+                    }
                 )
             except ValueError as problem:
                 raise BadSetting(f"{prefix}{problem}") from None
 
     def resolved(self, config: Config) -> dict[str, str]:
-        """The settings with values for references; what names no provider stays as it is, `${topic}` for instance.
+        """Replace references by values; unknown providers stay, such as `${topic}`.
 
         Raises:
             ConfigInvalid: names each setting whose reference has no value.
         """
         wrong: dict[str, str] = {}
-        found = {}
+        resolved = {}
         for name, text in config.items():
             try:
-                found[name] = _REFERENCE.sub(self._value, text) if self._providers else text
+                resolved[name] = _REFERENCE.sub(self._value, text) if self._providers else text
             except _Unresolved as problem:
                 wrong[name] = str(problem)
         if wrong:
             raise ConfigInvalid(wrong)
-        return found
+        return resolved
 
     def _value(self, reference: re.Match[str]) -> str:
         provider = self._providers.get(reference[1])

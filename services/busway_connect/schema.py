@@ -1,9 +1,11 @@
-"""Kafka Connect's data model: what a connector says of the data it hands over.
+"""Kafka Connect's data model.
 
-What lives here: `Schema` and its fields, as plain values. What does not: bytes (`converters`). Values are Python's own: int, float, str,
-bytes, bool, None, dict for a struct and a map, list for an array; whatever a schema's `name` stands for is already in the form that this
-name prescribes (Debezium's `io.debezium.time.MicroTimestamp` is an int64 of microseconds, and so on).
-Source: Apache Kafka's `org.apache.kafka.connect.data` and the schema JSON of its `JsonConverter`.
+What lives here: `Schema` and its fields, as plain values. What does not: bytes (`converters`). Values are Python's int,
+float, str, bytes,
+bool, None, dict for structs and maps, list for arrays, in the form that the schema's `name` prescribes (Debezium's
+`io.debezium.time.MicroTimestamp` is an int64 of microseconds). Source: Apache Kafka's `org.apache.kafka.connect.data`
+and its
+`JsonConverter`.
 """
 
 from dataclasses import dataclass
@@ -27,11 +29,11 @@ class Schema:
     """The type of a value.
 
     Attributes:
-        type: as Kafka Connect names it.
-        optional: whether None is a value.
-        name, version, parameters: what the type stands for, such as `org.apache.kafka.connect.data.Decimal` with its scale.
+        type: Kafka Connect's name.
+        optional: None is a value.
+        name, version, parameters: semantic type, such as `org.apache.kafka.connect.data.Decimal` with its scale.
         doc: for people.
-        default: the value where a struct has none; `has_default` tells a default of None from no default.
+        default: for missing fields; `has_default` tells a default of None from none.
         fields: of a struct, in order.
         key_schema, value_schema: of a map; `value_schema` also of an array's elements.
     """

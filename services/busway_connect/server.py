@@ -16,10 +16,10 @@ from busway_connect.runtime.worker import Worker
 
 
 class ConnectServer:
-    """A worker that serves its REST API in this event loop.
+    """A worker with its REST API in this event loop.
 
     Args:
-        config: its settings.
+        config: settings.
     """
 
     def __init__(self, config: WorkerConfig) -> None:
@@ -31,23 +31,23 @@ class ConnectServer:
 
     @property
     def url(self) -> str:
-        """Where clients find it; there once it has started."""
+        """Address for clients; available after the start."""
         assert self._port is not None, "the worker has not started"
         return f"http://{in_url(self.config.host)}:{self._port}"
 
     @property
     def worker(self) -> Worker:
-        """There once it has started."""
+        """Available after the start."""
         assert self._worker is not None, "the worker has not started"
         return self._worker
 
     async def start(self) -> None:
-        """Open the door, then take a place in the group; returns when it works or stands by.
+        """Listen, then join the group; return once the worker works or stands by.
 
         Raises:
-            CannotListen: the address cannot be had.
-            BadSetting, StorageUnfit: a setting or a storage topic cannot be used.
-            BuswayError: the brokers cannot be reached.
+            CannotListen: the address is unavailable.
+            BadSetting, StorageUnfit: an unusable setting or storage topic.
+            BuswayError: the brokers are unreachable.
         """
         async with AsyncExitStack() as starting:
             bound = starting.enter_context(await bind(self.config.host, self.config.port, who="the worker"))
@@ -74,13 +74,13 @@ class ConnectServer:
         return f"{in_url(host)}:{port}"
 
     async def failed(self) -> None:
-        """Returns never, or raises what ended the worker."""
+        """Wait for ever, or raise the worker's failure."""
         assert self._working is not None
         await asyncio.wait([self._working])
         self._working.result()
 
     async def stop(self) -> None:
-        """Finish the requests under way, end every task in order, leave the group."""
+        """Finish current requests, stop all tasks, leave the group."""
         await self._running.aclose()
 
     async def _end_work(self) -> None:

@@ -1,11 +1,13 @@
-"""The SQL sink: topics → tables, by the config names of Confluent's and Debezium's JDBC sinks.
+"""The SQL sink: topics → tables, with setting names of Confluent's and Debezium's JDBC sinks.
 
-What lives here: which record becomes which row. What does not: tables and statements (`sql_tables`), values (`sql_values`).
+What lives here: mapping of records to rows. What does not: tables and statements (`sql_tables`), values (`sql_values`).
 
-Plain values and Debezium's envelopes both work: of an envelope the row after the change is written. A tombstone and an envelope's delete
-take the row away with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key every write can be repeated:
-`upsert` overwrites the row, `insert` leaves the one that is there. A column that holds Debezium's placeholder for a value that is not in
-the log stays as it is.
+Records are plain values or Debezium's envelopes, of which the row after the change is written. A tombstone or an
+envelope's delete deletes
+the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key every write can be
+repeated: `upsert`
+overwrites the row, `insert` keeps the existing one. Columns with Debezium's placeholder for unavailable values are left
+unchanged.
 """
 
 import asyncio
@@ -42,21 +44,23 @@ _OTHER_NAMES: Final = {
 _KAFKA: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
 _BATCH: Final = 500
 _PASSING: Final = frozenset({"08", "25", "40", "53", "55", "57", "58"})
-"""SQLSTATE classes that pass: connection, a server that only reads for now, serialization, resources, a lock that is not available,
-operator intervention, the server's own system."""
+"""Temporary SQLSTATE classes: connection, server in read-only mode, serialization, resources, unavailable lock,
+operator intervention, system
+error.
+"""
 _INTERRUPT_EVERY_S: Final = 0.5
 _INTERRUPTS: Final = 20
-"""Then the write is left to itself: its server does not even answer."""
+"""Limit of interrupts; after these the write is abandoned, as the server does not respond."""
 _FORBIDDEN: Final = "42501"
 _REFUSED_STATES: Final = ("28", "3D")
-"""SQLSTATE classes of a login that is refused: authentication, and a database that is not there."""
+"""SQLSTATE classes of refused logins: authentication, missing database."""
 _REFUSED_WORDS: Final = (
     "password authentication failed", "no password supplied", "fe_sendauth", "no pg_hba.conf entry", "authentication failed for user",
     "is not permitted to log in", "FATAL:  role ", "FATAL:  database ",
 )  # fmt: skip
-"""What is said of such where the driver hands over no SQLSTATE, as libpq does for what fails while it connects."""
+"""Texts of refused logins without a SQLSTATE, as from libpq while connecting."""
 _BAD_VALUE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
-"""What Python, or a driver before it asks the database, says of a value that cannot be."""
+"""Exceptions of Python or the driver for an impossible value."""
 
 
 class JdbcSink(Sink):
@@ -117,7 +121,7 @@ class JdbcSink(Sink):
         self._url = read["connection.url"]
         self._mode = read["insert.mode"]
         self._key_mode = read["primary.key.mode"]
-        self._key_fields = [one.strip() for one in read["primary.key.fields"].split(",") if one.strip()]
+        self._key_fields = [name.strip() for name in read["primary.key.fields"].split(",") if name.strip()]
         self._deletes = read["delete.enabled"] == "true"
         self._format = read["collection.name.format"]
         self._evolve = read["schema.evolution"] == "basic"
@@ -130,12 +134,12 @@ class JdbcSink(Sink):
 
     @classmethod
     def serves(cls, name: str) -> bool:
-        """Debezium's names, and Confluent's for the same."""
+        """Accept Debezium's names, and Confluent's for the same."""
         return name in _OTHER_NAMES or super().serves(name)
 
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:
-        """What is wrong, by setting."""
+        """Return errors by setting."""
         read = _read(config)
         wrong = {
             name: f"is one of {', '.join(choices)}, not {read[name]!r}"
@@ -151,7 +155,7 @@ class JdbcSink(Sink):
             )
         if read["delete.enabled"] == "true" and mode != "record_key":
             wrong["delete.enabled"] = "a delete has nothing but its key: set primary.key.mode=record_key"
-        fields = [one for one in read["primary.key.fields"].split(",") if one.strip()]
+        fields = [name for name in read["primary.key.fields"].split(",") if name.strip()]
         if mode == "kafka" and len(fields) not in {0, len(_KAFKA)}:
             wrong["primary.key.fields"] = (
                 "are three with primary.key.mode=kafka, for topic, partition and offset; or none"
@@ -178,7 +182,7 @@ class JdbcSink(Sink):
             raise ConfigInvalid({"connection.url": f"its driver is not installed: {problem}"}) from None
         except OperationalError as problem:
             said = str(getattr(problem.orig, "sqlstate", None) or problem)
-            if said.startswith(_REFUSED_STATES) or any(one in said for one in _REFUSED_WORDS):
+            if said.startswith(_REFUSED_STATES) or any(phrase in said for phrase in _REFUSED_WORDS):
                 raise ConfigInvalid(
                     {
                         "connection.username": f"{_said(problem)}; mend connection.username, connection.password or connection.url"
@@ -191,7 +195,7 @@ class JdbcSink(Sink):
         self._engine.connect().close()
 
     async def write(self, batch: Sequence[SinkRecord]) -> None:
-        """All of it, a transaction for each `batch.size` rows."""
+        """Write all records, a transaction for each `batch.size` rows."""
         for start in range(0, len(batch), self._batch):
             self._job = asyncio.ensure_future(asyncio.to_thread(self._write, batch[start : start + self._batch], start))
             await asyncio.shield(self._job)  # a thread cannot be cut off: `stop` ends what it waits for
@@ -217,7 +221,7 @@ class JdbcSink(Sink):
             raise refused
 
     def _one_by_one(self, rows: Sequence[tuple[int, Row]]) -> None:
-        """One of them is refused by the database: write what comes before it."""
+        """Find the row that the database refuses; write those before it."""
         assert self._tables is not None
         self._tables.forget()
         for index, row in rows:
@@ -228,7 +232,9 @@ class JdbcSink(Sink):
                 raise RecordRefused(index, _said(problem)) from None
 
     def _judge(self, problem: Exception) -> None:
-        """Raise what is no record's fault: what passes, a table that does not fit the settings, a right that is missing."""
+        """Raise failures that no record causes: temporary ones, a table that does not fit the settings, a missing
+        right.
+        """
         if isinstance(problem, ConfigInvalid):
             raise problem
         state = str(getattr(getattr(problem, "orig", None), "sqlstate", None) or "")
@@ -243,7 +249,7 @@ class JdbcSink(Sink):
             raise ConfigInvalid({"connection.username": f"{_said(problem)}; grant it, or name another user"}) from None
 
     def row(self, record: SinkRecord) -> Row | None:
-        """What a record does; None for nothing.
+        """Return the row of a record; None for none.
 
         Raises:
             ValueError, TypeError, KeyError, OverflowError, RecursionError: it cannot be a row.
@@ -270,15 +276,15 @@ class JdbcSink(Sink):
         key, kinds = self._key(table, record, schema, value)
         values = {}
         partial = False
-        for name, one in value.items():
+        for name, content in value.items():
             if name in key:
                 continue
-            if one in self._unavailable:
+            if content in self._unavailable:
                 partial = True
                 continue
             inner = part_schema(schema, name)
-            kinds[name] = column_type(inner, one, self._dialect)
-            values[name] = self._value(table, name, inner, one)
+            kinds[name] = column_type(inner, content, self._dialect)
+            values[name] = self._value(table, name, inner, content)
         return Row(table=table, key=key, values=values, kinds=kinds, partial=partial)
 
     def _table_of(self, record: SinkRecord) -> str:
@@ -304,8 +310,8 @@ class JdbcSink(Sink):
             return {}, {}
         if self._key_mode == "kafka":
             names = self._key_fields or _KAFKA
-            found = dict(zip(names, (record.topic, record.partition, record.offset), strict=True))
-            return found, {name: column_type(None, one, self._dialect) for name, one in found.items()}
+            position = dict(zip(names, (record.topic, record.partition, record.offset), strict=True))
+            return position, {name: column_type(None, part, self._dialect) for name, part in position.items()}
         if self._key_mode == "record_key":
             schema, value = record.key_schema, record.key
             if value is not None and not isinstance(value, Mapping):
@@ -327,7 +333,7 @@ class JdbcSink(Sink):
         return key, {name: column_type(part_schema(schema, name), value[name], self._dialect) for name in names}
 
     async def stop(self) -> None:
-        """Disconnect; a write that is still under way is over before another sink may begin."""
+        """Disconnect; ends a current write before another sink may start."""
         job, self._job = self._job, None
         if job is not None and self._tables is not None:
             for _ in range(_INTERRUPTS):
@@ -344,7 +350,7 @@ class JdbcSink(Sink):
 
 
 def _read(config: Config) -> dict[str, str]:
-    """The settings by Debezium's names, with their defaults; Confluent's names are taken too."""
+    """Return settings by Debezium's names with defaults; accepts Confluent's names."""
     given = {
         "connection.username": config.get("connection.user"),
         "primary.key.mode": config.get("pk.mode"),
@@ -352,12 +358,12 @@ def _read(config: Config) -> dict[str, str]:
         "collection.name.format": config.get("table.name.format"),
         "schema.evolution": "basic" if "true" in {config.get("auto.create"), config.get("auto.evolve")} else None,
     }
-    found = {}
-    for one in JdbcSink.settings:
-        text = config.get(one.name, given.get(one.name))
-        found[one.name] = (one.default or "") if text is None else text.strip()
-    found["connection.url"] = _url(found)
-    return found
+    settings = {}
+    for setting in JdbcSink.settings:
+        text = config.get(setting.name, given.get(setting.name))
+        settings[setting.name] = (setting.default or "") if text is None else text.strip()
+    settings["connection.url"] = _url(settings)
+    return settings
 
 
 def _url(read: Mapping[str, str]) -> str:
@@ -381,5 +387,5 @@ def _backend(url: str) -> str:
 
 
 def _said(problem: Exception) -> str:
-    """What the database or its driver said, on one line and without the statement."""
+    """Return the database's or driver's message in one line, without the statement."""
     return " ".join(str(getattr(problem, "orig", None) or problem).split())[:500]

@@ -1,7 +1,8 @@
-"""Tables of a database, as the SQL sink needs them: found, made, widened, written.
+"""Database tables for the SQL sink: reflecting, creating, widening, writing.
 
-What lives here: SQLAlchemy's side: reflection, `CREATE TABLE`, `ALTER TABLE … ADD COLUMN`, statements for each insert mode. What does not:
-which record becomes which row (`sql_sink`). SQLite and PostgreSQL.
+What lives here: SQLAlchemy's part: reflection, `CREATE TABLE`, `ALTER TABLE … ADD COLUMN`, statements for each insert
+mode; SQLite and
+PostgreSQL. What does not: mapping records to rows (`sql_sink`).
 """
 
 import contextlib
@@ -25,17 +26,17 @@ _CANCEL_S: Final = 2.0
 
 
 _OWN_FORM: Final = (types.JSON, types.Uuid, types.ARRAY)
-"""Columns for which SQLAlchemy would make something of a value that has the database's form already, such as JSON of a JSON text."""
+"""Column types whose values have the database's form already, and which SQLAlchemy would convert, such as JSON text."""
 
 
 class _AsItIs(types.UserDefinedType[Any]):
-    """A parameter that goes to the driver untouched; the database reads it by its column."""
+    """A parameter passed to the driver unchanged; the database converts it by column."""
 
     cache_ok = True
 
 
 def _has_more_digits(value: Decimal, kind: types.Numeric[Any]) -> bool:
-    """Behind the point than a column of exact numbers keeps."""
+    """Return whether a value has more digits after the point than the column."""
     if isinstance(kind, types.Float) or kind.scale is None or kind.precision is None:
         return False
     _, digits, exponent = value.as_tuple()
@@ -45,14 +46,14 @@ def _has_more_digits(value: Decimal, kind: types.Numeric[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What a record does to a table.
+    """A record's effect on a table.
 
     Attributes:
-        table: its name, with its schema before a dot if it has one.
-        key: values of the primary key by column.
+        table: name, with its schema before a dot if any.
+        key: primary key values by column.
         values: of the other columns; None deletes the row.
-        kinds: the type of each column, for where it has to be made.
-        partial: columns are left out on purpose, and keep what they have if the row is there.
+        kinds: column types, for creation.
+        partial: missing columns keep their values in an existing row.
     """
 
     table: str
@@ -63,12 +64,12 @@ class Row:
 
     @property
     def shape(self) -> tuple[str, tuple[str, ...], tuple[str, ...] | None, bool]:
-        """Rows of one shape are written by one statement."""
+        """Key of the statement: rows of equal shape share one."""
         return self.table, tuple(self.key), None if self.values is None else tuple(self.values), self.partial
 
 
 class Interrupted(Exception):
-    """The sink is to end; the transaction is rolled back."""
+    """The sink is stopping; the transaction is rolled back."""
 
 
 class Tables:
@@ -77,7 +78,7 @@ class Tables:
     Args:
         engine: of the database.
         mode: insert, upsert or update.
-        evolve: whether tables and columns are made that are missing.
+        evolve: create missing tables and columns.
     """
 
     def __init__(self, engine: Engine, mode: str, *, evolve: bool) -> None:
@@ -91,12 +92,12 @@ class Tables:
         self._statements: dict[Any, Executable] = {}
 
     def forget(self) -> None:
-        """The database may have changed: look again."""
+        """Clear cached tables: the database may have changed."""
         self._known.clear()
         self._statements.clear()
 
     def interrupt(self) -> None:
-        """Write nothing more, and end the statement under way; from another thread."""
+        """Write nothing more, and cancel the current statement; called from another thread."""
         self._ended = True
         busy = self._busy
         if busy is None:
@@ -107,12 +108,12 @@ class Tables:
             busy.interrupt()
 
     def write(self, rows: Sequence[Row]) -> None:
-        """All of them, in order, in one transaction.
+        """Write all rows in order, in one transaction.
 
         Raises:
-            Interrupted: `interrupt` was called; nothing of it is written.
-            ConfigInvalid: a table or a column is missing and may not be made.
-            sqlalchemy.exc.SQLAlchemyError: what the database says.
+            Interrupted: `interrupt` was called; nothing is written.
+            ConfigInvalid: a table or a column is missing and may not be created.
+            sqlalchemy.exc.SQLAlchemyError: an error of the database.
         """
         for row in rows:
             self._ready(row)
@@ -153,14 +154,16 @@ class Tables:
         ]
         if first.partial and first.values and self._mode == "upsert":
             # An INSERT would have to bring every column that may not be NULL, also where the row is there already.
-            for one in parameters:
-                if not connection.execute(self._statement(first, "update"), one).rowcount:
-                    connection.execute(self._statement(first, "upsert"), one)
+            for values in parameters:
+                if not connection.execute(self._statement(first, "update"), values).rowcount:
+                    connection.execute(self._statement(first, "upsert"), values)
             return
         connection.execute(self._statement(first, self._mode), parameters)
 
     def _parameters(self, row: Row) -> list[str]:
-        """Names for a row's values, key first. SQLAlchemy takes a parameter called like a column for that column's, so none is."""
+        """Return parameter names for a row's values, key first. None equals a column's name, which SQLAlchemy would
+        bind to that column.
+        """
         prefix = self._prefixes[row.table]
         return [f"{prefix}{number}" for number in range(len(row.key) + len(row.values or {}))]
 
@@ -192,11 +195,11 @@ class Tables:
             bindparam(name, type_=_AsItIs() if isinstance(column.type, _OWN_FORM) else None)
             for name, column in zip(self._parameters(row), self._columns(row), strict=True)
         ]
-        found = [table.c[name] == one for name, one in zip(row.key, given, strict=False)]
+        conditions = [table.c[name] == parameter for name, parameter in zip(row.key, given, strict=False)]
         if row.values is None:
-            return delete(table).where(*found)
+            return delete(table).where(*conditions)
         if mode == "update":
-            return update(table).where(*found).values(dict(zip(row.values, given[len(row.key) :], strict=True)))
+            return update(table).where(*conditions).values(dict(zip(row.values, given[len(row.key) :], strict=True)))
         values = dict(zip([*row.key, *row.values], given, strict=True))
         if not row.key:
             return insert(table).values(values)
@@ -211,7 +214,7 @@ class Tables:
     # Tables
 
     def _ready(self, row: Row) -> None:
-        """See that the table has every column of the row."""
+        """Ensure that the table has all columns of the row."""
         table = self._known.get(row.table)
         if table is None:
             table = self._reflect(row.table)
@@ -233,9 +236,9 @@ class Tables:
             )
 
     def _is_unique(self, table: Table, key: set[str]) -> bool:
-        if {one.name for one in table.primary_key.columns} == key:
+        if {column.name for column in table.primary_key.columns} == key:
             return True
-        return any(index.unique and {one.name for one in index.columns} == key for index in table.indexes)
+        return any(index.unique and {column.name for column in index.columns} == key for index in table.indexes)
 
     def _reflect(self, name: str) -> Table | None:
         schema, _, simple = name.rpartition(".")
@@ -244,9 +247,9 @@ class Tables:
         except NoSuchTableError:
             return None
         for constraint in inspect(self._engine).get_unique_constraints(simple, schema=schema or None):
-            Index(None, *(table.c[one] for one in constraint["column_names"]), unique=True)
+            Index(None, *(table.c[column] for column in constraint["column_names"]), unique=True)
         prefix = "p"
-        while any(one.startswith(prefix) for one in table.c.keys()):  # noqa: SIM118 - a collection of columns, not a dict
+        while any(column.startswith(prefix) for column in table.c.keys()):  # noqa: SIM118 - a collection of columns, not a dict
             prefix += "_"
         self._prefixes[name] = prefix
         self._known[name] = table
@@ -276,7 +279,7 @@ class Tables:
         table = self._known[row.table]
         quoted = self._engine.dialect.identifier_preparer.format_table(table)
         with self._engine.begin() as connection:
-            there = {one["name"] for one in inspect(connection).get_columns(table.name, schema=table.schema)}
+            there = {column["name"] for column in inspect(connection).get_columns(table.name, schema=table.schema)}
             for name in missing:
                 if name not in there:
                     column = CreateColumn(Column(name, row.kinds[name], nullable=True)).compile(

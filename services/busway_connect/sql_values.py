@@ -1,6 +1,7 @@
-"""What a field of Connect's data model is in a table: its column type, and its value.
+"""Fields of Connect's data model as columns: type and value.
 
-What lives here: schemas → SQLAlchemy types, wire forms (days, microseconds, unscaled bytes) → Python's dates and decimals. What does not:
+What lives here: schemas → SQLAlchemy types, wire forms (days, microseconds, unscaled bytes) → Python's dates and
+decimals. What does not:
 tables and statements (`sql_tables`).
 """
 
@@ -73,7 +74,7 @@ _PER_DAY: Final[Mapping[str, int]] = {
     for name, (kind, _) in _NAMED.items()
     if isinstance(kind, types.DateTime | types.Time) and not name.endswith("ZonedTimestamp")
 }
-"""Counts of a day in types that count."""
+"""Units per day of types that count units."""
 _INFINITIES: Final[Mapping[str, Mapping[int, str]]] = {
     "io.debezium.time.Date": {DATE_INFINITY: "infinity", DATE_MINUS_INFINITY: "-infinity"},
     "io.debezium.time.Timestamp": {
@@ -86,7 +87,7 @@ _YEAR: Final = re.compile(r"([+-]?\d{4,})(-.*)")
 
 
 def _day_text(days: int) -> str:
-    """A day of any year as PostgreSQL writes it: without the end of its text, which is BC for years before 1."""
+    """Format a day of any year for PostgreSQL, without the suffix: BC for years before 1."""
     cycles, rest = divmod(days + _DAY_ZERO.toordinal() - 1, 146_097)  # the calendar repeats after 400 years
     day = dt.date.fromordinal(rest + 1)
     year = day.year + 400 * cycles
@@ -94,15 +95,15 @@ def _day_text(days: int) -> str:
 
 
 def _beyond_python(name: str, value: Any) -> str | None:
-    """A value that PostgreSQL has and Python's types do not, as PostgreSQL's text: infinities, far years, 24:00; None for all others."""
+    """Return PostgreSQL's text of values outside Python's types: infinities, far years, 24:00; None for others."""
     if isinstance(value, str):
         if value.endswith("infinity"):
             return value
-        found = _YEAR.fullmatch(value)
-        if found is None or 1 <= int(found[1]) <= 9999:
+        match = _YEAR.fullmatch(value)
+        if match is None or 1 <= int(match[1]) <= 9999:
             return None
-        year = int(found[1])
-        return f"{year if year > 0 else 1 - year:04d}{found[2]}{'' if year > 0 else ' BC'}"
+        year = int(match[1])
+        return f"{year if year > 0 else 1 - year:04d}{match[2]}{'' if year > 0 else ' BC'}"
     if (text := _INFINITIES.get(name, {}).get(value)) is not None:
         return text
     per_day = _PER_DAY.get(name, 1)
@@ -132,7 +133,7 @@ _PLAIN: Final[Mapping[str, Kind]] = {
 
 
 def column_type(schema: Schema | None, value: Any, dialect: str) -> Kind:
-    """The type of a column for a field; without a schema by the first value that is seen."""
+    """Return a field's column type; without a schema by the first value."""
     if schema is None:
         return _type_of(value, dialect)
     if schema.name is not None and schema.name in _NAMED:
@@ -145,7 +146,7 @@ def column_type(schema: Schema | None, value: Any, dialect: str) -> Kind:
 
 
 def _exact_type(dialect: str, precision: str | None = None, scale: int = 0) -> Kind:
-    """Without a precision the column takes any number: to guess one could refuse a value, or round it."""
+    """Return the numeric type; without a precision unlimited, as a guess could refuse or round values."""
     if dialect == "sqlite":
         return types.Text()  # SQLite would make a float of it
     if precision is None or not precision.isdecimal() or not 0 <= scale <= int(precision) <= _PRECISION_MAX:
@@ -167,16 +168,16 @@ def _type_of(value: Any, dialect: str) -> Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """An array: its elements for a column of arrays, its JSON for one of text."""
+    """An array: elements for an array column, JSON for a text column."""
 
     items: list[Any]
     text: str
 
 
 def _json(value: Any) -> str:
-    """JSON that any parser reads: bytes in hexadecimal; NaN, infinities, decimals, dates and times as texts."""
+    """Return strict JSON: bytes in hexadecimal; NaN, infinities, decimals, dates and times as strings."""
     return json.dumps(
-        _finite(value), ensure_ascii=False, default=lambda one: one.hex() if isinstance(one, bytes) else str(one)
+        _finite(value), ensure_ascii=False, default=lambda item: item.hex() if isinstance(item, bytes) else str(item)
     )
 
 
@@ -184,15 +185,15 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def column_value(schema: Schema | None, value: Any, dialect: str) -> Any:
-    """The value as the database driver takes it, or `Listed`.
+    """Return the value for the driver, or `Listed`.
 
     Raises:
-        ValueError, TypeError, OverflowError: it is not what its schema says.
+        ValueError, TypeError, OverflowError: it does not fit its schema.
     """
     if value is None:
         return None
@@ -217,8 +218,8 @@ def column_value(schema: Schema | None, value: Any, dialect: str) -> Any:
         return _json(value)
     if isinstance(value, list | tuple):
         inner = None if schema is None else schema.value_schema
-        items = [column_value(inner, one, dialect) for one in value]
-        items = [one.items if isinstance(one, Listed) else one for one in items]
+        items = [column_value(inner, item, dialect) for item in value]
+        items = [item.items if isinstance(item, Listed) else item for item in items]
         return Listed(items=items, text=_json(items))
     return value
 
@@ -228,7 +229,7 @@ def _exact(value: decimal.Decimal, dialect: str) -> Any:
 
 
 def unavailable(placeholder: str) -> list[Any]:
-    """What Debezium's `unavailable.value.placeholder` looks like in columns of different types."""
+    """Return Debezium's `unavailable.value.placeholder` in the forms of different types."""
     data = placeholder.encode()
     pair = {placeholder: placeholder}
     text = json.dumps(pair, ensure_ascii=False, separators=(",", ":"))

@@ -1,10 +1,12 @@
-"""Settings that are not served: each is refused by its name.
+"""Refusing unsupported settings by name.
 
-What lives here: going through all names of a connector's settings. What does not: which names a class serves (`connector.Configurable`),
-those of transforms and predicates (`transforms.chain`) and of clients (`runtime.overrides`), which are judged where they are read.
+What lives here: checking all names of a connector's settings. What does not: supported names
+(`connector.Configurable`), those of
+transforms and predicates (`transforms.chain`) and clients (`runtime.overrides`), which are checked where they are read.
 
-Kafka Connect passes over what it does not know. Here a setting that its own class serves and this one does not may be the one that masks
-a column, so that a connector with it must not run; what is known to change nothing is in `Configurable.inert`.
+Kafka Connect ignores unknown settings. Here an unsupported setting of Kafka's class may be the one that masks a column,
+so a connector with it
+must not run; settings known to have no effect are in `Configurable.inert`.
 """
 
 from collections.abc import Collection
@@ -20,16 +22,16 @@ _CREATION: Final = "topic.creation."
 
 
 def unserved(plugins: Plugins, connector: type[Connector], config: Config, common: Collection[str]) -> dict[str, str]:
-    """Why a setting is refused, by its name.
+    """Return the reasons of refused settings by name.
 
     Args:
-        common: the settings that every connector of its kind has.
+        common: settings of every connector of this kind.
     """
     wrong = {}
     for name, text in config.items():
         if name in common or name.startswith(_ELSEWHERE):
             continue
-        if name.startswith(tuple(f"{one}." for one in CONVERTERS)):
+        if name.startswith(tuple(f"{converter}." for converter in CONVERTERS)):
             why = unserved_of_converter(plugins, config, name, text)
         elif name.startswith(_CREATION):
             why = None if issubclass(connector, Source) else "only a source makes topics; take it out"
@@ -41,10 +43,10 @@ def unserved(plugins: Plugins, connector: type[Connector], config: Config, commo
 
 
 def unserved_of_converter(plugins: Plugins, config: Config, name: str, text: str) -> str | None:
-    """Why a setting that begins with `key.converter` or `value.converter` is refused; None if it is not."""
+    """Return why a setting under `key.converter` or `value.converter` is refused; None if accepted."""
     if name in CONVERTERS:
         return None
-    converter = next((one for one in CONVERTERS if name.startswith(f"{one}.")), None)
+    converter = next((candidate for candidate in CONVERTERS if name.startswith(f"{candidate}.")), None)
     if converter is None:
         return f"it is none of {', '.join(CONVERTERS)}, and belongs to none; take it out"
     if converter not in config:
@@ -56,12 +58,12 @@ def unserved_of_converter(plugins: Plugins, config: Config, name: str, text: str
 
 
 def inert_settings(plugins: Plugins, connector: type[Connector], config: Config) -> dict[str, str]:
-    """The settings that are taken and mean nothing here, by name, each with why that changes nothing."""
-    found = {name: connector.inert[name] for name in config if name in connector.inert}
+    """Return accepted settings without effect by name, with reasons."""
+    inert = {name: connector.inert[name] for name in config if name in connector.inert}
     for converter in CONVERTERS:
         if converter in config:
             kind = plugins.converter(config[converter])
             for name, why in kind.inert.items():
                 if f"{converter}.{name}" in config and not kind.serves(name):
-                    found[f"{converter}.{name}"] = why
-    return found
+                    inert[f"{converter}.{name}"] = why
+    return inert

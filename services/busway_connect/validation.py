@@ -1,7 +1,8 @@
-"""Checking a connector's settings, as `PUT /connector-plugins/{class}/config/validate` tells them.
+"""Checking a connector's settings, as in `PUT /connector-plugins/{class}/config/validate`.
 
-What lives here: the settings that every connector has, their types, Kafka Connect's own words for what is wrong. What does not: settings
-of one connector (`Connector.settings`, `Connector.validate`).
+What lives here: common settings, types, Kafka Connect's error texts. What does not: a connector's own settings
+(`Connector.settings`,
+`Connector.validate`).
 """
 
 import re
@@ -30,7 +31,7 @@ _PREDICATES: Final = "Predicates"
 
 
 class BadConfig(ValueError):
-    """A connector's settings cannot be; the text is Kafka Connect's."""
+    """Invalid settings of a connector; the text is Kafka Connect's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,19 +116,19 @@ _NO_BOUNDARIES: Final = (
 
 
 def known_settings(connector: type[Connector]) -> list[_Known]:
-    """Every setting that a connector may have, common ones first."""
+    """Return all settings of a connector, common ones first."""
     groups: list[tuple[str | None, tuple[Setting, ...]]] = [*_EVERY]
     groups += _SOURCE if issubclass(connector, Source) else _SINK
     groups.append((None, connector.settings))
     orders: dict[str, int] = {}
-    found = []
+    known = []
     for group, settings in groups:
         for setting in settings:
             order = -1
             if group is not None:
                 order = orders[group] = orders.get(group, 0) + 1
-            found.append(_Known(setting=setting, group=group, order=order))
-    return found
+            known.append(_Known(setting=setting, group=group, order=order))
+    return known
 
 
 def problems(
@@ -138,12 +139,12 @@ def problems(
     *,
     transactions: bool = False,
 ) -> dict[str, list[str]]:
-    """What is wrong, by setting; empty if nothing is.
+    """Return errors by setting; empty if valid.
 
     Args:
-        transactions: whether the worker runs sources in transactions.
-        config: the settings as they count.
-        given: as they were given, with references in the place of values, which no text then shows.
+        transactions: the worker runs sources in transactions.
+        config: effective settings.
+        given: with references instead of values; texts show only these.
     """
     references = References(config if given is None else given, config)
     return {
@@ -155,43 +156,43 @@ def problems(
 def _problems(
     plugins: Plugins, connector: type[Connector], config: Config, *, transactions: bool
 ) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for one in known_settings(connector):
-        text = config.get(one.setting.name)
-        wrong = _wrong(one.setting, text)
+    problems: dict[str, list[str]] = {}
+    for known in known_settings(connector):
+        text = config.get(known.setting.name)
+        wrong = _wrong(known.setting, text)
         if wrong:
-            found[one.setting.name] = wrong
-    _check_plugins(plugins, config, found)
-    common = {one.setting.name for one in known_settings(connector) if one.group is not None}
+            problems[known.setting.name] = wrong
+    _check_plugins(plugins, config, problems)
+    common = {known.setting.name for known in known_settings(connector) if known.group is not None}
     named = unserved(plugins, connector, config, common) | override_problems(
         config, source=issubclass(connector, Source)
     )
     if issubclass(connector, Source):
         named |= creation_problems(config)
-        _check_exactly_once(connector, config, found, transactions=transactions)
+        _check_exactly_once(connector, config, problems, transactions=transactions)
     else:
-        _check_topics(config, found)
+        _check_topics(config, problems)
     for name, text in named.items():
-        found[name] = [f"Invalid value {shown(name, config[name])} for configuration {name}: {text}"]
+        problems[name] = [f"Invalid value {shown(name, config[name])} for configuration {name}: {text}"]
     for name, text in connector.validate(config).items():
         of = f"Invalid value {shown(name, config[name])} for configuration {name}" if name in config else name
-        found.setdefault(name, [f"{of}: {text}"])
-    return found
+        problems.setdefault(name, [f"{of}: {text}"])
+    return problems
 
 
 def _check_exactly_once(
-    connector: type[Source], config: Config, found: dict[str, list[str]], *, transactions: bool
+    connector: type[Source], config: Config, problems: dict[str, list[str]], *, transactions: bool
 ) -> None:
-    """In the words of Kafka Connect's `DistributedHerder`."""
+    """Check with the texts of Kafka Connect's `DistributedHerder`."""
     if config.get("exactly.once.support", "").lower() == "required":
         texts = [] if transactions else ["This worker does not have exactly-once source support enabled."]
         supported = connector.exactly_once_support(config)
         if supported is not True:
             texts.append(_UNSAID if supported is None else _UNSUPPORTED)
         if texts:
-            found["exactly.once.support"] = texts
+            problems["exactly.once.support"] = texts
     if boundary_of(config) == "CONNECTOR" and not connector.defines_boundaries(config):
-        found[BOUNDARY] = [_NO_BOUNDARIES]
+        problems[BOUNDARY] = [_NO_BOUNDARIES]
 
 
 def _wrong(setting: Setting, text: str | None) -> list[str]:
@@ -202,7 +203,7 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
         return []
     if name == "name" and not text.strip():
         return [f"Invalid value {text} for configuration name: String may not be empty"]
-    if name == "name" and any(ord(one) < 32 for one in text):
+    if name == "name" and any(ord(character) < 32 for character in text):
         return [f"Invalid value {text!r} for configuration name: String may not contain control sequences"]
     if setting.type in _NUMBERS:
         limit = _NUMBERS[setting.type]
@@ -221,29 +222,29 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
 
 
 def converter_problems(plugins: Plugins, config: Config) -> dict[str, list[str]]:
-    """What is wrong with `key.converter`, `value.converter` and what each serves, by setting; of a connector or of the worker."""
-    found: dict[str, list[str]] = {}
+    """Return errors of `key.converter`, `value.converter` and their settings; for connectors and the worker."""
+    problems: dict[str, list[str]] = {}
     for name in CONVERTERS:
         if name in config:
             try:
                 kind = plugins.converter(config[name])
             except NoSuchPlugin as problem:
-                found[name] = [f"Invalid value {config[name]} for configuration {name}: {problem}"]
+                problems[name] = [f"Invalid value {config[name]} for configuration {name}: {problem}"]
                 continue
             for setting in kind.settings:
                 wrong = _wrong(
                     replace(setting, name=f"{name}.{setting.name}"), config.get(f"{name}.{setting.name}") or None
                 )
                 if wrong:
-                    found[f"{name}.{setting.name}"] = wrong
-    return found
+                    problems[f"{name}.{setting.name}"] = wrong
+    return problems
 
 
 def check_worker(plugins: Plugins, converters: Config) -> None:
-    """See that the worker's own converters can be, so that no connector finds out.
+    """Check the worker's converters at start.
 
     Raises:
-        BadSetting: one cannot, or a setting of it is not served.
+        BadSetting: an invalid converter, or an unsupported setting.
     """
     texts = {name: wrong[0] for name, wrong in converter_problems(plugins, converters).items()}
     for name, text in converters.items():
@@ -254,36 +255,36 @@ def check_worker(plugins: Plugins, converters: Config) -> None:
         raise BadSetting(text)
 
 
-def _check_plugins(plugins: Plugins, config: Config, found: dict[str, list[str]]) -> None:
-    found |= converter_problems(plugins, config)
+def _check_plugins(plugins: Plugins, config: Config, problems: dict[str, list[str]]) -> None:
+    problems |= converter_problems(plugins, config)
     try:
         chain(plugins, config)
     except ConfigInvalid as problem:
-        found.update({name: [text] for name, text in problem.errors.items()})
+        problems.update({name: [text] for name, text in problem.errors.items()})
 
 
-def _check_topics(config: Config, found: dict[str, list[str]]) -> None:
-    topics = [one.strip() for one in config.get("topics", "").split(",") if one.strip()]
+def _check_topics(config: Config, problems: dict[str, list[str]]) -> None:
+    topics = [topic.strip() for topic in config.get("topics", "").split(",") if topic.strip()]
     pattern = config.get("topics.regex", "").strip()
     dead = config.get("errors.deadletterqueue.topic.name", "").strip()
     if topics and pattern:
         text = "topics and topics.regex are mutually exclusive options, but both are set."
-        found["topics"] = found["topics.regex"] = [text]
+        problems["topics"] = problems["topics.regex"] = [text]
     elif not topics and not pattern:
-        found["topics"] = found["topics.regex"] = ["Must configure one of topics or topics.regex"]
+        problems["topics"] = problems["topics.regex"] = ["Must configure one of topics or topics.regex"]
     if pattern:
         try:
             compiled = Pattern(pattern)
             matches = bool(dead) and compiled.fullmatch(dead)
         except (BadPattern, TooLong) as problem:
-            found["topics.regex"] = [f"Invalid value {pattern} for configuration topics.regex: {problem}"]
+            problems["topics.regex"] = [f"Invalid value {pattern} for configuration topics.regex: {problem}"]
             return
         if matches:
-            found["topics.regex"] = [
+            problems["topics.regex"] = [
                 f"The DLQ topic '{dead}' may not be matched by the regex for the topics ('topics.regex={pattern}') consumed by the connector"
             ]
     if dead and dead in topics:
-        found["topics"] = [
+        problems["topics"] = [
             f"The DLQ topic '{dead}' may not be included in the list of topics ('topics=[{', '.join(topics)}]') consumed by the connector"
         ]
 
@@ -296,10 +297,10 @@ def check(
     *,
     transactions: bool = False,
 ) -> None:
-    """Raise what is wrong; see `problems`.
+    """Raise the errors of `problems`.
 
     Raises:
-        BadConfig: something is.
+        BadConfig: any error.
     """
     texts = [
         text
@@ -314,19 +315,19 @@ def check(
 
 
 def definition(known: _Known) -> dict[str, Any]:
-    """A setting as the REST API describes it."""
-    one = known.setting
+    """Describe a setting for the REST API."""
+    setting = known.setting
     return {
-        "name": one.name,
-        "type": one.type,
-        "required": one.required,
-        "default_value": one.default,
-        "importance": one.importance,
-        "documentation": one.doc,
+        "name": setting.name,
+        "type": setting.type,
+        "required": setting.required,
+        "default_value": setting.default,
+        "importance": setting.importance,
+        "documentation": setting.doc,
         "group": known.group,
         "order_in_group": known.order,
         "width": "NONE" if known.group is None else "MEDIUM",
-        "display_name": one.name,
+        "display_name": setting.name,
         "dependents": [],
     }
 
@@ -340,17 +341,17 @@ def verdict(
     *,
     transactions: bool = False,
 ) -> dict[str, Any]:
-    """The answer of the validate call: what is wrong with the resolved settings, and the values as they were given."""
+    """Return the validate call's response: errors of resolved settings, with values as given."""
     wrong = problems(plugins, connector, resolved, config, transactions=transactions)
     known = known_settings(connector)
-    names = {one.setting.name for one in known}
-    groups: Mapping[str, None] = dict.fromkeys(one.group for one in known if one.group is not None)
+    names = {entry.setting.name for entry in known}
+    groups: Mapping[str, None] = dict.fromkeys(entry.group for entry in known if entry.group is not None)
     configs = [
         {
-            "definition": definition(one),
-            "value": _value(one.setting.name, config.get(one.setting.name, one.setting.default), wrong),
+            "definition": definition(entry),
+            "value": _value(entry.setting.name, config.get(entry.setting.name, entry.setting.default), wrong),
         }
-        for one in known
+        for entry in known
     ]
     for name in wrong.keys() - names:
         setting = _Known(setting=Setting(name=name, doc="", required=True), group=_TRANSFORMS, order=0)

@@ -66,7 +66,9 @@ def decode_avro(
         framed, F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
     )  # unsigned: more than an int holds
     # Known ids are compared as bytes; only a record with another pays for the conversion.
-    schema_id = _chain([(prefix == F.lit(head), F.lit(one).cast("bigint")) for one, head in known.items()], other_id)
+    schema_id = _chain(
+        [(prefix == F.lit(head), F.lit(known_id).cast("bigint")) for known_id, head in known.items()], other_id
+    )
     identified = frame.withColumn("schema_id", schema_id)
     if (decoder or available_decoder(frame.sparkSession)) == "jvm":
         decoded = identified.withColumn("_event", _once(_by_writer(value, schemas)))

@@ -59,24 +59,24 @@ def spark_type(schema: Any, namespace: str = "", named: dict[str, T.DataType] | 
             return _PRIMITIVES[schema]
         return named[schema if "." in schema or not namespace else f"{namespace}.{schema}"]
     if isinstance(schema, list):
-        return _union([one for one in schema if one != "null"], namespace, named)
+        return _union([member for member in schema if member != "null"], namespace, named)
     kind = schema["type"]
-    found = _logical(schema)
-    if found is None and kind == "array":
-        found = T.ArrayType(spark_type(schema["items"], namespace, named))
-    elif found is None and kind == "map":
-        found = T.MapType(T.StringType(), spark_type(schema["values"], namespace, named))
-    elif found is None and kind in {"record", "error"}:
+    spark = _logical(schema)
+    if spark is None and kind == "array":
+        spark = T.ArrayType(spark_type(schema["items"], namespace, named))
+    elif spark is None and kind == "map":
+        spark = T.MapType(T.StringType(), spark_type(schema["values"], namespace, named))
+    elif spark is None and kind in {"record", "error"}:
         inner = full_name(schema, namespace).rpartition(".")[0]
-        found = T.StructType(
-            [T.StructField(one["name"], spark_type(one["type"], inner, named)) for one in schema["fields"]]
+        spark = T.StructType(
+            [T.StructField(field["name"], spark_type(field["type"], inner, named)) for field in schema["fields"]]
         )
-    elif found is None:
-        found = _PRIMITIVES.get(kind) if isinstance(kind, str) else None
-        found = found or spark_type(kind, namespace, named)
+    elif spark is None:
+        spark = _PRIMITIVES.get(kind) if isinstance(kind, str) else None
+        spark = spark or spark_type(kind, namespace, named)
     if kind in NAMED:
-        named[full_name(schema, namespace)] = found
-    return found
+        named[full_name(schema, namespace)] = spark
+    return spark
 
 
 def _logical(schema: dict[str, Any]) -> T.DataType | None:
@@ -91,7 +91,7 @@ def _union(members: list[Any], namespace: str, named: dict[str, T.DataType]) -> 
         return T.NullType()
     if len(members) == 1:
         return spark_type(members[0], namespace, named)
-    widened = _WIDENED.get(frozenset(members)) if all(isinstance(one, str) for one in members) else None
+    widened = _WIDENED.get(frozenset(members)) if all(isinstance(member, str) for member in members) else None
     if widened is None:
         raise NoColumns(
             f"the union {json.dumps(members):.80} has several types, which the decoder in Python cannot tell apart; "
@@ -103,13 +103,13 @@ def _union(members: list[Any], namespace: str, named: dict[str, T.DataType]) -> 
 def _plain(schema: Any) -> Any:
     """A schema without the logical types that Spark leaves as they are written."""
     if isinstance(schema, list):
-        return [_plain(one) for one in schema]
+        return [_plain(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     return {
         name: _plain(value)
         if name in {"type", "items", "values"}
-        else [{**one, "type": _plain(one["type"])} for one in value]
+        else [{**field, "type": _plain(field["type"])} for field in value]
         if name == "fields"
         else value
         for name, value in schema.items()

@@ -183,11 +183,11 @@ def _headers(data: bytes, counts: Integers, starts: Integers, stops: Integers) -
     names: list[str] = []
     contents: list[Any] = []
     for row in with_headers.tolist():
-        found, position = read_headers(data, int(starts[row]), int(counts[row]), int(stops[row]))
+        headers, position = read_headers(data, int(starts[row]), int(counts[row]), int(stops[row]))
         if position != stops[row]:
             raise CorruptBatch("a record has another size than it announces")
-        names += [name for name, _ in found]
-        contents += [content for _, content in found]
+        names += [name for name, _ in headers]
+        contents += [content for _, content in headers]
     flat = pa.StructArray.from_arrays(
         [pa.array(names, pa.string()), pa.array(contents, pa.binary())], fields=list(_HEADER)
     )

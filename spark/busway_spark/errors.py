@@ -46,9 +46,9 @@ def explain(problem: BaseException) -> str:
     """One line that says why a query failed, without a stack."""
     text = str(problem)
     for pattern in _ROOTS:
-        found = pattern.findall(text)
-        if found:
-            return str(found[-1]).rpartition(";")[2] if found[-1].startswith("busway-") else str(found[-1])
+        matches = pattern.findall(text)
+        if matches:
+            return str(matches[-1]).rpartition(";")[2] if matches[-1].startswith("busway-") else str(matches[-1])
     for pattern, sentence in _KNOWN:
         if found_known := pattern.search(text):
             return f"{sentence} ({_line_of(text, found_known.start())})"

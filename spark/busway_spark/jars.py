@@ -62,8 +62,8 @@ def jar_paths(*, delta: bool = False) -> list[Path]:
     Raises:
         JarsMissing: Maven is not installed or could not fetch them.
     """
-    found = _set(jar_folder(), ARTIFACTS)
-    return found + _set(jar_folder(delta=True), DELTA) if delta else found
+    jars = _set(jar_folder(), ARTIFACTS)
+    return jars + _set(jar_folder(delta=True), DELTA) if delta else jars
 
 
 def _set(folder: Path, artifacts: Artifacts) -> list[Path]:

@@ -142,9 +142,9 @@ class Job:
 
         def known() -> set[int]:
             return {
-                one
+                schema_id
                 for name in topics
-                for one in (*schemas_of(registry, name, subject=subject).ids, *key_schemas(registry, name))
+                for schema_id in (*schemas_of(registry, name, subject=subject).ids, *key_schemas(registry, name))
             }
 
         return run_stream(build, known_ids=known)
@@ -266,7 +266,7 @@ def run_job(
 
 async def _partitions(bootstrap_servers: str, topics: Sequence[str]) -> int:
     async with Admin(bootstrap_servers) as admin:
-        return sum(len(one.partitions) for one in (await admin.describe_topics(topics)).values())
+        return sum(len(topic.partitions) for topic in (await admin.describe_topics(topics)).values())
 
 
 async def _check_topics(bootstrap_servers: str, topics: Sequence[str]) -> None:

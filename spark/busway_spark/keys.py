@@ -31,7 +31,7 @@ def key_schemas(registry_url: str, topic: str) -> dict[int, str]:
         versions = asyncio.run(versions_of(registry_url, f"{topic}-key"))
     except NoSchema:
         return {}
-    return {one.id: json.dumps(one.schema) for one in versions if one.kind == "AVRO"}
+    return {version.id: json.dumps(version.schema) for version in versions if version.kind == "AVRO"}
 
 
 def key_text(writers: Mapping[int, str], *, column: str = "key", missing_ids: Collection[int] = ()) -> Column:
@@ -51,13 +51,13 @@ def key_text(writers: Mapping[int, str], *, column: str = "key", missing_ids: Co
         return plain
     schemas, missing = dict(writers), frozenset(missing_ids)
 
-    def told(parts: Iterator[pd.Series]) -> Iterator[pd.Series]:
-        parsed = {one: fastavro.parse_schema(json.loads(text)) for one, text in schemas.items()}
+    def decoded(parts: Iterator[pd.Series]) -> Iterator[pd.Series]:
+        parsed = {schema_id: fastavro.parse_schema(json.loads(text)) for schema_id, text in schemas.items()}
         for part in parts:
             yield part.map(lambda key: None if key is None else _told(key, parsed, missing))
 
     # Strings that are no Avro need no worker's help, but Spark calls a worker for all rows of a batch anyway: it does all of them.
-    return F.pandas_udf(told, "string")(F.col(column))
+    return F.pandas_udf(decoded, "string")(F.col(column))
 
 
 def _told(key: bytes, parsed: Mapping[int, Any], missing: frozenset[int]) -> str:

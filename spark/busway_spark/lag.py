@@ -147,7 +147,7 @@ def progress_of(report: dict[str, Any]) -> Progress:
     for source in report["sources"]:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
         offsets |= end
-        behind |= {one: max(0, latest.get(one, at) - at) for one, at in end.items()}
+        behind |= {partition: max(0, latest.get(partition, at) - at) for partition, at in end.items()}
     return Progress(
         query=report.get("name") or report["id"],
         batch_id=report["batchId"],
@@ -160,10 +160,10 @@ def progress_of(report: dict[str, Any]) -> Progress:
     )
 
 
-def _offsets(found: Any) -> dict[TopicPartition, int]:
+def _offsets(given: Any) -> dict[TopicPartition, int]:
     """Offsets of a topic's source; other sources have other things in their place."""
     try:
-        return from_json(json.loads(found) if isinstance(found, str) else found)
+        return from_json(json.loads(given) if isinstance(given, str) else given)
     except (AttributeError, TypeError, ValueError):
         return {}
 

@@ -145,12 +145,15 @@ class Asker:
         first, last = await self.range()
         if asked.timestamp_ms is not None:
             async with self._consumer() as consumer:
-                found = await consumer.offsets_for_times(dict.fromkeys(last, asked.timestamp_ms))
-            at = {one: answer.offset if (answer := found.get(one)) is not None else end for one, end in last.items()}
+                answers = await consumer.offsets_for_times(dict.fromkeys(last, asked.timestamp_ms))
+            at = {
+                partition: answer.offset if (answer := answers.get(partition)) is not None else end
+                for partition, end in last.items()
+            }
             return as_json(at)
         if asked.offsets is None:
             return as_json(first if asked.special == EARLIEST else last)
-        given = {TopicPartition(topic, int(one)) for topic, by in asked.offsets.items() for one in by}
+        given = {TopicPartition(topic, int(number)) for topic, by in asked.offsets.items() for number in by}
         if given != set(last):
             raise BadOption(
                 f"offsets are given for {_names(given)}, but the partitions are {_names(set(last))}: give one for each, -2 is the earliest"
@@ -158,15 +161,17 @@ class Asker:
         special = {EARLIEST: first, LATEST: last}
         return as_json(
             {
-                one: special[at][one] if (at := asked.offsets[one.topic][str(one.partition)]) in special else at
-                for one in last
+                partition: special[at][partition]
+                if (at := asked.offsets[partition.topic][str(partition.partition)]) in special
+                else at
+                for partition in last
             }
         )
 
     async def _partitions(self) -> list[TopicPartition]:
         async with Admin(self.bootstrap_servers) as admin:
             described = await admin.describe_topics(self.topics)
-        return [TopicPartition(name, one.number) for name in self.topics for one in described[name].partitions]
+        return [TopicPartition(name, info.number) for name in self.topics for info in described[name].partitions]
 
     def _consumer(self) -> Consumer:
         isolation = "read_committed" if self.read_committed else "read_uncommitted"

@@ -78,13 +78,13 @@ def schemas_of(registry_url: str, topic: str, *, subject: str | None = None, rea
     _check_columns(chosen, name)
     writers, others = {}, {}
     names = {chosen["name"].rpartition(".")[2], *(alias.rpartition(".")[2] for alias in chosen.get("aliases", ()))}
-    for one in versions:
-        if one.kind != "AVRO" or not isinstance(one.schema, dict) or one.schema.get("type") != "record":
-            others[one.id] = f"version {one.number} of {name} is no Avro record"
-        elif (record := one.schema["name"].rpartition(".")[2]) not in names:
-            others[one.id] = f"another record type: {record}, version {one.number} of {name}"
+    for version in versions:
+        if version.kind != "AVRO" or not isinstance(version.schema, dict) or version.schema.get("type") != "record":
+            others[version.id] = f"version {version.number} of {name} is no Avro record"
+        elif (record := version.schema["name"].rpartition(".")[2]) not in names:
+            others[version.id] = f"another record type: {record}, version {version.number} of {name}"
         else:
-            writers[one.id] = json.dumps(one.schema)
+            writers[version.id] = json.dumps(version.schema)
     if not writers:
         raise NoSchema(f"no version of {name} in {registry_url} is a record that could be read as {chosen['name']}")
     return Schemas(subject=name, writers=writers, others=others, reader=json.dumps(chosen))
@@ -108,25 +108,25 @@ async def versions_of(registry_url: str, subject: str) -> "list[Version]":
 
 
 async def _version(registry: RegistryClient, subject: str, number: int) -> Version:
-    found = await registry.request("GET", f"/subjects/{quote(subject, safe='')}/versions/{number}")
-    kind = found.get("schemaType", "AVRO")
+    response = await registry.request("GET", f"/subjects/{quote(subject, safe='')}/versions/{number}")
+    kind = response.get("schemaType", "AVRO")
     if kind != "AVRO":
-        return Version(number=number, id=found["id"], kind=kind, schema=None)
+        return Version(number=number, id=response["id"], kind=kind, schema=None)
     referred: dict[str, Any] = {}
-    await _collect(registry, found, referred)
+    await _collect(registry, response, referred)
     return Version(
-        number=number, id=found["id"], kind=kind, schema=_in_place(_parsed(found["schema"]), "", referred, set())
+        number=number, id=response["id"], kind=kind, schema=_in_place(_parsed(response["schema"]), "", referred, set())
     )
 
 
 async def _collect(registry: RegistryClient, version: Any, referred: dict[str, Any]) -> None:
     """The schemas that a version refers to, and those that they refer to, by full name."""
-    for one in version.get("references") or ():
-        if one["name"] not in referred:
-            path = f"/subjects/{quote(one['subject'], safe='')}/versions/{one['version']}"
-            found = await registry.request("GET", path)
-            referred[one["name"]] = _parsed(found["schema"])
-            await _collect(registry, found, referred)
+    for reference in version.get("references") or ():
+        if reference["name"] not in referred:
+            path = f"/subjects/{quote(reference['subject'], safe='')}/versions/{reference['version']}"
+            response = await registry.request("GET", path)
+            referred[reference["name"]] = _parsed(response["schema"])
+            await _collect(registry, response, referred)
 
 
 def _parsed(text: str) -> Any:
@@ -140,12 +140,12 @@ def _in_place(schema: Any, namespace: str, referred: dict[str, Any], defined: se
     """A schema with each reference replaced by what it names, the first time it occurs."""
     if isinstance(schema, str):
         full = schema if "." in schema or not namespace else f"{namespace}.{schema}"
-        name = next((one for one in (full, schema) if one in referred), None)
+        name = next((candidate for candidate in (full, schema) if candidate in referred), None)
         if schema in PRIMITIVES or name is None or name in defined:
             return schema
         return _in_place(referred[name], "", referred, defined)
     if isinstance(schema, list):
-        return [_in_place(one, namespace, referred, defined) for one in schema]
+        return [_in_place(member, namespace, referred, defined) for member in schema]
     kind = schema["type"]
     if kind in NAMED:
         full = full_name(schema, namespace)
@@ -182,12 +182,12 @@ def _reader(versions: list[Version], reader: Reader, subject: str) -> Any:
     if reader is None:
         newest = versions[-1]
     else:
-        found = [one for one in versions if one.number == reader]
-        if not found:
+        chosen = [version for version in versions if version.number == reader]
+        if not chosen:
             raise NoSchema(
-                f"{subject} has no version {reader}; it has {', '.join(str(one.number) for one in versions)}"
+                f"{subject} has no version {reader}; it has {', '.join(str(version.number) for version in versions)}"
             )
-        newest = found[0]
+        newest = chosen[0]
     if newest.kind != "AVRO":
         raise NoColumns(f"version {newest.number} of {subject} is {newest.kind}; only Avro becomes columns")
     return newest.schema
@@ -205,7 +205,7 @@ def _refers_to_itself(schema: Any, namespace: str, around: tuple[str, ...]) -> b
         full = schema if "." in schema or not namespace else f"{namespace}.{schema}"
         return full in around
     if isinstance(schema, list):
-        return any(_refers_to_itself(one, namespace, around) for one in schema)
+        return any(_refers_to_itself(member, namespace, around) for member in schema)
     kind = schema["type"]
     if kind in {"record", "error"}:
         full = full_name(schema, namespace)

@@ -141,28 +141,30 @@ class OffsetRange(InputPartition):
 
 def split(ranges: list[OffsetRange], *, min_partitions: int, max_records: int | None) -> list[OffsetRange]:
     """Cut ranges into pieces of equal size: none above `max_records`, and about `min_partitions` of them at least."""
-    total = sum(one.end - one.start for one in ranges)
+    total = sum(offsets.end - offsets.start for offsets in ranges)
     pieces: list[OffsetRange] = []
-    for one in ranges:
-        length = one.end - one.start
+    for offsets in ranges:
+        length = offsets.end - offsets.start
         parts = max(1, round(min_partitions * length / total)) if total and len(ranges) < min_partitions else 1
         if max_records is not None:
             parts = max(parts, -(-length // max_records))
         parts = min(parts, max(length, 1))
-        edges = [one.start + length * part // parts for part in range(parts + 1)]
-        pieces += [OffsetRange(one.partition, begin, stop) for begin, stop in itertools.pairwise(edges)]
+        edges = [offsets.start + length * part // parts for part in range(parts + 1)]
+        pieces += [OffsetRange(offsets.partition, begin, stop) for begin, stop in itertools.pairwise(edges)]
     return pieces
 
 
 def limited(start: Offsets, end: dict[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
     """The end of a micro-batch of about `limit` offsets: each partition has a share that fits what it has to offer."""
     begin = from_json(start)
-    waiting = {one: max(0, at - begin.get(one, 0)) for one, at in end.items()}
+    waiting = {partition: max(0, at - begin.get(partition, 0)) for partition, at in end.items()}
     total = sum(waiting.values())
     if total <= limit:
         return end
     # Rounded up, so that a partition with little to offer is not passed over for ever.
-    return {one: begin.get(one, 0) + min(size, -(-size * limit // total)) for one, size in waiting.items()}
+    return {
+        partition: begin.get(partition, 0) + min(size, -(-size * limit // total)) for partition, size in waiting.items()
+    }
 
 
 class _Reading:
@@ -288,8 +290,11 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             begins = self._after_a_loss(begins, first, last)
         if self._until is not None:
             until = self._until
-            last = {one: max(min(at, until.get(one, 0)), begins.get(one, 0)) for one, at in last.items()}
-        begin_all = as_json({one: begins.get(one, first.get(one, 0)) for one in last})
+            last = {
+                partition: max(min(at, until.get(partition, 0)), begins.get(partition, 0))
+                for partition, at in last.items()
+            }
+        begin_all = as_json({partition: begins.get(partition, first.get(partition, 0)) for partition in last})
         return as_json(limited(begin_all, last, limit.max_rows) if isinstance(limit, ReadMaxRows) else last)
 
     def _after_a_loss(
@@ -320,7 +325,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         ends = from_json(end)
         # One that ends before it begins is of a log that has taken the place of another: see `latestOffset`.
         begins = {
-            one: first.get(one, 0) if ends.get(one, begin) < begin else begin for one, begin in from_json(start).items()
+            partition: first.get(partition, 0) if ends.get(partition, begin) < begin else begin
+            for partition, begin in from_json(start).items()
         }
         return self._ranges(as_json(begins), end, first, last)
 

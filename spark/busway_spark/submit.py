@@ -33,7 +33,7 @@ def find_job(name: str) -> ModuleType:
     """
     import busway_spark.jobs as own
 
-    names = [one.name for one in pkgutil.iter_modules(own.__path__)]
+    names = [info.name for info in pkgutil.iter_modules(own.__path__)]
     plain = name.replace("-", "_")
     path = f"busway_spark.jobs.{plain}" if plain in names else name
     try:
@@ -91,8 +91,8 @@ def _settings(arguments: Sequence[str]) -> list[str]:
     """What of the job's arguments is Spark's own."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--conf", action="append", default=[])
-    found, _ = parser.parse_known_args(list(arguments))
-    return [part for setting in found.conf for part in ("--conf", setting)]
+    parsed, _ = parser.parse_known_args(list(arguments))
+    return [part for setting in parsed.conf for part in ("--conf", setting)]
 
 
 def spark_submit() -> str:

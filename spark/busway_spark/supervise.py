@@ -49,10 +49,10 @@ def run_stream(start: Start, *, known_ids: Callable[[], Iterable[int]]) -> list[
         try:
             _await_all(queries)
         except StreamingQueryException as problem:
-            found = _MARK.search(str(problem))
-            if found is None:
+            match = _MARK.search(str(problem))
+            if match is None:
                 raise StreamFailed(explain(problem)) from None
-            schema_id = int(found[1])
+            schema_id = int(match[1])
             # An id for which they were rebuilt already, and that stops them still, is of no version of the subject.
             if schema_id in rebuilt_for or schema_id not in set(known_ids()):
                 missing |= {schema_id}

@@ -177,11 +177,11 @@ def _record(fields: list[T.StructField], name: str) -> dict[str, Any]:
         "type": "record",
         "name": name,
         "fields": [
-            {"name": one.name, "type": ["null", kind], "default": None}
-            if one.nullable
-            else {"name": one.name, "type": kind}
-            for one in fields
-            for kind in [_avro_type(one.dataType, f"{name}_{one.name}")]
+            {"name": field.name, "type": ["null", kind], "default": None}
+            if field.nullable
+            else {"name": field.name, "type": kind}
+            for field in fields
+            for kind in [_avro_type(field.dataType, f"{name}_{field.name}")]
         ],
     }
 

@@ -1,7 +1,6 @@
-"""Metadata and rules that are registered with a schema.
+"""Metadata and rules of a schema.
 
-What lives here: checking what a client sends and writing it one way, so that equal ones are equal. What does not: carrying rules out,
-which clients do.
+What lives here: checking them and bringing equal ones to one form. What does not: executing rules, which clients do.
 """
 
 import re
@@ -15,7 +14,7 @@ _KINDS: Final = ("TRANSFORM", "CONDITION")
 _MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 _DOMAIN_MODES: Final = ("WRITE", "READ", "WRITEREAD")
 RULES_MAX: Final = 1_000
-"""In each list: what looks at rules does so in one piece, on the event loop."""
+"""Limit of each list, as rules are processed on the event loop without a pause."""
 _LISTS: Final = {
     "migrationRules": _MIGRATION_MODES,
     "domainRules": _DOMAIN_MODES,
@@ -23,15 +22,15 @@ _LISTS: Final = {
 }
 
 
-def metadata(found: Any) -> Mapping[str, Any] | None:
-    """Tags, properties and names of sensitive properties; what is empty or not known is left out.
+def metadata(value: Any) -> Mapping[str, Any] | None:
+    """Check tags, properties and names of sensitive properties; drop empty and unknown parts.
 
     Raises:
-        RegistryError: 400; one of them has another shape.
+        RegistryError: 400, a part has another shape.
     """
-    if found is None:
+    if value is None:
         return None
-    given = _object(found, "metadata")
+    given = _object(value, "metadata")
     tags = _map(given.get("tags"), "metadata.tags", _names)
     made = {
         "tags": tags,
@@ -41,22 +40,23 @@ def metadata(found: Any) -> Mapping[str, Any] | None:
     return {name: value for name, value in made.items() if value} or None
 
 
-def rule_set(found: Any) -> Mapping[str, Any] | None:
-    """Migration, domain and encoding rules, with the defaults of kind and mode filled in.
+def rule_set(value: Any) -> Mapping[str, Any] | None:
+    """Check migration, domain and encoding rules, and fill in default kind and mode.
 
     Raises:
-        RegistryError: 400 another shape; 42210 a name that is not valid or is there twice, an unknown kind, a mode of another list, or
-            more than `RULES_MAX` rules in a list.
+        RegistryError: 400 another shape; 42210 an invalid or repeated name, an unknown kind, a mode of another list, or
+        more than
+            `RULES_MAX` rules in a list.
     """
-    if found is None:
+    if value is None:
         return None
-    given = _object(found, "ruleSet")
+    given = _object(value, "ruleSet")
     made: dict[str, Any] = {}
     for name, modes in _LISTS.items():
-        told = _list(given.get(name), f"ruleSet.{name}")
-        if len(told) > RULES_MAX:
-            raise invalid_rule_set(f"there are {len(told)} rules in {name}; at most {RULES_MAX} are taken")
-        rules = [_rule(one, f"ruleSet.{name}", modes) for one in told]
+        listed = _list(given.get(name), f"ruleSet.{name}")
+        if len(listed) > RULES_MAX:
+            raise invalid_rule_set(f"there are {len(listed)} rules in {name}; at most {RULES_MAX} are taken")
+        rules = [_rule(rule, f"ruleSet.{name}", modes) for rule in listed]
         seen: set[str] = set()
         for rule in rules:
             if rule["name"] in seen:
@@ -68,8 +68,8 @@ def rule_set(found: Any) -> Mapping[str, Any] | None:
     return {name: value for name, value in made.items() if value} or None
 
 
-def _rule(found: Any, at: str, modes: Iterable[str]) -> dict[str, Any]:
-    given = _object(found, at)
+def _rule(value: Any, at: str, modes: Iterable[str]) -> dict[str, Any]:
+    given = _object(value, at)
     words = ("name", "doc", "kind", "mode", "type", "expr", "onSuccess", "onFailure")
     made: dict[str, Any] = {word: _text(given[word], f"{at}.{word}") for word in words if given.get(word) is not None}
     name = made.setdefault("name", "")
@@ -90,35 +90,35 @@ def _rule(found: Any, at: str, modes: Iterable[str]) -> dict[str, Any]:
     return made
 
 
-def _object(found: Any, at: str) -> Mapping[str, Any]:
-    if not isinstance(found, dict):
+def _object(value: Any, at: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
         raise RegistryError(400, f"The field {at} is a JSON object")
-    return found
+    return value
 
 
-def _list(found: Any, at: str) -> list[Any]:
-    if found is None:
+def _list(value: Any, at: str) -> list[Any]:
+    if value is None:
         return []
-    if not isinstance(found, list):
+    if not isinstance(value, list):
         raise RegistryError(400, f"The field {at} is a JSON array")
-    return found
+    return value
 
 
-def _map(found: Any, at: str, of: Callable[[Any, str], Any]) -> dict[str, Any]:
-    if found is None:
+def _map(value: Any, at: str, of: Callable[[Any, str], Any]) -> dict[str, Any]:
+    if value is None:
         return {}
-    given = _object(found, at)
+    given = _object(value, at)
     return {name: of(value, f"{at}.{name}") for name, value in sorted(given.items())}
 
 
-def _names(found: Any, at: str) -> list[str]:
-    return sorted({_text(one, at) for one in _list(found, at)})
+def _names(value: Any, at: str) -> list[str]:
+    return sorted({_text(name, at) for name in _list(value, at)})
 
 
-def _text(found: Any, at: str) -> str:
-    """A string; numbers and truth values are taken as their text, as Confluent's parser does."""
-    if isinstance(found, bool):
-        return str(found).lower()
-    if isinstance(found, str | int | float):
-        return str(found)
+def _text(value: Any, at: str) -> str:
+    """Return a string; converts numbers and booleans, like Confluent's parser."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
     raise RegistryError(400, f"The field {at} is a string")

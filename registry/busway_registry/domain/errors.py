@@ -1,16 +1,17 @@
-"""What the registry refuses, with Confluent's error codes.
+"""The registry's refusals, with Confluent's error codes.
 
-What lives here: one exception class and a constructor for each refusal, so that codes and texts are in one place. What does not:
-turning them into HTTP (`http.errors`).
+What lives here: an exception class and a constructor for each refusal, so that codes and texts are in one place. What
+does not: mapping
+to HTTP (`http.errors`).
 """
 
 
 class RegistryError(Exception):
-    """A request that the registry refuses.
+    """A refused request.
 
     Attributes:
         code: Confluent's `error_code`; its first three digits are the HTTP status.
-        message: names the thing and, where there is one, the remedy.
+        message: the cause and, if any, a remedy.
     """
 
     def __init__(self, code: int, message: str) -> None:

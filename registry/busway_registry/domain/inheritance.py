@@ -1,7 +1,8 @@
-"""What a new version takes from the one before it.
+"""Values that a new version takes from the previous one.
 
-What lives here: metadata and rules that a client left out are those of the latest version, as Confluent's server has it
-(`maybeSetMetadataRuleSet`). What does not: which version that is (`registering`).
+What lives here: metadata and rules that a client omits are copied, like in Confluent's server
+(`maybeSetMetadataRuleSet`). What does not:
+choosing that version (`registering`).
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ _VERSION: Final = "confluent:version"
 
 
 def inheriting(artifact: Artifact, latest: Artifact) -> Artifact:
-    """The schema with the latest version's metadata and rules where it brings none."""
+    """Return the schema with the latest version's metadata and rules for missing ones."""
     return replace(
         artifact,
         metadata=latest.metadata if artifact.metadata is None else artifact.metadata,
@@ -23,7 +24,7 @@ def inheriting(artifact: Artifact, latest: Artifact) -> Artifact:
 
 
 def numbered(artifact: Artifact, version: int) -> Artifact:
-    """The schema with its own number in the metadata, if a number is there."""
+    """Return the schema with its version number in the metadata, if they have one."""
     properties: Mapping[str, str] = (artifact.metadata or {}).get("properties", {})
     if _VERSION not in properties:
         return artifact

@@ -1,6 +1,6 @@
-"""What a subject, or the whole registry, lets its clients do.
+"""Modes of a subject or the registry.
 
-What lives here: the modes and what each permits. What does not: where they are kept (`store`).
+What lives here: the modes and what each permits. What does not: storage (`store`).
 """
 
 from enum import StrEnum
@@ -9,26 +9,26 @@ from busway_registry.domain.errors import invalid_mode
 
 
 class Mode(StrEnum):
-    """Confluent's modes that are served."""
+    """Confluent's modes as far as supported."""
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"
     READONLY_OVERRIDE = "READONLY_OVERRIDE"
-    """Set for the whole registry it beats what subjects say."""
+    """Set for the registry it overrides all subjects."""
     IMPORT = "IMPORT"
-    """Schemas are registered under ids that the client gives; compatibility is not checked."""
+    """The client gives ids; compatibility is not checked."""
 
     @property
     def writable(self) -> bool:
-        """Whether anything may change."""
+        """Whether writes are allowed."""
         return self in {Mode.READWRITE, Mode.IMPORT}
 
 
 def parse_mode(text: object) -> Mode:
-    """The mode of that name, in any case.
+    """Return the mode of a name in any case.
 
     Raises:
-        RegistryError: 42204; there is none.
+        RegistryError: 42204, no such mode.
     """
     try:
         return Mode(str(text).upper())

@@ -1,6 +1,6 @@
-"""A schema as it is registered: what makes two the same, and its GUID.
+"""A registered schema: equality and GUID.
 
-What lives here: the request, its checked and canonical form, identity. What does not: where it is kept (`store`), Avro's own rules
+What lives here: the request, its checked and canonical form, identity. What does not: storage (`store`), Avro's rules
 (`domain.avro`).
 """
 
@@ -24,7 +24,7 @@ Json: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A named type taken from another subject; `version` is a number."""
+    """A named type of another subject; `version` is a number."""
 
     name: str
     subject: str
@@ -33,7 +33,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRequest:
-    """What a client sends: `text` as it wrote it, `schema_type` in capitals; `version` and `id` only when it insists on them."""
+    """A client's request: `text` as sent, `schema_type` in capitals, `version` and `id` only if demanded."""
 
     text: str
     schema_type: str = AVRO
@@ -46,7 +46,7 @@ class SchemaRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A schema in canonical form with all that makes up its identity."""
+    """A canonical schema with all parts of its identity."""
 
     text: str
     schema_type: str
@@ -56,15 +56,15 @@ class Artifact:
 
     @property
     def guid(self) -> uuid.UUID:
-        """The same in every registry that holds this schema: MD5 over `identity` (Confluent 8.0)."""
+        """Equal in all registries with this schema: MD5 of `identity` (Confluent 8.0)."""
         return uuid.UUID(bytes=hashlib.md5(b"".join(self.identity()), usedforsecurity=False).digest())
 
     @property
     def fingerprint(self) -> str:
-        """What the store keeps unique: SHA-256 over everything, in hexadecimal. Confluent's bytes alone would not do: to them a tag
-        and a property are the same.
+        """Unique in the store: SHA-256 of everything, in hexadecimal. `identity` is not enough, as it does not
+        distinguish tags from properties.
         """
-        references = [[one.name, one.subject, one.version] for one in self.references]
+        references = [[reference.name, reference.subject, reference.version] for reference in self.references]
         everything = [self.schema_type, self.text, references, self.metadata, self.rule_set]
         return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
 
@@ -87,10 +87,10 @@ class Artifact:
 
 
 def build(request: SchemaRequest, reference_texts: Iterable[str], *, normalize: bool) -> Artifact:
-    """The checked, canonical form of a request.
+    """Return the checked, canonical form of a request.
 
     Raises:
-        RegistryError: 42201; the schema is empty, of a type that is not served, or not valid.
+        RegistryError: 42201, the schema is empty, invalid, or of an unsupported type.
     """
     if request.schema_type not in SCHEMA_TYPES:
         raise invalid_schema(f"schema type {request.schema_type} is not served; use {', '.join(SCHEMA_TYPES)}")
@@ -100,10 +100,10 @@ def build(request: SchemaRequest, reference_texts: Iterable[str], *, normalize: 
     parsed = _parse(request.text, texts)
     references = request.references
     if normalize:
-        references = tuple(sorted(dict.fromkeys(references), key=lambda one: one.name))
+        references = tuple(sorted(dict.fromkeys(references), key=lambda reference: reference.name))
     text = canonical(parsed.schema, normalize=normalize, referenced=parsed.referenced)
     if normalize:
-        _parse(text, texts)  # Java's normal form loses a few names; what cannot be read again is not kept
+        _parse(text, texts)  # Java's normal form loses some names; unreadable results are refused
     return Artifact(
         text=text,
         schema_type=request.schema_type,
@@ -120,14 +120,14 @@ def _parse(text: str, reference_texts: Iterable[str]) -> Parsed:
         raise invalid_schema(str(problem)) from None
 
 
-def _mapping_of_lists(found: Any) -> Iterable[bytes]:
-    for name, values in sorted((found or {}).items()):
+def _mapping_of_lists(mapping: Any) -> Iterable[bytes]:
+    for name, values in sorted((mapping or {}).items()):
         yield name.encode()
         yield from (value.encode() for value in sorted(set(values)))
 
 
-def _mapping(found: Any) -> Iterable[bytes]:
-    for name, value in sorted((found or {}).items()):
+def _mapping(mapping: Any) -> Iterable[bytes]:
+    for name, value in sorted((mapping or {}).items()):
         yield name.encode()
         yield value.encode()
 

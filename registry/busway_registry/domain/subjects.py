@@ -1,6 +1,6 @@
-"""Names of subjects and versions as they arrive in a path.
+"""Subject names and version numbers in paths.
 
-What lives here: what a valid one is. What does not: which exist (`service`).
+What lives here: their validity. What does not: their existence (`service`).
 """
 
 from typing import Final
@@ -13,14 +13,14 @@ MAX_ID: Final = 2**31 - 1
 """Records carry ids in four bytes."""
 _RESERVED: Final = frozenset({"__GLOBAL", "__EMPTY"})
 _MOST_BYTES: Final = 1024
-"""In UTF-8; longer ones do not fit into an index of PostgreSQL."""
+"""In UTF-8; limited by PostgreSQL's index."""
 
 
 def check_subject(subject: str) -> str:
-    """The subject itself, without the prefix of the default context.
+    """Return the subject without the prefix of the default context.
 
     Raises:
-        RegistryError: 42208; it is empty, too long, reserved, holds control characters, or names a context.
+        RegistryError: 42208, empty, too long, reserved, with control characters, or in another context.
     """
     subject = subject.removeprefix(":.:")
     if not subject.strip():
@@ -37,10 +37,10 @@ def check_subject(subject: str) -> str:
 
 
 def parse_version(text: str) -> int:
-    """The version number, or `LATEST` for `latest` and `-1`.
+    """Return the version number, or `LATEST` for `latest` and `-1`.
 
     Raises:
-        RegistryError: 42202; it is neither.
+        RegistryError: 42202, another text.
     """
     if text.lower() == "latest" or text == "-1":
         return LATEST
@@ -51,7 +51,7 @@ def parse_version(text: str) -> int:
 
 
 def parse_number(text: str) -> int | None:
-    """A number from 0 to 2^31-1 in ASCII digits; None for anything else."""
+    """Parse 0 to 2^31-1 in ASCII digits; None for other texts."""
     digits = text.lstrip("0") or text[-1:]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(MAX_VERSION)) or int(digits) > MAX_VERSION:
         return None

@@ -1,6 +1,6 @@
-"""The list of routes, joined into one application.
+"""The routes as one application.
 
-What lives here: which resource answers where, and keeping paths encoded so that a subject may hold a slash.
+What lives here: resource of each path; paths stay encoded, so that a subject may contain a slash.
 """
 
 from importlib.metadata import version
@@ -20,33 +20,33 @@ from busway_registry.service import Registry
 
 
 async def root(request: Request) -> Response:
-    """Nothing, gladly: tools ask for it to see whether the registry lives."""
+    """Return an empty object; tools use it as a liveness probe."""
     return answer(request, {})
 
 
 async def contexts(request: Request) -> Response:
-    """The one context."""
+    """Return the default context."""
     return answer(request, ["."])
 
 
 async def associations(request: Request) -> Response:
-    """No topic is tied to a subject by hand; clients then take `{topic}-value`."""
+    """Return no associations of topics; clients then use `{topic}-value`."""
     return answer(request, [])
 
 
 async def server_version(request: Request) -> Response:
-    """Which registry this is."""
+    """Return name and version."""
     return answer(request, {"version": version("busway"), "commitId": "busway"})
 
 
 async def cluster_id(request: Request) -> Response:
-    """The scope that tools show; one registry, no clusters of it."""
+    """Return the scope that tools display; a registry has no clusters."""
     clusters = {"kafka-cluster": "", "schema-registry-cluster": "busway"}
     return answer(request, {"scope": {"path": [], "clusters": clusters}, "id": ""})
 
 
 def create_app(registry: Registry) -> ASGIApp:
-    """The ASGI application over these use cases."""
+    """Make the ASGI application."""
     handlers: dict[Any, Any] = dict(HANDLERS)
     app = Starlette(
         routes=[
@@ -69,7 +69,7 @@ def create_app(registry: Registry) -> ASGIApp:
 
 
 class _Encoded:
-    """Routes on the path as it was sent: `%2F` inside a subject is no separator. The resources decode their part themselves."""
+    """Routes by the raw path: `%2F` in a subject is no separator. Resources decode their part."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,6 +1,6 @@
-"""Requests in, answers out: schemas in bodies, flags in queries, Confluent's shapes.
+"""Shared parts of requests and responses: schemas, query flags, Confluent's shapes.
 
-What lives here: what every resource shares. What does not: any one resource, reading bodies (`reading`).
+What lives here: what all resources share. What does not: resources, reading bodies (`reading`).
 """
 
 import asyncio
@@ -22,22 +22,22 @@ from busway_registry.service import Registry
 from busway_registry.store.interface import Deleted, Part, Registered, StoredSchema
 
 _ITEMS: Final = 2_000
-"""Of a list that become text at a time."""
+"""Items of a list encoded at a time."""
 _HEADERS: Final = {"Cache-Control": "no-cache, no-store, must-revalidate", "X-XSS-Protection": "1; mode=block"}
 Item = TypeVar("Item")
 
 
 def registry(request: Request) -> Registry:
-    """The use cases behind this application."""
-    found: Registry = request.app.state.registry
-    return found
+    """Return the application's use cases."""
+    served: Registry = request.app.state.registry
+    return served
 
 
 def subject(request: Request) -> str:
-    """The subject in the path.
+    """Return the subject in the path.
 
     Raises:
-        RegistryError: 42208; it is not a valid one.
+        RegistryError: 42208, invalid.
     """
     try:
         name = unquote(request.path_params["subject"], errors="strict")
@@ -47,17 +47,18 @@ def subject(request: Request) -> str:
 
 
 def flag(request: Request, name: str, *, default: bool = False) -> bool:
-    """A boolean of the query; any case, `True` as Python writes it included."""
+    """Return a boolean of the query, in any case: Python writes `True`."""
     text = request.query_params.get(name)
     return default if text is None else text.lower() == "true"
 
 
 def page(request: Request, most: int | None = None) -> Part:
-    """The part of a list that `offset` and `limit` ask for; `most` is the largest limit. Confluent takes a limit that is none, or too
-    large, for the largest.
+    """Return the part of a list by `offset` and `limit`; `most` is the largest limit.
+
+    Like Confluent, a missing, non-positive or too large limit means the largest.
 
     Raises:
-        RegistryError: 404; one of them is not a number.
+        RegistryError: 404, not a number.
     """
     offset, limit = max(_number(request, "offset", 0), 0), _number(request, "limit", -1)
     if limit <= 0 or (most is not None and limit > most):
@@ -66,7 +67,7 @@ def page(request: Request, most: int | None = None) -> Part:
 
 
 def deleted(request: Request) -> Deleted:
-    """What `deleted` and `deletedOnly` ask for."""
+    """Return the meaning of `deleted` and `deletedOnly`."""
     if flag(request, "deletedOnly"):
         return Deleted.ALONE
     return Deleted.INCLUDED if flag(request, "deleted") else Deleted.LEFT_OUT
@@ -83,31 +84,31 @@ def _number(request: Request, name: str, default: int) -> int:
 
 
 async def schema_request(request: Request) -> SchemaRequest:
-    """The schema in the body.
+    """Return the schema in the body.
 
     Raises:
-        RegistryError: as `fields`; 400 a field is of another type; 42201 there is no schema; 42210 bad rules.
+        RegistryError: as `fields`; 400 a field of another type; 42201 no schema; 42210 bad rules.
     """
-    found = await fields(request, "schema", "schemaType", "references", "metadata", "ruleSet", "version", "id")
-    text = "" if found.get("schema") is None else found["schema"]
+    given = await fields(request, "schema", "schemaType", "references", "metadata", "ruleSet", "version", "id")
+    text = "" if given.get("schema") is None else given["schema"]
     if not isinstance(text, str):
         raise RegistryError(400, "The field schema is the schema as a string")
-    references = [] if found.get("references") is None else found["references"]
+    references = [] if given.get("references") is None else given["references"]
     if not isinstance(references, list):
         raise RegistryError(400, "The field references is an array of objects with name, subject and version")
     return SchemaRequest(
         text=text,
-        schema_type=str(found.get("schemaType") or AVRO),
-        references=tuple(_reference(one) for one in references),
-        metadata=contracts.metadata(found.get("metadata")),
-        rule_set=contracts.rule_set(found.get("ruleSet")),
-        version=_positive(found, "version"),
-        id=_positive(found, "id"),
+        schema_type=str(given.get("schemaType") or AVRO),
+        references=tuple(_reference(reference) for reference in references),
+        metadata=contracts.metadata(given.get("metadata")),
+        rule_set=contracts.rule_set(given.get("ruleSet")),
+        version=_positive(given, "version"),
+        id=_positive(given, "id"),
     )
 
 
-def _reference(found: Any) -> Reference:
-    match found:
+def _reference(given: Any) -> Reference:
+    match given:
         case {"name": str(name), "subject": str(subject_name), "version": int(version)} if (
             not isinstance(version, bool) and LATEST <= version <= MAX_VERSION
         ):
@@ -115,8 +116,8 @@ def _reference(found: Any) -> Reference:
     raise RegistryError(400, "A reference has a name, a subject and a version (a number, -1 for the latest)")
 
 
-def _positive(found: Mapping[str, Any], name: str) -> int | None:
-    value = found.get(name)
+def _positive(given: Mapping[str, Any], name: str) -> int | None:
+    value = given.get(name)
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not LATEST <= value <= MAX_VERSION:
@@ -125,34 +126,34 @@ def _positive(found: Mapping[str, Any], name: str) -> int | None:
 
 
 def answer(request: Request, content: Any, status: int = 200) -> Response:
-    """JSON in the media type that the client likes best."""
+    """Make a JSON response in the client's preferred media type."""
     return text_answer(request, json.dumps(content, ensure_ascii=False, separators=(",", ":")), status)
 
 
-def long_answer(request: Request, found: Sequence[Item], shape: Callable[[Item], Any] = lambda one: one) -> Response:
-    """A list as long as it likes; others have their turn between its parts."""
-    if len(found) <= _ITEMS:
-        return answer(request, [shape(one) for one in found])
+def long_answer(request: Request, items: Sequence[Item], shape: Callable[[Item], Any] = lambda item: item) -> Response:
+    """Make a response of a list of any length; other tasks run between its parts."""
+    if len(items) <= _ITEMS:
+        return answer(request, [shape(item) for item in items])
 
     async def parts() -> AsyncIterator[list[Any]]:
-        for start in range(0, len(found), _ITEMS):
-            yield [shape(one) for one in found[start : start + _ITEMS]]
+        for start in range(0, len(items), _ITEMS):
+            yield [shape(item) for item in items[start : start + _ITEMS]]
 
     return _streamed(request, parts())
 
 
-def schemas_answer(request: Request, found: AsyncIterator[Registered]) -> Response:
-    """Versions as they come; a list of a thousand large schemas is never in memory."""
+def schemas_answer(request: Request, versions: AsyncIterator[Registered]) -> Response:
+    """Stream versions, so that a long list of large schemas is never in memory."""
 
     async def parts() -> AsyncIterator[list[Any]]:
-        async for one in found:
-            yield [version_fields(one)]
+        async for version in versions:
+            yield [version_fields(version)]
 
     return _streamed(request, parts())
 
 
 class _Stream(StreamingResponse):
-    """Without starlette's task group, which loads anyio when the first list is asked for and keeps everybody waiting."""
+    """Avoids starlette's task group: it imports anyio at the first list, which blocks the event loop."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.stream_response(send)
@@ -172,26 +173,27 @@ def _streamed(request: Request, parts: AsyncIterator[list[Any]]) -> Response:
 
 def _kind(request: Request) -> str:
     accepted = request.headers.get("accept", "*/*").lower()
-    return next((one for one in OFFERED if one in accepted), MEDIA_TYPE)
+    return next((offered for offered in OFFERED if offered in accepted), MEDIA_TYPE)
 
 
 def text_answer(request: Request, text: str, status: int = 200) -> Response:
-    """JSON that is written already, in the media type that the client likes best."""
+    """Make a response of JSON text in the client's preferred media type."""
     return Response(text.encode(errors="replace"), status, _HEADERS, _kind(request))
 
 
-def filled(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Without fields that hold nothing, as Confluent leaves them out."""
-    return {name: value for name, value in found.items() if value is not None and value not in ({}, [], "")}
+def filled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Omit empty fields, like Confluent."""
+    return {name: value for name, value in values.items() if value is not None and value not in ({}, [], "")}
 
 
 def schema_fields(stored: StoredSchema) -> dict[str, Any]:
-    """What every answer says of a schema."""
+    """Return a schema's fields for responses."""
     artifact = stored.artifact
     return {
         "schemaType": artifact.schema_type,
         "references": [
-            {"name": one.name, "subject": one.subject, "version": one.version} for one in artifact.references
+            {"name": reference.name, "subject": reference.subject, "version": reference.version}
+            for reference in artifact.references
         ],
         "metadata": artifact.metadata,
         "ruleSet": artifact.rule_set,
@@ -199,16 +201,16 @@ def schema_fields(stored: StoredSchema) -> dict[str, Any]:
     }
 
 
-def version_fields(found: Registered) -> dict[str, Any]:
-    """What every answer says of a version."""
+def version_fields(registered: Registered) -> dict[str, Any]:
+    """Return a version's fields for responses."""
     return filled(
         {
-            "subject": found.version.subject,
-            "version": found.version.version,
-            "id": found.schema.id,
-            "guid": str(found.schema.artifact.guid),
-            **schema_fields(found.schema),
-            "ts": found.version.timestamp_ms,
-            "deleted": found.version.deleted or None,
+            "subject": registered.version.subject,
+            "version": registered.version.version,
+            "id": registered.schema.id,
+            "guid": str(registered.schema.artifact.guid),
+            **schema_fields(registered.schema),
+            "ts": registered.version.timestamp_ms,
+            "deleted": registered.version.deleted or None,
         }
     )

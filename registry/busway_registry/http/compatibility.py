@@ -1,4 +1,4 @@
-"""`/compatibility`: what would happen if this schema were registered."""
+"""`/compatibility`: check without registering."""
 
 from urllib.parse import unquote
 
@@ -12,21 +12,21 @@ from busway_registry.http.bodies import answer, flag, registry, schema_request, 
 
 
 async def check(request: Request) -> Response:
-    """Against one version, or against all that the subject's level names."""
+    """Check against one version, or all that the subject's level names."""
     text = request.path_params.get("version")
     number = parse_version(unquote(text)) if text is not None else None
     verbose = flag(request, "verbose")
     try:
-        found = await registry(request).check(
+        messages = await registry(request).check(
             subject(request), await schema_request(request), number, normalize=flag(request, "normalize")
         )
     except RegistryError as problem:
         if problem.code != 42201 or not verbose:
             raise
-        found = [problem.message]
-    content: dict[str, object] = {"is_compatible": not found}
+        messages = [problem.message]
+    content: dict[str, object] = {"is_compatible": not messages}
     if verbose:
-        content["messages"] = found
+        content["messages"] = messages
     return answer(request, content)
 
 

@@ -15,20 +15,20 @@ def _scope(request: Request) -> str:
 
 
 async def get(request: Request) -> Response:
-    """What is set."""
+    """Return the level."""
     default = flag(request, "defaultToGlobal")
     return answer(request, await registry(request).settings.get_config(_scope(request), default_to_global=default))
 
 
 async def put(request: Request) -> Response:
-    """Change it."""
+    """Change settings."""
     return answer(
         request, await registry(request).settings.put_config(_scope(request), await fields(request, *SETTINGS))
     )
 
 
 async def delete(request: Request) -> Response:
-    """Back to the level above."""
+    """Fall back to the inherited level."""
     return answer(request, await registry(request).settings.delete_config(_scope(request)))
 
 

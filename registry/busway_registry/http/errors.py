@@ -1,7 +1,8 @@
-"""Exceptions → `{"error_code": …, "message": …}`: the one place.
+"""Exceptions → `{"error_code": …, "message": …}`.
 
-What lives here: the handlers of every kind of failure; starlette would call plain functions in a thread. What does not: the refusals
-themselves (`domain.errors`).
+What lives here: a handler for each kind of failure; coroutines, as starlette runs plain functions in a thread. What
+does not: refusals
+(`domain.errors`).
 """
 
 import logging
@@ -16,11 +17,11 @@ from busway_registry.store.interface import StoreFailed
 
 logger = logging.getLogger("busway.registry")
 _WORTH_A_LINE = frozenset({400, 413, 415, 422, 503, 50002})
-"""What no working client sends, and what keeps working ones waiting."""
+"""Codes that are logged: broken clients, and overload."""
 
 
 async def refused(request: Request, problem: Exception) -> Response:
-    """A refusal of ours, by Confluent's codes."""
+    """Handle a refusal, with Confluent's code."""
     assert isinstance(problem, RegistryError)
     level = logging.WARNING if problem.code in _WORTH_A_LINE else logging.DEBUG
     logger.log(
@@ -30,7 +31,7 @@ async def refused(request: Request, problem: Exception) -> Response:
 
 
 async def no_route(request: Request, problem: Exception) -> Response:
-    """Unknown paths and methods."""
+    """Handle unknown paths and methods."""
     assert isinstance(problem, HTTPException)
     said = {404: f"HTTP 404 Not Found: no resource at {request.url.path}", 405: "HTTP 405 Method Not Allowed"}
     message = said.get(problem.status_code, f"HTTP {problem.status_code} {problem.detail}")
@@ -38,7 +39,7 @@ async def no_route(request: Request, problem: Exception) -> Response:
 
 
 async def store_failed(request: Request, problem: Exception) -> Response:
-    """The database does not answer as it should: 50001."""
+    """Handle a failure of the database: 50001."""
     logger.error("the store failed on %s %s: %s", request.method, request.url.path, _one_line(str(problem)))
     return answer(
         request, {"error_code": 50001, "message": "Error in the backend datastore; see the registry's log"}, 500
@@ -46,13 +47,13 @@ async def store_failed(request: Request, problem: Exception) -> Response:
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Log a client that hung up in the middle of its request; the response is not read."""
+    """Log a client that disconnected during its request; the response is not read."""
     logger.info("%s %s: the client hung up", request.method, request.url.path)
     return answer(request, {"error_code": 400, "message": "the client hung up"}, 400)
 
 
 async def broken(request: Request, problem: Exception) -> Response:
-    """A defect of ours; the client learns that, the log the rest."""
+    """Handle a defect; only the log has the details."""
     logger.error("defect on %s %s", request.method, request.url.path, exc_info=problem)
     return answer(request, {"error_code": 500, "message": "Internal Server Error; see the registry's log"}, 500)
 

@@ -15,14 +15,14 @@ def _scope(request: Request) -> str:
 
 
 async def get(request: Request) -> Response:
-    """The mode."""
+    """Return the mode."""
     default = flag(request, "defaultToGlobal")
-    found = await registry(request).settings.get_mode(_scope(request), default_to_global=default)
-    return answer(request, {"mode": found.value})
+    mode = await registry(request).settings.get_mode(_scope(request), default_to_global=default)
+    return answer(request, {"mode": mode.value})
 
 
 async def put(request: Request) -> Response:
-    """Set it; null clears it."""
+    """Set the mode; null clears it."""
     wanted = await fields(request, "mode")
     if "mode" not in wanted:
         raise invalid_mode()
@@ -31,9 +31,9 @@ async def put(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """Back to the mode above."""
-    found = await registry(request).settings.delete_mode(_scope(request))
-    return answer(request, {"mode": found.value})
+    """Fall back to the inherited mode."""
+    mode = await registry(request).settings.delete_mode(_scope(request))
+    return answer(request, {"mode": mode.value})
 
 
 ROUTES = [

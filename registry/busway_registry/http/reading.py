@@ -1,8 +1,10 @@
-"""The bodies of requests: how much is held of them, and the fields that are looked at.
+"""Reading request bodies within limits.
 
-What lives here: bounds, media types, JSON. A body is checked as a whole and cut into fields; only a field that a resource asks for becomes
-objects, and only up to a bound, since a megabyte of `[],` is a hundred megabytes of them and a second of the event loop. What does not:
-what the fields mean (`bodies`).
+What lives here: limits, media types, JSON. A body is checked as a whole and split into fields. Only requested fields
+become objects, and
+only up to a limit: a megabyte of `[],` makes a hundred megabytes of objects and a second of the event loop. What does
+not: the meaning of
+fields (`bodies`).
 """
 
 import json
@@ -21,17 +23,17 @@ OFFERED: Final = (MEDIA_TYPE, "application/vnd.schemaregistry+json", "applicatio
 _TAKEN: Final = frozenset({*OFFERED, "application/octet-stream"})
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 MAX_FIELD_BYTES: Final = 256 * 1024
-"""Of each field but the schema: references, metadata, rules."""
+"""Limit of each field except the schema: references, metadata, rules."""
 _HELD_BYTES: Final = 64 * 1024 * 1024
-"""Of all large bodies, from their first byte to the answer."""
+"""Limit of all large bodies, from first byte to response."""
 _LARGE_BYTES: Final = 64 * 1024
-"""What a body may hold uncounted: a small request is taken however many large ones are under way."""
+"""Bodies up to this size are not counted: small requests pass beside any number of large ones."""
 _HOLD: Final = "busway_registry.hold"
 _BOM: Final = b"\xef\xbb\xbf"
 
 
 class Holding:
-    """Counts what the requests of an application hold, and lets go when they are answered."""
+    """Counts bytes held by an application's requests until they are answered."""
 
     def __init__(self, app: ASGIApp, most_bytes: int = _HELD_BYTES) -> None:
         self._app = app
@@ -45,10 +47,10 @@ class Holding:
             self._left += hold.bytes
 
     def take(self, count: int) -> None:
-        """So many bytes more.
+        """Count more bytes.
 
         Raises:
-            RegistryError: 503; there are too many.
+            RegistryError: 503, over the limit.
         """
         if count > self._left:
             raise RegistryError(503, "Too many large requests are under way; try again later")
@@ -56,7 +58,7 @@ class Holding:
 
 
 class _Hold:
-    """What one request holds."""
+    """Bytes held by a request."""
 
     def __init__(self, holding: Holding) -> None:
         self._holding = holding
@@ -69,10 +71,11 @@ class _Hold:
 
 
 async def fields(request: Request, *names: str) -> Mapping[str, Any]:
-    """The fields of these names in the JSON object that is the body; the others are passed over, as newer clients send more.
+    """Return named fields of the body, a JSON object; others are skipped, as newer clients send more.
 
     Raises:
-        RegistryError: 415 another media type; 413 too large, or a field is; 400 not a JSON object; 422 nothing; 503 too many large ones.
+        RegistryError: 415 another media type; 413 body or field too large; 400 not a JSON object; 422 empty; 503 too
+        many large bodies.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind and kind not in _TAKEN:
@@ -107,8 +110,6 @@ def _value(name: str, part: msgspec.Raw) -> Any:
         return msgspec.json.decode(raw, type=str)
     if len(raw) > MAX_FIELD_BYTES:
         raise RegistryError(413, f"The field {name} is larger than {MAX_FIELD_BYTES} bytes")
-    found = json.loads(bytes(raw))
-    json.dumps(
-        found, ensure_ascii=False
-    ).encode()  # a UnicodeEncodeError, which is a ValueError, for half of a surrogate pair
-    return found
+    value = json.loads(bytes(raw))
+    json.dumps(value, ensure_ascii=False).encode()  # raises UnicodeEncodeError, a ValueError, for a lone surrogate
+    return value

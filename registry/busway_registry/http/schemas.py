@@ -1,4 +1,4 @@
-"""`/schemas`: by id, by GUID, and the list of all."""
+"""`/schemas`: by id, by GUID, and all."""
 
 from typing import Any, Final
 from urllib.parse import unquote
@@ -24,7 +24,7 @@ from busway_registry.http.bodies import (
 from busway_registry.store.interface import StoredSchema
 
 _MOST_SCHEMAS: Final = 1000
-"""In one list (Confluent: `schema.search.max.limit`)."""
+"""Limit of a list (Confluent: `schema.search.max.limit`)."""
 
 
 def _id(request: Request) -> int:
@@ -38,66 +38,66 @@ def _id(request: Request) -> int:
 
 
 async def types(request: Request) -> Response:
-    """The types of schemas that are served."""
+    """Return the supported schema types."""
     return answer(request, list(SCHEMA_TYPES))
 
 
 async def every(request: Request) -> Response:
-    """All versions, by subject and number."""
+    """Return all versions, by subject and number."""
     prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
-    found = await registry(request).all_versions(
+    versions = await registry(request).all_versions(
         prefix,
         deleted=flag(request, "deleted"),
         latest_only=flag(request, "latestOnly"),
         part=page(request, _MOST_SCHEMAS),
     )
-    return schemas_answer(request, found)
+    return schemas_answer(request, versions)
 
 
 async def by_id(request: Request) -> Response:
-    """A schema; of soft-deleted versions too, as records with its id may still be read."""
+    """Return a schema, also of soft-deleted versions, as records may carry its id."""
     stored = await registry(request).schema(_id(request))
-    found = _with_guid(stored)
+    content = _with_guid(stored)
     if flag(request, "fetchMaxId"):
-        found["maxId"] = await registry(request).highest_id()
+        content["maxId"] = await registry(request).highest_id()
     if "subject" in request.query_params:
         wanted = request.query_params["subject"]
         uses = await registry(request).uses(stored.id, deleted=True, subject=wanted) if "\0" not in wanted else []
         if uses:
-            found |= {"subject": wanted, "version": uses[-1].version, "ts": uses[-1].timestamp_ms}
-    return answer(request, found)
+            content |= {"subject": wanted, "version": uses[-1].version, "ts": uses[-1].timestamp_ms}
+    return answer(request, content)
 
 
 async def text_by_id(request: Request) -> Response:
-    """The schema alone, as it is."""
+    """Return the schema's text alone."""
     stored = await registry(request).schema(_id(request))
     return text_answer(request, stored.artifact.text)
 
 
 async def subjects_of(request: Request) -> Response:
-    """Names of the subjects that use a schema."""
-    found = await registry(request).subjects_of(_id(request), deleted=flag(request, "deleted"), part=page(request))
-    return long_answer(request, found)
+    """Return names of the subjects with a schema."""
+    subjects = await registry(request).subjects_of(_id(request), deleted=flag(request, "deleted"), part=page(request))
+    return long_answer(request, subjects)
 
 
 async def versions_of(request: Request) -> Response:
-    """Subjects and versions that use a schema."""
+    """Return subjects and versions with a schema."""
     uses = await registry(request).uses(_id(request), deleted=flag(request, "deleted"), part=page(request))
-    return long_answer(request, uses, lambda one: {"subject": one.subject, "version": one.version})
+    return long_answer(request, uses, lambda version: {"subject": version.subject, "version": version.version})
 
 
 async def by_guid(request: Request) -> Response:
-    """A schema by its GUID."""
-    found = await registry(request).schemas_with_guid(request.path_params["guid"].lower())
-    if not found:
+    """Return a schema by GUID."""
+    schemas = await registry(request).schemas_with_guid(request.path_params["guid"].lower())
+    if not schemas:
         raise schema_not_found(request.path_params["guid"])
-    return answer(request, _with_guid(found[0]))
+    return answer(request, _with_guid(schemas[0]))
 
 
 async def ids_of_guid(request: Request) -> Response:
-    """Contexts and ids of a GUID; none for an unknown one."""
-    found = await registry(request).schemas_with_guid(request.path_params["guid"].lower())
-    return answer(request, [{"context": ".", "id": one.id} for one in found])
+    """Return contexts and ids of a GUID; none for an unknown one."""
+    schemas = await registry(request).schemas_with_guid(request.path_params["guid"].lower())
+    return answer(request, [{"context": ".", "id": schema.id} for schema in schemas])
 
 
 def _with_guid(stored: StoredSchema) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`/subjects`: names, versions, registering, looking up, deleting."""
+"""`/subjects`: names, versions, registration, lookup, deletion."""
 
 from urllib.parse import unquote
 
@@ -22,20 +22,20 @@ from busway_registry.http.bodies import (
 
 
 async def names(request: Request) -> Response:
-    """All subjects, sorted."""
+    """Return all subjects, sorted."""
     prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
     return long_answer(request, await registry(request).subjects(prefix, deleted(request), page(request)))
 
 
 async def look_up(request: Request) -> Response:
-    """The version that holds the schema in the body."""
-    found = await registry(request).look_up(
+    """Return the version with the body's schema."""
+    registered = await registry(request).look_up(
         subject(request),
         await schema_request(request),
         normalize=flag(request, "normalize"),
         deleted=flag(request, "deleted"),
     )
-    return answer(request, version_fields(found))
+    return answer(request, version_fields(registered))
 
 
 async def delete(request: Request) -> Response:
@@ -46,19 +46,19 @@ async def delete(request: Request) -> Response:
 
 
 async def versions(request: Request) -> Response:
-    """Version numbers, ascending."""
+    """Return version numbers, ascending."""
     return long_answer(request, await registry(request).versions(subject(request), deleted(request), page(request)))
 
 
 async def register(request: Request) -> Response:
-    """Register the schema in the body."""
-    found = await registry(request).register(
+    """Register the body's schema."""
+    registered = await registry(request).register(
         subject(request),
         await schema_request(request),
         normalize=flag(request, "normalize"),
         force=flag(request, "force"),
     )
-    return answer(request, {"id": found.schema.id, **_without_subject(version_fields(found))})
+    return answer(request, {"id": registered.schema.id, **_without_subject(version_fields(registered))})
 
 
 def _without_subject(fields: dict[str, object]) -> dict[str, object]:
@@ -66,38 +66,40 @@ def _without_subject(fields: dict[str, object]) -> dict[str, object]:
 
 
 async def latest_with_metadata(request: Request) -> Response:
-    """The newest version whose metadata has the properties that pairs of `key` and `value` name."""
+    """Return the newest version with metadata properties given as pairs of `key` and `value`."""
     query = request.query_params
     wanted = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
-    found = await registry(request).latest_with_metadata(subject(request), wanted, deleted=flag(request, "deleted"))
-    return answer(request, version_fields(found))
+    registered = await registry(request).latest_with_metadata(
+        subject(request), wanted, deleted=flag(request, "deleted")
+    )
+    return answer(request, version_fields(registered))
 
 
 async def version(request: Request) -> Response:
-    """One version."""
+    """Return a version."""
     number = parse_version(unquote(request.path_params["version"]))
-    found = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
-    return answer(request, version_fields(found))
+    registered = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
+    return answer(request, version_fields(registered))
 
 
 async def version_text(request: Request) -> Response:
-    """The schema of one version alone, as it is."""
+    """Return a version's schema text alone."""
     number = parse_version(unquote(request.path_params["version"]))
-    found = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
-    return text_answer(request, found.schema.artifact.text)
+    registered = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
+    return text_answer(request, registered.schema.artifact.text)
 
 
 async def referenced_by(request: Request) -> Response:
-    """Ids of the schemas that refer to a version."""
+    """Return ids of the schemas that refer to a version."""
     number = parse_version(unquote(request.path_params["version"]))
-    found = await registry(request).referenced_by(
+    schema_ids = await registry(request).referenced_by(
         subject(request), number, deleted=flag(request, "deleted"), part=page(request)
     )
-    return long_answer(request, found)
+    return long_answer(request, schema_ids)
 
 
 async def delete_version(request: Request) -> Response:
-    """Delete one version."""
+    """Delete a version."""
     number = parse_version(unquote(request.path_params["version"]))
     return answer(
         request, await registry(request).delete_version(subject(request), number, permanent=flag(request, "permanent"))

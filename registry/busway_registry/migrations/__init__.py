@@ -1,5 +1,6 @@
-"""The steps from one shape of the tables to the next, for Alembic.
+"""Alembic's migrations of the tables.
 
-What lives here: one module a step, in `versions`. What does not: when they run (`store.revisions`), and today's shape (`store.tables`),
-from which an empty database is made without any step.
+What lives here: a module for each migration, in `versions`. What does not: when they run (`store.revisions`), the
+current tables
+(`store.tables`), which an empty database gets without migrations.
 """

@@ -1,6 +1,6 @@
-"""What Alembic runs for a migration: on the connection, and in the transaction, of the store that opens.
+"""Alembic's environment: runs on the connection and in the transaction of the opening store.
 
-What lives here: handing that connection over. There is no `alembic.ini`; `store.revisions` gives all settings.
+What lives here: passing on that connection. Without an `alembic.ini`; `store.revisions` gives all settings.
 """
 
 from alembic import context

@@ -1,6 +1,6 @@
-"""Connections to the two kinds of database: SQLite in a file, PostgreSQL on a server.
+"""Connections to SQLite files and PostgreSQL servers.
 
-What lives here: drivers, bounds, and what is set on each connection. What does not: tables and transactions (`sql`).
+What lives here: drivers, limits, and connection settings. What does not: tables and transactions (`sql`).
 """
 
 import sqlite3
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import aiosqlite
 
 WRITES: Final = "busway_writes"
-"""The execution option of a connection whose transaction writes."""
+"""Execution option of connections with a writing transaction."""
 
 _POSTGRES: Final = {
     "connect_timeout": 5,
-    # A server that vanished without a word is given up after about 15 seconds, and so is a node by the server.
+    # A vanished server is detected after about 15 s, and so is a node by the server.
     "keepalives_idle": 5,
     "keepalives_interval": 5,
     "keepalives_count": 2,
@@ -31,7 +31,7 @@ _POSTGRES: Final = {
         f"-c {setting}"
         for setting in (
             "lock_timeout=10000",  # a writer waits as long as with SQLite
-            "idle_in_transaction_session_timeout=30000",  # a node that froze while it wrote gives way to the others
+            "idle_in_transaction_session_timeout=30000",  # ends the transaction of a frozen node, which blocks other writers
             "tcp_keepalives_idle=5",
             "tcp_keepalives_interval=5",
             "tcp_keepalives_count=2",
@@ -39,21 +39,21 @@ _POSTGRES: Final = {
         )
     ),
 }
-"""libpq's parameters; what the URL says about one of them wins."""
+"""libpq's parameters; those in the URL take precedence."""
 _POOL: Final = {"pool_size": 5, "max_overflow": 10, "pool_timeout": 10, "pool_pre_ping": True}
-"""Writers take one connection in turns, so the rest is for readers; a connection that died while idle is replaced unseen."""
+"""Writers share one connection, the rest is for readers; connections that died while idle are replaced silently."""
 
 
 _PATIENCE_S: Final = 10
-"""How long a connection to SQLite waits for a lock, in seconds."""
+"""Limit on waiting for a lock of SQLite."""
 _LOOKS_AGAIN_S: Final = 0.02
 
 
 def create_engine(url: str) -> AsyncEngine:
-    """An engine that has not connected yet.
+    """Make an engine that has not connected yet.
 
     Raises:
-        StoreFailed: the URL cannot be read, or its driver is not installed.
+        StoreFailed: invalid URL, or missing driver.
     """
     try:
         parsed = make_url(url)
@@ -75,7 +75,7 @@ def _sqlite(url: URL) -> AsyncEngine:
 
 
 def try_sqlite(url: URL) -> None:
-    """Open the file once by hand: the asyncio driver leaves a thread behind when it cannot.
+    """Open the file once without the asyncio driver, which leaks a thread on failure.
 
     Raises:
         StoreFailed: it cannot be opened.
@@ -87,20 +87,21 @@ def try_sqlite(url: URL) -> None:
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver opens no transactions of its own
+    connection.isolation_level = None  # no implicit transactions by the driver
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {_PATIENCE_S * 1000}")
     connection.run_async(_write_ahead)
-    cursor.execute("PRAGMA synchronous = FULL")  # an id that was given out is never given again
+    cursor.execute("PRAGMA synchronous = FULL")  # a committed id must survive a power cut, or it would be reused
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
 
 
 async def _write_ahead(connection: "aiosqlite.Connection") -> None:
-    """Have the file's journal written ahead, however many open it for the first time at once.
+    """Switch the file to WAL mode, even when several processes open it for the first time at once.
 
-    SQLite's own patience does not hold here: two that both read the file and both want to change its journal would wait for each other,
-    so one of them hears at once that it is locked.
+    SQLite's busy timeout does not apply here: two connections that have read the file and want to change its journal
+    mode would deadlock, so
+    one fails at once.
     """
     deadline = get_running_loop().time() + _PATIENCE_S
     while True:

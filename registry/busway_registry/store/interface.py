@@ -1,6 +1,6 @@
-"""What the registry asks of the place where it keeps things.
+"""The store's interface.
 
-What lives here: the rows and the two protocols. Every implementation passes `tests/contracts/test_store.py`.
+What lives here: rows and two protocols. Every implementation passes `tests/contracts/test_store.py`.
 """
 
 from collections.abc import Mapping
@@ -13,24 +13,24 @@ from busway_registry.domain.schemas import Artifact, Json
 
 Setting: TypeAlias = Literal["config", "mode"]
 GLOBAL = ""
-"""The subject under which the settings of the whole registry are kept."""
+"""The subject of the registry's own settings."""
 
 
 class StoreFailed(Exception):
-    """The place where things are kept does not work; the text is its own word for it, without any secret."""
+    """The store failed; the text is its message without secrets."""
 
 
 class IdTaken(Exception):
-    """The id of a schema belongs to another schema already."""
+    """Another schema has the id already."""
 
 
 class NoMoreIds(Exception):
-    """The highest id that fits on the wire has been given."""
+    """The highest id of the wire format is in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSchema:
-    """A schema and its id, which never changes and is never given to another."""
+    """A schema and its id, which never changes and is never reused."""
 
     id: int
     artifact: Artifact
@@ -38,7 +38,7 @@ class StoredSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A subject's use of a schema; `deleted` softly: it can still be read by those who ask for it."""
+    """A subject's use of a schema; `deleted` is soft: still readable on request."""
 
     subject: str
     version: int
@@ -49,14 +49,14 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """A version of a subject with its schema."""
+    """A version with its schema."""
 
     version: Version
     schema: StoredSchema
 
 
 class Deleted(Enum):
-    """What a list does with what is softly deleted."""
+    """Treatment of soft-deleted entries in a list."""
 
     LEFT_OUT = "left out"
     INCLUDED = "included"
@@ -65,7 +65,7 @@ class Deleted(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The part of a list that is wanted; a store reads no more than that."""
+    """A part of a list; stores read no more than that."""
 
     offset: int = 0
     limit: int | None = None
@@ -75,55 +75,55 @@ WHOLE: Final = Part()
 
 
 class Transaction(Protocol):
-    """One consistent view; writes of a writing one appear together or not at all."""
+    """A consistent view; writes are atomic."""
 
     async def schema(self, schema_id: int) -> StoredSchema | None:
-        """The schema of that id."""
+        """Return the schema of an id."""
 
     async def find_schema(self, fingerprint: str) -> StoredSchema | None:
-        """The schema with that identity."""
+        """Return the schema with that fingerprint."""
 
     async def schemas_with_guid(self, guid: str) -> list[StoredSchema]:
-        """Schemas with that GUID."""
+        """Return schemas with that GUID."""
 
     async def highest_id(self) -> int:
-        """The largest id in use; 0 for none."""
+        """Return the largest id in use; 0 for none."""
 
     async def add_schema(self, artifact: Artifact, schema_id: int | None = None) -> StoredSchema:
-        """Keep a schema that is not kept yet, under the next id or the given one.
+        """Add a new schema under the next or the given id.
 
         Raises:
-            IdTaken: the given id is another schema's.
-            NoMoreIds: there is no next id.
+            IdTaken: another schema has the given id.
+            NoMoreIds: no next id.
         """
 
     async def remove_schema(self, schema_id: int) -> None:
-        """Forget a schema that no version uses."""
+        """Remove a schema without versions."""
 
     async def subjects(self, prefix: str, deleted: Deleted, part: Part = WHOLE) -> list[str]:
-        """Names that begin so, sorted; a subject is deleted when all its versions are."""
+        """Return names with that prefix, sorted; a subject is deleted when all its versions are."""
 
     async def every_version(
         self, prefix: str, *, deleted: bool, latest_only: bool = False, part: Part = WHOLE
     ) -> list[Version]:
-        """Versions of the subjects that begin so, by subject and number; soft-deleted ones too if asked for, or the latest alone."""
+        """Return versions of subjects with that prefix, by subject and number; `deleted`: soft-deleted ones too."""
 
     async def versions(self, subject: str) -> list[Version]:
-        """All versions of a subject, soft-deleted ones too, by number."""
+        """Return all versions of a subject by number, soft-deleted ones too."""
 
     async def version_numbers(self, subject: str, deleted: Deleted, part: Part = WHOLE) -> list[int]:
-        """Their numbers, ascending."""
+        """Return version numbers, ascending."""
 
     async def version(self, subject: str, number: int | None, *, deleted: bool) -> Version | None:
-        """The version of that number, or with None the latest; a soft-deleted one if asked for."""
+        """Return a version, with None the latest; `deleted`: soft-deleted ones too."""
 
     async def versions_of_schema(
         self, schema_id: int, *, deleted: bool = True, subject: str | None = None, part: Part = WHOLE
     ) -> list[Version]:
-        """Who uses a schema, by subject and number; all subjects or one."""
+        """Return versions with a schema, by subject and number; of all subjects or one."""
 
     async def subjects_of_schema(self, schema_id: int, *, deleted: bool, part: Part = WHOLE) -> list[str]:
-        """Names of the subjects that use a schema, sorted."""
+        """Return names of the subjects with a schema, sorted."""
 
     async def add_version(self, version: Version) -> None:
         """Add a version, which must not exist."""
@@ -132,35 +132,37 @@ class Transaction(Protocol):
         """Delete softly."""
 
     async def remove_version(self, subject: str, version: int) -> None:
-        """Delete for good."""
+        """Delete permanently."""
 
     async def referenced_by(self, subject: str, version: int, *, deleted: bool = True, part: Part = WHOLE) -> list[int]:
-        """Ids of the schemas that refer to that version, ascending; without `deleted` those that a live version uses."""
+        """Return ids of schemas that refer to a version, ascending; without `deleted` only schemas with a live
+        version.
+        """
 
     async def setting(self, kind: Setting, subject: str) -> Json | None:
-        """A subject's settings, or with `GLOBAL` the registry's; None when it has none."""
+        """Return a subject's setting, with `GLOBAL` the registry's; None without one."""
 
     async def settings(self, subject: str) -> Mapping[tuple[Setting, str], Json]:
-        """All settings that a subject has, and the registry's."""
+        """Return all settings of a subject and the registry."""
 
     async def put_setting(self, kind: Setting, subject: str, value: Json) -> None:
-        """Replace them."""
+        """Replace a setting."""
 
     async def remove_setting(self, kind: Setting, subject: str) -> None:
-        """Remove them, if there are any."""
+        """Remove a setting, if present."""
 
 
 class Store(Protocol):
-    """Where schemas are kept; whatever goes wrong there, in a transaction too, is a `StoreFailed`."""
+    """Storage of schemas; every failure, also in a transaction, is a `StoreFailed`."""
 
     async def open(self) -> None:
-        """Get ready; creates what is missing, and brings what an earlier release left to today's shape."""
+        """Prepare; creates missing tables, and migrates those of earlier releases."""
 
     async def close(self) -> None:
-        """Let go."""
+        """Close."""
 
     def read(self) -> AbstractAsyncContextManager[Transaction]:
-        """A view that does not change."""
+        """Open a consistent view."""
 
     def write(self) -> AbstractAsyncContextManager[Transaction]:
-        """A transaction; writing ones take turns, so what was read stays true until it ends."""
+        """Open a writing transaction; these are serialised, so values read stay valid until its end."""

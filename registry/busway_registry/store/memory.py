@@ -1,6 +1,6 @@
-"""The store that forgets: for tests and for trying things out.
+"""A store in memory, for tests and trials.
 
-What lives here: plain dictionaries, copied for a writing transaction and swapped in when it ends well.
+What lives here: dictionaries, copied for a writing transaction and replaced when it succeeds.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from busway_registry.store.interface import (
 
 @dataclass(slots=True)
 class _Tables:
-    """One state of everything; also the transaction on it."""
+    """A state of the store; also the transaction on it."""
 
     schemas: dict[int, StoredSchema] = field(default_factory=dict)
     ids: dict[str, int] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class _Tables:
         return self.schemas[self.ids[fingerprint]] if fingerprint in self.ids else None
 
     async def schemas_with_guid(self, guid: str) -> list[StoredSchema]:
-        return [one for one in self.schemas.values() if str(one.artifact.guid) == guid]
+        return [schema for schema in self.schemas.values() if str(schema.artifact.guid) == guid]
 
     async def highest_id(self) -> int:
         return max(self.schemas, default=0)
@@ -67,37 +67,45 @@ class _Tables:
 
     async def subjects(self, prefix: str, deleted: Deleted, part: Part = WHOLE) -> list[str]:
         alive: dict[str, bool] = {}
-        for one in self.uses.values():
-            if one.subject.startswith(prefix):
-                alive[one.subject] = alive.get(one.subject, False) or not one.deleted
+        for version in self.uses.values():
+            if version.subject.startswith(prefix):
+                alive[version.subject] = alive.get(version.subject, False) or not version.deleted
         return _part([name for name in sorted(alive) if _wanted(deleted, gone=not alive[name])], part)
 
     async def every_version(
         self, prefix: str, *, deleted: bool, latest_only: bool = False, part: Part = WHOLE
     ) -> list[Version]:
-        found = [one for one in self._sorted() if one.subject.startswith(prefix) and (deleted or not one.deleted)]
-        return _part(list({one.subject: one for one in found}.values()) if latest_only else found, part)
+        versions = [
+            version
+            for version in self._sorted()
+            if version.subject.startswith(prefix) and (deleted or not version.deleted)
+        ]
+        return _part(
+            list({version.subject: version for version in versions}.values()) if latest_only else versions, part
+        )
 
     async def versions(self, subject: str) -> list[Version]:
-        return [one for one in self._sorted() if one.subject == subject]
+        return [version for version in self._sorted() if version.subject == subject]
 
     async def version_numbers(self, subject: str, deleted: Deleted, part: Part = WHOLE) -> list[int]:
-        found = await self.versions(subject)
-        return _part([one.version for one in found if _wanted(deleted, gone=one.deleted)], part)
+        versions = await self.versions(subject)
+        return _part([version.version for version in versions if _wanted(deleted, gone=version.deleted)], part)
 
     async def version(self, subject: str, number: int | None, *, deleted: bool) -> Version | None:
-        found = [one for one in await self.versions(subject) if deleted or not one.deleted]
-        return next((one for one in reversed(found) if number in {None, one.version}), None)
+        versions = [version for version in await self.versions(subject) if deleted or not version.deleted]
+        return next((version for version in reversed(versions) if number in {None, version.version}), None)
 
     async def versions_of_schema(
         self, schema_id: int, *, deleted: bool = True, subject: str | None = None, part: Part = WHOLE
     ) -> list[Version]:
-        found = [one for one in self._sorted() if one.schema_id == schema_id and (deleted or not one.deleted)]
-        return _part([one for one in found if subject in {None, one.subject}], part)
+        versions = [
+            version for version in self._sorted() if version.schema_id == schema_id and (deleted or not version.deleted)
+        ]
+        return _part([version for version in versions if subject in {None, version.subject}], part)
 
     async def subjects_of_schema(self, schema_id: int, *, deleted: bool, part: Part = WHOLE) -> list[str]:
-        found = await self.versions_of_schema(schema_id, deleted=deleted)
-        return _part(list(dict.fromkeys(one.subject for one in found)), part)
+        versions = await self.versions_of_schema(schema_id, deleted=deleted)
+        return _part(list(dict.fromkeys(version.subject for version in versions)), part)
 
     def _sorted(self) -> list[Version]:
         return [self.uses[key] for key in sorted(self.uses)]
@@ -114,13 +122,15 @@ class _Tables:
         del self.uses[subject, version]
 
     async def referenced_by(self, subject: str, version: int, *, deleted: bool = True, part: Part = WHOLE) -> list[int]:
-        used = {one.schema_id for one in self.uses.values() if not one.deleted}
-        found = sorted(
+        used = {version.schema_id for version in self.uses.values() if not version.deleted}
+        schema_ids = sorted(
             schema_id
             for schema_id, stored in self.schemas.items()
-            if any((one.subject, one.version) == (subject, version) for one in stored.artifact.references)
+            if any(
+                (reference.subject, reference.version) == (subject, version) for reference in stored.artifact.references
+            )
         )
-        return _part([one for one in found if deleted or one in used], part)
+        return _part([schema_id for schema_id in schema_ids if deleted or schema_id in used], part)
 
     async def setting(self, kind: Setting, subject: str) -> Json | None:
         return self.kept.get((kind, subject))
@@ -142,12 +152,12 @@ def _wanted(deleted: Deleted, *, gone: bool) -> bool:
 Item = TypeVar("Item")
 
 
-def _part(found: list[Item], part: Part) -> list[Item]:
-    return found[part.offset : None if part.limit is None else part.offset + part.limit]
+def _part(items: list[Item], part: Part) -> list[Item]:
+    return items[part.offset : None if part.limit is None else part.offset + part.limit]
 
 
 class MemoryStore:
-    """A store whose content ends with the process."""
+    """A store that ends with the process."""
 
     def __init__(self) -> None:
         self._tables = _Tables()
@@ -161,12 +171,12 @@ class MemoryStore:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
-        """The last state that a writer left."""
+        """Yield the last committed state."""
         yield self._tables
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Transaction]:
-        """A copy that becomes the state when the block ends without an exception."""
+        """Yield a copy, which becomes the state if the block succeeds."""
         async with self._turn:
             tables = self._tables.copy()
             yield tables

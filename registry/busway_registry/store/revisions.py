@@ -1,7 +1,8 @@
-"""Which shape the tables have, and bringing them to today's.
+"""The tables' revision, and migration to the current one.
 
-What lives here: an empty database gets today's tables at once; an older one is migrated; a newer one is refused. What does not: the
-steps themselves (`migrations`). Alembic takes longer to load than the registry to start, so it is loaded when a step is due and only then.
+What lives here: an empty database gets the current tables; an older one is migrated; a newer one is refused. What does
+not: migrations
+(`migrations`). Alembic takes longer to import than the registry to start, so it is imported only for a migration.
 """
 
 from typing import Final
@@ -13,25 +14,25 @@ from busway_registry.store.interface import StoreFailed
 from busway_registry.store.tables import CONTEXT, IDS, METADATA, REVISIONS, SCHEMAS, SETTINGS, VERSIONS
 
 HEAD: Final = "0003"
-"""The last step in `migrations/versions`, which `tables` describes."""
+"""The last revision in `migrations/versions`; `tables` describes it."""
 _BEFORE_ALEMBIC: Final = "0001"
 
 
 def prepare(connection: Connection) -> bool:
-    """Make the tables in an empty database; say whether a migration is due. Runs in a transaction that excludes all others.
+    """Create tables in an empty database; return whether a migration is due. Needs an exclusive transaction.
 
     Raises:
-        StoreFailed: the database belongs to something else.
+        StoreFailed: the database has another program's tables.
     """
-    found = set(inspect(connection).get_table_names())
-    if REVISIONS.name in found:
+    names = set(inspect(connection).get_table_names())
+    if REVISIONS.name in names:
         return connection.scalar(select(REVISIONS.c.version_num)) != HEAD
     ours = {SCHEMAS.name, VERSIONS.name, SETTINGS.name}
-    if ours <= found:
+    if ours <= names:
         METADATA.create_all(connection, tables=[REVISIONS])
         _stamp(connection, _BEFORE_ALEMBIC)
         return True
-    if taken := found & METADATA.tables.keys():
+    if taken := names & METADATA.tables.keys():
         raise StoreFailed(
             f"it holds tables of another program ({', '.join(sorted(taken))}); give the registry a database of its own"
         )
@@ -42,7 +43,7 @@ def prepare(connection: Connection) -> bool:
 
 
 def migrate(connection: Connection) -> None:
-    """Take all steps that are due, in the transaction that is open. One at a time in a process: Alembic's `op` is a global.
+    """Run all due migrations in the open transaction. Only one per process at a time: Alembic's `op` is a global.
 
     Raises:
         StoreFailed: the database is newer than this code.

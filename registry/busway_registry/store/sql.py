@@ -1,7 +1,8 @@
 """The store on a database: SQLite in WAL mode beside the broker, PostgreSQL in production.
 
-What lives here: transactions and rows. What does not: connections (`engines`), the tables' shape (`tables`, `revisions`), any rule of
-the registry (`service`). Writing transactions take turns (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no retries.
+What lives here: transactions and rows. What does not: connections (`engines`), tables (`tables`, `revisions`), rules
+(`service`). Writing
+transactions are serialised (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no retries.
 """
 
 import asyncio
@@ -35,16 +36,16 @@ from busway_registry.store.interface import (
 from busway_registry.store.revisions import migrate, prepare
 from busway_registry.store.tables import CONTEXT, IDS, REFERENCES, SCHEMAS, SETTINGS, VERSIONS
 
-_WRITER_LOCK: Final = 0x62757377  # any constant of ours, for pg_advisory_xact_lock
+_WRITER_LOCK: Final = 0x62757377  # an arbitrary key for pg_advisory_xact_lock
 _FORBIDDEN: Final = "42501"  # PostgreSQL's insufficient_privilege
 _ROWS: Final = 2_000
-"""Of a list at a time: ten milliseconds."""
+"""Rows of a list read at a time: 10 ms."""
 _SURROGATES: Final = 0xD800
 _AFTER_SURROGATES: Final = 0xE000
 _ALIVE: Final = VERSIONS.c.deleted.is_(false())
 Item = TypeVar("Item")
 _migrating: Final = threading.Lock()
-"""Of the process and not of an event loop, of which a process may have several: Alembic's `op` is a global."""
+"""A lock of the process, which may have several event loops: Alembic's `op` is a global."""
 _MIGRATING_LOOK_S: Final = 0.01
 
 
@@ -52,10 +53,11 @@ class SqlStore:
     """A store on a database.
 
     Args:
-        url: SQLAlchemy's URL with an asyncio driver, such as `sqlite+aiosqlite:///registry.db` or `postgresql+psycopg://…`.
+        url: SQLAlchemy's URL with an asyncio driver, such as `sqlite+aiosqlite:///registry.db` or
+        `postgresql+psycopg://…`.
 
     Raises:
-        StoreFailed: the URL cannot be read, or its driver is not installed.
+        StoreFailed: invalid URL, or missing driver.
     """
 
     def __init__(self, url: str) -> None:
@@ -64,10 +66,10 @@ class SqlStore:
         self._turn = asyncio.Lock()
 
     async def open(self) -> None:
-        """Connect; make the tables that an empty database lacks, or bring those of an earlier release to today's.
+        """Connect; create tables in an empty database, or migrate those of an earlier release.
 
         Raises:
-            StoreFailed: the database cannot be used.
+            StoreFailed: the database is unusable.
         """
         if self._sqlite:
             try_sqlite(self._engine.url)
@@ -82,7 +84,7 @@ class SqlStore:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
-        """A consistent view."""
+        """Open a consistent view."""
         with _failures():
             async with self._engine.connect() as connection:
                 if not self._sqlite:
@@ -92,14 +94,14 @@ class SqlStore:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Transaction]:
-        """A transaction that no other writer overlaps; committed when the block ends without an exception."""
+        """Open an exclusive writing transaction; committed if the block succeeds."""
         async with self._writing() as connection:
             yield _SqlTransaction(connection)
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
-        # SQLite's own queue for writers is neither fair nor patient, and one for PostgreSQL would hold a connection each: those of
-        # this process form their queue before the database.
+        # SQLite's queue for writers is neither fair nor patient, and waiting in PostgreSQL would take a connection each: so writers of
+        # this process queue here.
         with _failures():
             async with self._turn, self._engine.connect() as connection:
                 await connection.execution_options(**{WRITES: True})
@@ -111,7 +113,7 @@ class SqlStore:
 
 @asynccontextmanager
 async def _alone(lock: threading.Lock) -> AsyncIterator[None]:
-    """Hold a lock of the process without keeping the event loop waiting."""
+    """Hold a lock of the process without blocking the event loop."""
     while not lock.acquire(blocking=False):  # noqa: ASYNC110 - what holds it may run in another event loop
         await asyncio.sleep(_MIGRATING_LOOK_S)
     try:
@@ -122,7 +124,7 @@ async def _alone(lock: threading.Lock) -> AsyncIterator[None]:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """SQLAlchemy's exceptions end here; the driver's words are shorter and hold no statement."""
+    """Convert SQLAlchemy's exceptions to the driver's messages, which are shorter and have no statement."""
     try:
         yield
     except SQLAlchemyError as problem:
@@ -143,24 +145,24 @@ class _SqlTransaction:
         self._connection = connection
 
     async def schema(self, schema_id: int) -> StoredSchema | None:
-        found = await self._connection.execute(select(SCHEMAS).where(SCHEMAS.c.id == schema_id))
-        row = found.one_or_none()
+        rows = await self._connection.execute(select(SCHEMAS).where(SCHEMAS.c.id == schema_id))
+        row = rows.one_or_none()
         return _schema(row) if row is not None else None
 
     async def find_schema(self, fingerprint: str) -> StoredSchema | None:
-        found = await self._connection.execute(
+        rows = await self._connection.execute(
             select(SCHEMAS).where(SCHEMAS.c.context == CONTEXT, SCHEMAS.c.fingerprint == fingerprint)
         )
-        row = found.one_or_none()
+        row = rows.one_or_none()
         return _schema(row) if row is not None else None
 
     async def schemas_with_guid(self, guid: str) -> list[StoredSchema]:
-        found = await self._connection.execute(select(SCHEMAS).where(SCHEMAS.c.guid == guid).order_by(SCHEMAS.c.id))
-        return [_schema(row) for row in found]
+        rows = await self._connection.execute(select(SCHEMAS).where(SCHEMAS.c.guid == guid).order_by(SCHEMAS.c.id))
+        return [_schema(row) for row in rows]
 
     async def highest_id(self) -> int:
-        found = await self._connection.execute(select(func.max(SCHEMAS.c.id)))
-        return found.scalar_one() or 0
+        highest = await self._connection.execute(select(func.max(SCHEMAS.c.id)))
+        return highest.scalar_one() or 0
 
     async def add_schema(self, artifact: Artifact, schema_id: int | None = None) -> StoredSchema:
         new_id = await self._take_id(schema_id)
@@ -172,7 +174,8 @@ class _SqlTransaction:
             "schema_type": artifact.schema_type,
             "text": artifact.text,
             "references": [
-                {"name": one.name, "subject": one.subject, "version": one.version} for one in artifact.references
+                {"name": reference.name, "subject": reference.subject, "version": reference.version}
+                for reference in artifact.references
             ],
             "metadata": artifact.metadata,
             "rule_set": artifact.rule_set,
@@ -183,7 +186,7 @@ class _SqlTransaction:
             if schema_id is None:
                 raise
             raise IdTaken(str(schema_id)) from None
-        targets = dict.fromkeys((one.subject, one.version) for one in artifact.references)
+        targets = dict.fromkeys((reference.subject, reference.version) for reference in artifact.references)
         if targets:
             rows = [{"schema_id": new_id, "subject": subject, "version": version} for subject, version in targets]
             await self._connection.execute(insert(REFERENCES), rows)
@@ -259,15 +262,15 @@ class _SqlTransaction:
         return await self._part(query.order_by(VERSIONS.c.subject), part, _first)
 
     async def _part(self, query: Select[Any], part: Part, make: Callable[[Row[Any]], Item]) -> list[Item]:
-        """A list, some rows at a time: to make objects of them is this process's work, and others have their turn between."""
-        found: list[Item] = []
-        while part.limit is None or len(found) < part.limit:
-            most = _ROWS if part.limit is None else min(_ROWS, part.limit - len(found))
-            rows = (await self._connection.execute(query.limit(most).offset(part.offset + len(found)))).all()
-            found += map(make, rows)
+        """Return a list, read in parts: other tasks run between the parts' conversions."""
+        items: list[Item] = []
+        while part.limit is None or len(items) < part.limit:
+            most = _ROWS if part.limit is None else min(_ROWS, part.limit - len(items))
+            rows = (await self._connection.execute(query.limit(most).offset(part.offset + len(items)))).all()
+            items += map(make, rows)
             if len(rows) < most:
                 break
-        return found
+        return items
 
     async def add_version(self, version: Version) -> None:
         await self._connection.execute(
@@ -297,15 +300,15 @@ class _SqlTransaction:
         return await self._part(query.order_by(REFERENCES.c.schema_id), part, _first)
 
     async def setting(self, kind: Setting, subject: str) -> Json | None:
-        found = await self._connection.execute(
+        rows = await self._connection.execute(
             select(SETTINGS.c.value).where(SETTINGS.c.kind == kind, SETTINGS.c.subject == subject)
         )
-        value: Json | None = found.scalar_one_or_none()
+        value: Json | None = rows.scalar_one_or_none()
         return value
 
     async def settings(self, subject: str) -> Mapping[tuple[Setting, str], Json]:
-        found = await self._connection.execute(select(SETTINGS).where(SETTINGS.c.subject.in_((GLOBAL, subject))))
-        return {(row.kind, row.subject): row.value for row in found}
+        rows = await self._connection.execute(select(SETTINGS).where(SETTINGS.c.subject.in_((GLOBAL, subject))))
+        return {(row.kind, row.subject): row.value for row in rows}
 
     async def put_setting(self, kind: Setting, subject: str, value: Json) -> None:
         await self.remove_setting(kind, subject)
@@ -320,28 +323,28 @@ def _first(row: Row[Any]) -> Any:
 
 
 def _begins(prefix: str) -> list[ColumnElement[bool]]:
-    """Names that begin so, as a range of the index: up to the next text that does not."""
-    if "\0" in prefix:  # no name holds it, and PostgreSQL takes no such text
+    """Return the condition of a prefix as a range of the index."""
+    if "\0" in prefix:  # no name has it, and PostgreSQL refuses such text
         return [false()]
-    found: list[ColumnElement[bool]] = [VERSIONS.c.subject >= prefix] if prefix else []
+    conditions: list[ColumnElement[bool]] = [VERSIONS.c.subject >= prefix] if prefix else []
     below = prefix.rstrip(chr(sys.maxunicode))
     if below:
         following = ord(below[-1]) + 1
         following = _AFTER_SURROGATES if following == _SURROGATES else following
-        found.append(VERSIONS.c.subject < below[:-1] + chr(following))
-    return found
+        conditions.append(VERSIONS.c.subject < below[:-1] + chr(following))
+    return conditions
 
 
 def _schema(row: Row[Any]) -> StoredSchema:
-    found = row._mapping
+    columns = row._mapping
     return StoredSchema(
-        id=found["id"],
+        id=columns["id"],
         artifact=Artifact(
-            text=found["text"],
-            schema_type=found["schema_type"],
-            references=tuple(Reference(**one) for one in found["references"]),
-            metadata=found["metadata"],
-            rule_set=found["rule_set"],
+            text=columns["text"],
+            schema_type=columns["schema_type"],
+            references=tuple(Reference(**reference) for reference in columns["references"]),
+            metadata=columns["metadata"],
+            rule_set=columns["rule_set"],
         ),
     )
 

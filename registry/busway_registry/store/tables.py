@@ -1,7 +1,8 @@
-"""The tables, for SQLite and PostgreSQL alike.
+"""The tables, equal in SQLite and PostgreSQL.
 
-What lives here: columns and constraints; ids and identities are unique here, not by the care of the code above. A change here is a step in
-`migrations` too.
+What lives here: columns and constraints; the database enforces unique ids and identities. Each change here needs a
+migration
+(`migrations`).
 """
 
 from typing import Final
@@ -10,10 +11,10 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Int
 
 METADATA = MetaData()
 CONTEXT: Final = "."
-"""Confluent's name of the default context, the one that is served."""
+"""Confluent's name of the default context, the only one."""
 
 REVISIONS = Table("busway_registry_revision", METADATA, Column("version_num", String(32), primary_key=True))
-"""Alembic's own table, under a name that no other program's Alembic takes."""
+"""Alembic's table, under a name that other programs do not use."""
 
 IDS = Table(
     "ids",
@@ -21,7 +22,7 @@ IDS = Table(
     Column("context", String(255), primary_key=True),
     Column("last_id", BigInteger, nullable=False),
 )
-"""The highest id that was ever given: an id is never given twice, not even after its schema is gone."""
+"""The highest id ever given: ids are never reused, even after a schema's deletion."""
 
 SCHEMAS = Table(
     "schemas",
@@ -39,7 +40,7 @@ SCHEMAS = Table(
 )
 
 NAME: Final = String(1024).with_variant(String(1024, collation="C"), "postgresql")
-"""Sorted by code points whatever the database's language, so that lists and the prefixes of names are read along an index."""
+"""Sorted by code points in any database language, so that an index serves lists and prefixes."""
 
 VERSIONS = Table(
     "versions",
@@ -60,7 +61,7 @@ REFERENCES = Table(
     Column("version", Integer, primary_key=True, autoincrement=False),
     Index("reference_targets_target", "subject", "version"),
 )
-"""Which versions a schema refers to; the names they have there are in `schemas.references`."""
+"""Versions that a schema refers to; the names are in `schemas.references`."""
 
 SETTINGS = Table(
     "settings",

@@ -1,1 +1,1 @@
-"""Parsing, normalising and comparing schemas: what costs as much as a client likes, away from the event loop."""
+"""Parsing, normalising and comparing schemas away from the event loop, as their cost is up to the client."""

@@ -1,6 +1,6 @@
 """`python -m busway_registry.validation`: the process that `pool` starts.
 
-Separate from `worker`, so that pickled classes have the same module name at both ends.
+Separate from `worker`, so that pickled classes have the same module name on both sides.
 """
 
 import sys

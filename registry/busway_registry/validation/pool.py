@@ -1,8 +1,8 @@
-"""The processes that judge schemas: started when the first is needed, bounded, killed when one takes too long.
+"""Validation processes: started on demand, bounded, killed on timeout.
 
-What lives here: who of the waiting is served by which process, deadlines, what a process that ends means for its client. What does
-not: what is judged (`worker`), what is judged right here instead (`validator`). The standard library's pools cannot end one process and
-keep the others.
+What lives here: assigning requests to processes, deadlines, handling of crashed processes. What does not: validation
+(`worker`), the choice
+to validate in this process (`validator`). The standard library's pools cannot kill one process and keep the others.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from busway_registry.validation.worker import LENGTH, MEMORY_BYTES, Answer
 logger = logging.getLogger("busway.registry")
 
 WORKERS: Final = 2
-"""Processes; each takes a processor while it judges, and the machine has other things to do."""
+"""Limit of processes; each uses a processor while it validates."""
 _MOST_WAITING: Final = 64
-"""Requests that wait for a process, with their schemas in memory; the next ones are refused."""
+"""Limit of requests waiting for a process, with their schemas in memory; more are refused."""
 
 
 class Pool:
-    """Up to `WORKERS` processes; none until one is needed."""
+    """Up to `WORKERS` processes, started on demand."""
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(WORKERS)
@@ -38,15 +38,16 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that run."""
-        return [pid for pid, one in self._alive.items() if one.returncode is None]
+        """Ids of running processes."""
+        return [pid for pid, process in self._alive.items() if process.returncode is None]
 
     async def ask(self, task: str, arguments: dict[str, Any], *, within_s: float) -> Any:
-        """What `worker.judge` makes of it.
+        """Run `worker.judge` in a process.
 
         Raises:
-            RegistryError: what the rules refuse; 42201 too much memory; 50002 too much time, with the wait for a process; 503 too
-                many wait.
+            RegistryError: a refusal by the rules; 42201 too much memory; 50002 too much time, including the wait for a
+            process; 503 too many
+                waiting.
             TooMuchWork: the budget is spent.
         """
         if self._waiting >= _MOST_WAITING:
@@ -85,13 +86,13 @@ class Pool:
         return answer
 
     async def close(self) -> None:
-        """Stop all processes. No request may follow."""
+        """Kill all processes. No request may follow."""
         self._idle.clear()
         for worker in tuple(self._alive.values()):
             await self._end(worker)
 
     async def _start(self) -> Process:
-        # A session of its own: Ctrl-C is for the registry. -P: no module of the folder that it was started in.
+        # A new session: Ctrl-C is for the registry. -P: no imports from the current folder.
         command = (sys.executable, "-P", "-m", "busway_registry.validation")
         worker = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
@@ -101,7 +102,7 @@ class Pool:
 
     async def _end(self, worker: Process) -> None:
         if worker.returncode is None:
-            # Not `worker.kill()`: it reaps a process that has ended, and its exit status is lost.
+            # Not `worker.kill()`: it reaps an ended process and loses its exit status.
             with suppress(ProcessLookupError):
                 os.kill(worker.pid, signal.SIGKILL)
         if worker.stdin is not None:

@@ -1,6 +1,6 @@
-"""Validation of a schema: on the event loop if it is small, in a process of the pool otherwise.
+"""Validation of a schema: on the event loop if small, otherwise in a process of the pool.
 
-What lives here: that decision, and what is left of a request's time and budget. What does not: the rules (`domain`), the processes
+What lives here: that decision, and the rest of a request's time and budget. What does not: rules (`domain`), processes
 (`pool`).
 """
 
@@ -17,21 +17,21 @@ from busway_registry.domain.schemas import Artifact, SchemaRequest, build
 from busway_registry.validation.pool import Pool
 
 HERE_CHARS: Final = 8_192
-"""Text that is read on the event loop: 15 ms of CPU for the dearest that was found (numbers in a default, normalised)."""
+"""Limit of text parsed on the event loop: 15 ms of CPU in the worst known case (numbers in a default, normalised)."""
 HERE_STEPS: Final = 1_000
-"""Steps of a comparison that are taken on the event loop: 5 ms; beyond them it starts over in the pool."""
+"""Limit of comparison steps on the event loop: 5 ms; beyond it the pool starts over."""
 DEADLINE_S: Final = 30.0
-"""For all that a request has judged, with the wait for a process."""
+"""Limit of a request's validation, including the wait for a process."""
 _CACHED_CHARS: Final = 500_000
-"""About 25 MiB of trees; larger schemas are remembered by the processes."""
+"""About 25 MiB of trees; the processes cache larger schemas."""
 
 
 class SchemaValidator:
-    """Judges schemas for one registry.
+    """Validates schemas for a registry.
 
     Args:
-        pool: the processes.
-        deadline_s: what one request may take.
+        pool: processes.
+        deadline_s: limit of a request.
     """
 
     def __init__(self, pool: Pool, deadline_s: float = DEADLINE_S) -> None:
@@ -40,12 +40,12 @@ class SchemaValidator:
         self._parse = RecentlyParsed(_CACHED_CHARS)
 
     def request(self) -> "ValidationRequest":
-        """For one request, from now on."""
+        """Start a request's deadline and budget."""
         return ValidationRequest(self._pool, self._parse, self._deadline_s)
 
 
 class ValidationRequest:
-    """What one request has judged; its time runs from the beginning, its budget holds for everything."""
+    """Validations of a request, with a common deadline and budget."""
 
     def __init__(self, pool: Pool, parse: RecentlyParsed, deadline_s: float) -> None:
         self._pool = pool
@@ -55,10 +55,10 @@ class ValidationRequest:
         self._steps = MOST_STEPS
 
     async def build(self, request: SchemaRequest, texts: Sequence[str], *, normalize: bool) -> Artifact:
-        """The checked, canonical form of a request.
+        """Return the checked, canonical form of a request.
 
         Raises:
-            RegistryError: as `schemas.build`, and as `Pool.ask`.
+            RegistryError: as `schemas.build` and `Pool.ask`.
         """
         if len(request.text) + sum(map(len, texts)) <= HERE_CHARS:
             return build(request, texts, normalize=normalize)
@@ -67,10 +67,10 @@ class ValidationRequest:
         return artifact
 
     async def explain(self, new: Artifact, texts: Sequence[str], earlier: Sequence[Earlier], level: Level) -> list[str]:
-        """What speaks against a schema; empty when it is compatible.
+        """Return a schema's breaches; empty if compatible.
 
         Raises:
-            RegistryError: 42201 the budget of the request is spent; and as `Pool.ask`.
+            RegistryError: 42201 the request's budget is spent; and as `Pool.ask`.
         """
         if level is Level.NONE or not earlier:
             return []
@@ -88,21 +88,21 @@ class ValidationRequest:
                 "level": level,
                 "steps": self._steps,
             }
-            found: list[str]
-            found, self._steps = await self._pool.ask("explain", arguments, within_s=self._left_s())
+            messages: list[str]
+            messages, self._steps = await self._pool.ask("explain", arguments, within_s=self._left_s())
         except TooMuchWork:
             raise invalid_schema(
                 f"there are more than {MOST_STEPS} pairs of types to compare with earlier versions; split its unions, or set a "
                 "level that looks at fewer versions"
             ) from None
-        return found
+        return messages
 
     def _is_small(self, new: Artifact, texts: Sequence[str], earlier: Sequence[Earlier]) -> bool:
         to_read = self._parse.missing_chars(new.text, texts)
-        for one in earlier:
+        for version in earlier:
             if to_read > HERE_CHARS:
                 break
-            to_read += self._parse.missing_chars(one.artifact.text, one.reference_texts)
+            to_read += self._parse.missing_chars(version.artifact.text, version.reference_texts)
         return to_read <= HERE_CHARS
 
     def _left_s(self) -> float:

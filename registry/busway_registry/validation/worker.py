@@ -1,9 +1,10 @@
-"""A process that judges schemas for a registry, one after another, until its input ends.
+"""A process that validates schemas for a registry, one at a time, until its input ends.
 
-What lives here: the loop over questions, and the bounds that the process sets itself. What does not: who asks and how long it waits
-(`pool`), the rules (`domain`). It loads nothing but the rules, so it starts in less than a tenth of a second.
+What lives here: the loop, and the process's own limits. What does not: queueing and deadlines (`pool`), rules
+(`domain`). It imports only the
+rules, so it starts in less than 0.1 s.
 
-A question and an answer are a length in eight bytes and a pickle; both ends are ours and no other process has the pipes.
+A request and a response are a length in eight bytes and a pickle; only the registry and this process have the pipes.
 """
 
 import os
@@ -26,26 +27,26 @@ from busway_registry.domain.schemas import build
 
 LENGTH: Final = struct.Struct(">Q")
 MEMORY_BYTES: Final = 1024 * 1024 * 1024
-"""Address space of a worker: three times what the dearest question within all other bounds takes."""
+"""Address space of a worker: three times the need of the most expensive request within all other limits."""
 LONGEST_S: Final = 60
-"""A worker whose registry was killed in the middle of a question ends by then at the latest."""
+"""A worker whose registry was killed during a request ends by then."""
 _CACHED_CHARS: Final = 2_000_000
-"""About 100 MiB of trees: thirty versions of a record of two thousand fields."""
+"""About 100 MiB of trees: 30 versions of a record of 2,000 fields."""
 _TIRED_BYTES: Final = 256 * 1024 * 1024
-"""A worker that ever held so much makes room for a fresh one: what the interpreter took it seldom gives back."""
+"""A worker is replaced after such a peak, as the interpreter seldom returns memory."""
 _NICE: Final = 5
-"""Judging waits where the servers of this machine have something to do."""
+"""Lets the machine's servers run first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a worker says.
+    """A worker's response.
 
     Attributes:
-        kind: how it ended: with `value`, refused with `code` and `text`, or one of its bounds; or a defect of ours, described in `text`.
-        value: what was asked for.
+        kind: done with `value`, refused with `code` and `text`, over a limit, or broken: a defect described in `text`.
+        value: the result.
         code: Confluent's error code.
-        text: why not.
+        text: reason.
         last: the worker ends now.
     """
 
@@ -57,7 +58,7 @@ class Answer:
 
 
 def judge(parse: RecentlyParsed, task: str, arguments: dict[str, Any]) -> Any:
-    """The artifact of a request, or what speaks against one and the steps that are left."""
+    """Return the artifact of a request, or breaches and the steps left."""
     if task == "build":
         return build(**arguments)
     budget = Budget(arguments.pop("steps"))
@@ -83,7 +84,7 @@ def _tired() -> bool:
 
 
 def peak_memory_bytes() -> int:
-    """The most that this process ever had resident. On Linux `getrusage` begins with what the process that started it had."""
+    """Return this process's peak resident memory. On Linux `getrusage` would start with the parent's."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
@@ -92,15 +93,15 @@ def peak_memory_bytes() -> int:
 
 
 def set_bounds() -> None:
-    """Those of this process, for good."""
-    with suppress(ValueError, OSError):  # where the system knows no such bound, or has set a narrower one
+    """Set this process's limits, permanently."""
+    with suppress(ValueError, OSError):  # unsupported by the system, or limited further
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     with suppress(OSError):
         os.nice(_NICE)
 
 
 def serve(questions: BinaryIO, answers: BinaryIO) -> None:
-    """Until the questions end, or this worker does."""
+    """Answer requests until they end, or this worker does."""
     parse = RecentlyParsed(_CACHED_CHARS)
     while header := questions.read(LENGTH.size):
         (size,) = LENGTH.unpack(header)

@@ -1,7 +1,8 @@
 """The `busway` command.
 
-What lives here: the list of commands. What does not: what they do (one module each), how they speak (`output`). Only the module of the
-command that is called is loaded; help loads all of them.
+What lives here: the list of commands. What does not: the commands (a module each), output (`output`). Only the called
+command's module is
+imported; help imports all.
 """
 
 import importlib
@@ -32,7 +33,7 @@ COMMANDS: Final = {
     "spark": "spark",
     "version": "services",
 }
-"""Each command and the module that has it, as a function of that name, or as `app` where it has commands of its own."""
+"""Commands and their modules; each has a function of that name, or an `app` with subcommands."""
 
 
 def _version(asked: bool) -> None:
@@ -44,7 +45,7 @@ def _version(asked: bool) -> None:
 
 
 def build(wanted: str | None = None) -> typer.Typer:
-    """The command line with all commands, or with the one that is wanted."""
+    """Build the command line with all commands, or only the wanted one."""
     app = typer.Typer(
         name="busway",
         help="An event bus for Python teams: broker, schema registry, services.",
@@ -74,16 +75,16 @@ def build(wanted: str | None = None) -> typer.Typer:
 
 
 def _without_flag_types(command: Any, parent: Any = None) -> Any:
-    """Leave `<bool>` out of the help of a command and its own: a flag takes no value."""
+    """Remove `<bool>` from the help of a command and its subcommands: flags take no value."""
     context = typer.Context(command, parent=parent, **command.context_settings)
     for parameter in command.get_params(context):
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""
-    for one in getattr(command, "commands", {}).values():
-        _without_flag_types(one, context)
+    for subcommand in getattr(command, "commands", {}).values():
+        _without_flag_types(subcommand, context)
     return command
 
 
 def main() -> None:
-    """The entry point: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage, 130 interrupted."""
+    """Run the command; exit codes: 0 done, 1 failed (one line on stderr), 2 wrong usage, 130 interrupted."""
     main_loop(_without_flag_types(typer.main.get_command(build(sys.argv[1] if len(sys.argv) > 1 else None))))

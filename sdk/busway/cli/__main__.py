@@ -1,4 +1,4 @@
-"""`python -m busway.cli`: the command where the script `busway` is not on the path."""
+"""`python -m busway.cli`: the `busway` command without its script on the path."""
 
 from busway.cli import main
 

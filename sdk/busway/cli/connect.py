@@ -1,6 +1,6 @@
 """`busway connect`.
 
-What lives here: options → a worker's settings, what is printed at start. What does not: the worker, which is an extra.
+What lives here: options → worker settings, output at start. What does not: the worker, an extra.
 """
 
 import asyncio

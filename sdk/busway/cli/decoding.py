@@ -1,6 +1,7 @@
-"""Bytes of a record → what is shown of them.
+"""Display of record bytes.
 
-What lives here: Avro through the registry, text, base 64 for the rest. What does not: printing (`output`), which records (`records`, `dlq`).
+What lives here: Avro through the registry, text, otherwise base 64. What does not: printing (`output`), selecting
+records (`records`, `dlq`).
 """
 
 import json
@@ -15,20 +16,20 @@ from busway.serde.registry import RegistryClient, RegistryUnreachable
 
 
 class Decoder:
-    """Shows keys and values; asks the registry once for each schema.
+    """Decodes keys and values for display; requests each schema once.
 
     Args:
-        registry: one that cannot be asked is as one that does not know.
+        registry: an unreachable one counts as one without the schema.
     """
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
         self.problem: RegistryUnreachable | None = None
-        """Why the registry could not be asked; None while it could."""
+        """The last failure to reach the registry; None without any."""
         self._codecs: dict[int, AvroCodec[Any] | None] = {}
 
     async def decode(self, data: bytes | None) -> Any:
-        """Avro that the registry knows as plain values, UTF-8 as a string, anything else in base 64."""
+        """Return plain values for Avro of the registry, a string for UTF-8, otherwise base 64."""
         if data is None:
             return None
         try:
@@ -59,14 +60,14 @@ class Decoder:
 
 
 def printable(data: bytes) -> str:
-    """UTF-8 as it is, anything else in base 64."""
+    """Return UTF-8 unchanged, anything else in base 64."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return in_base64(data)
-    return text if text.isprintable() or not any(ord(one) < 9 for one in text) else in_base64(data)
+    return text if text.isprintable() or not any(ord(character) < 9 for character in text) else in_base64(data)
 
 
 def headers_shown(headers: Iterable[tuple[str, bytes | None]]) -> list[tuple[str, str | None]]:
-    """Headers as pairs of texts, in their order: a name may come twice, and a header may have no value."""
+    """Return headers as pairs in order, because a name may repeat; a value may be None."""
     return [(name, content if content is None else content.decode(errors="replace")) for name, content in headers]

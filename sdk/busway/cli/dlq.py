@@ -1,4 +1,4 @@
-"""`busway dlq`: records that handlers put aside.
+"""`busway dlq`: dead letters.
 
 What lives here: options and printing. What does not: finding and replaying (`busway.app.dead_letters.replay`).
 """
@@ -60,12 +60,12 @@ def _selection(
 
 
 def _selecting(limit: int | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a command: behind its topic it has the options of `_selection`, and gets what they select as `selection`.
+    """Add the options of `_selection` after a command's topic, and pass it `selection`.
 
     Args:
-        limit: unless the command line says another.
+        limit: default of --limit.
     """
-    options = {one.name: one for one in inspect.signature(_selection).parameters.values()}
+    options = {parameter.name: parameter for parameter in inspect.signature(_selection).parameters.values()}
     options["limit"] = options["limit"].replace(default=limit)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -94,18 +94,18 @@ def list_dead_letters(
 
     async def work() -> list[dict[str, Any]]:
         async with DeadLetters(bootstrap) as letters:
-            found = await letters.summaries([topic] if topic is not None else await letters.topics(group))
+            summaries = await letters.summaries([topic] if topic is not None else await letters.topics(group))
         return [
             {
-                "topic": one.topic,
-                "group": one.group or None,
-                "handler": one.handler or None,
-                "error": one.error or None,
-                "records": one.records,
-                "open": one.open,
-                "newest": _moment(one.newest_ms),
+                "topic": summary.topic,
+                "group": summary.group or None,
+                "handler": summary.handler or None,
+                "error": summary.error or None,
+                "records": summary.records,
+                "open": summary.open,
+                "newest": _moment(summary.newest_ms),
             }
-            for one in found
+            for summary in summaries
         ]
 
     columns = ("topic", "group", "handler", "error", "records", "open", "newest")
@@ -136,13 +136,13 @@ def show_dead_letters(
                 await _check_there(letters, topic, selection)
             return shown
 
-    found = _plain(run(work()), as_json=as_json)
+    rows = _plain(run(work()), as_json=as_json)
     if as_json:
-        write_json(found)
-    elif not found:
+        write_json(rows)
+    elif not rows:
         typer.echo("no dead letters")
-    for one in () if as_json else found:
-        for name, value in one.items():
+    for row in () if as_json else rows:
+        for name, value in row.items():
             if value not in (None, {}, ""):
                 text = harmless(value if isinstance(value, str) else str(value))
                 typer.echo(f"{name:<10}{text}" if "\n" not in text else f"{name}\n{text.rstrip()}")
@@ -171,23 +171,23 @@ def replay(
                 await _check_there(letters, topic, selection)
             return outcome
 
-    found = run(work())
+    outcome = run(work())
     if dry_run and not as_json:
-        rows = _plain([_row(one) for one in found.done], as_json=False)
+        rows = _plain([_row(letter) for letter in outcome.done], as_json=False)
         show_rows(rows, as_json=False, title="open dead letters")
-    refused = [{**_row(letter), "reason": why} for letter, why in found.refused]
-    count = len(found.done)
+    refused = [{**_row(letter), "reason": why} for letter, why in outcome.refused]
+    count = len(outcome.done)
     facts: dict[str, Any] = {"topic": topic, "replayed": 0 if dry_run else count, "refused": refused}
     if dry_run:
-        facts["would_replay"] = [_row(one) for one in found.done]
+        facts["would_replay"] = [_row(letter) for letter in outcome.done]
     if dry_run and not as_json:
         note(f"would replay {count} of {topic}")
     else:
         show(facts, f"replayed {count} of {topic}", as_json=as_json)
-    if found.refused:
-        letter, why = found.refused[0]
+    if outcome.refused:
+        letter, why = outcome.refused[0]
         raise CommandFailed(
-            f"{len(found.refused)} cannot be replayed and stay open; {topic}-{letter.partition.partition} offset {letter.offset}: {why}"
+            f"{len(outcome.refused)} cannot be replayed and stay open; {topic}-{letter.partition.partition} offset {letter.offset}: {why}"
         )
 
 
@@ -216,7 +216,7 @@ def discard(
 
 
 async def _check_there(letters: DeadLetters, topic: str, selection: DeadLetterSelection) -> None:
-    """Refuse an offset at which the topic holds no dead letter, done or open."""
+    """Refuse an offset without a dead letter, done or open."""
     if selection.offset is None:
         return
     place = DeadLetterSelection(partition=selection.partition, offset=selection.offset)
@@ -228,7 +228,7 @@ async def _check_there(letters: DeadLetters, topic: str, selection: DeadLetterSe
 
 
 def _plain(rows: list[dict[str, Any]], *, as_json: bool) -> list[dict[str, Any]]:
-    """Rows for people, who need not read `builtins.` before each of Python's own exceptions."""
+    """Remove `builtins.` from exceptions in rows for people."""
     if not as_json:
         for row in rows:
             row["error"] = row["error"] and row["error"].removeprefix("builtins.")

@@ -1,6 +1,6 @@
-"""`busway groups explain`: why a group was balanced anew, in words.
+"""`busway groups explain`: the reasons of rebalances as text.
 
-What lives here: the lines. What does not: the command itself (`groups`), asking for it (`busway.admin.explanations`).
+What lives here: the lines. What does not: the command (`groups`), the request (`busway.admin.explanations`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,37 +14,45 @@ _NOBODY = "nobody"
 
 
 def told(group: str, rebalances: Sequence[Rebalance]) -> str:
-    """All of them, the oldest first."""
+    """Format all rebalances, oldest first."""
     if not rebalances:
         return f"{group}: no rebalance since its coordinator started"
-    return harmless("\n".join(line for one in rebalances for line in _lines(one)))
+    return harmless("\n".join(line for rebalance in rebalances for line in _lines(rebalance)))
 
 
 def as_rows(rebalances: Sequence[Rebalance]) -> list[dict[str, object]]:
-    """The same for programs."""
-    return [asdict(one) for one in rebalances]
+    """Return them as JSON objects."""
+    return [asdict(rebalance) for rebalance in rebalances]
 
 
-def _lines(one: Rebalance) -> Iterator[str]:
-    at = datetime.fromtimestamp(one.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    epoch = ("generation" if one.kind == "classic" else "epoch") + f" {one.epoch}" if one.epoch >= 0 else "under way"
-    took = "" if one.took_ms is None else f", took {one.took_ms} ms"
-    yield f"{at}  {one.kind} group, {epoch}, {one.members} member{'s' * (one.members != 1)}{took}"
-    yield from (f"    {_reason(reason)}" for reason in one.reasons)
-    if one.reasons_left_out:
-        yield f"    and {one.reasons_left_out} more"
-    for move in one.moves:
+def _lines(rebalance: Rebalance) -> Iterator[str]:
+    at = datetime.fromtimestamp(rebalance.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    epoch = (
+        ("generation" if rebalance.kind == "classic" else "epoch") + f" {rebalance.epoch}"
+        if rebalance.epoch >= 0
+        else "under way"
+    )
+    took = "" if rebalance.took_ms is None else f", took {rebalance.took_ms} ms"
+    yield f"{at}  {rebalance.kind} group, {epoch}, {rebalance.members} member{'s' * (rebalance.members != 1)}{took}"
+    yield from (f"    {_reason(reason)}" for reason in rebalance.reasons)
+    if rebalance.reasons_left_out:
+        yield f"    and {rebalance.reasons_left_out} more"
+    for move in rebalance.moves:
         yield f"    {move.topic}-{move.partition}: {move.before or _NOBODY} -> {move.after or _NOBODY}"
-    if not one.moves_complete:
+    if not rebalance.moves_complete:
         yield "    more partitions have moved than are kept"
 
 
-def _reason(one: RebalanceReason) -> str:
+def _reason(reason: RebalanceReason) -> str:
     named = (
-        f"client {one.client_id}" * bool(one.client_id),
-        one.host.lstrip("/"),
-        f"instance {one.instance_id}" * bool(one.instance_id),
+        f"client {reason.client_id}" * bool(reason.client_id),
+        reason.host.lstrip("/"),
+        f"instance {reason.instance_id}" * bool(reason.instance_id),
     )
     about = ", ".join(name for name in named if name)
-    who = f"{one.member_id} ({about}) " if one.member_id and about else f"{one.member_id} " * bool(one.member_id)
-    return f"{who}{one.what}" + (f": {one.reason}" if one.reason else "")
+    who = (
+        f"{reason.member_id} ({about}) "
+        if reason.member_id and about
+        else f"{reason.member_id} " * bool(reason.member_id)
+    )
+    return f"{who}{reason.what}" + (f": {reason.reason}" if reason.reason else "")

@@ -21,16 +21,16 @@ def describe(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
 
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
-            found = await admin.describe_features()
+            described = await admin.describe_features()
         return [
             {
-                "feature": one.name,
-                "lowest": one.lowest,
-                "highest": one.highest,
-                "finalized": one.finalized,
-                "epoch": found.epoch,
+                "feature": feature.name,
+                "lowest": feature.lowest,
+                "highest": feature.highest,
+                "finalized": feature.finalized,
+                "epoch": described.epoch,
             }
-            for one in found.features.values()
+            for feature in described.features.values()
         ]
 
     show_rows(run(work()), as_json=as_json, title="features")

@@ -74,7 +74,7 @@ def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = F
     described, rows, dead_letters = run(work())
     members = [_member(member) for member in described.members]
     if as_json:
-        told = {
+        facts = {
             "group": group,
             "type": described.kind,
             "state": described.state,
@@ -85,13 +85,13 @@ def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = F
             "partitions": rows,
         }
         if described.kind == SHARE:
-            told["dead_letters"] = dead_letters
-        show(told, "", as_json=True)
+            facts["dead_letters"] = dead_letters
+        show(facts, "", as_json=True)
         return
     note(f"{group}: {described.state}, {described.kind}{_epochs(described)}")
     if dead_letters is not None:
         note(f"the broker puts what the group gives up into {dead_letters}")
-    if members and sys.stdout.isatty():  # in a pipe is one table, of the partitions; --json has the members too
+    if members and sys.stdout.isatty():  # a pipe gets only the table of partitions; --json has the members too
         show_rows(members, as_json=False, title="members")
     show_rows(rows, as_json=False, title="committed offsets")
 
@@ -123,14 +123,14 @@ def _shown(partitions: Iterable[TopicPartition]) -> str:
 
 @app.command("explain")
 def explain(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Why a group was balanced anew lately: who came and went, what it said, which partitions moved, how long it took."""
+    """Explain a group's recent rebalances: members that joined and left, their reasons, moved partitions, duration."""
 
     async def work() -> list[Rebalance]:
         async with Admin(bootstrap) as admin:
             return await admin.explain_group(group)
 
-    found = run(work())
-    show({"group": group, "rebalances": as_rows(found)}, told(group, found), as_json=as_json)
+    rebalances = run(work())
+    show({"group": group, "rebalances": as_rows(rebalances)}, told(group, rebalances), as_json=as_json)
 
 
 @app.command("reset")

@@ -60,9 +60,9 @@ def status(target: Target, as_json: AsJson = False) -> None:
 
     async def work() -> list[dict[str, object]]:
         return [
-            {"topic": one.topic, "waiting": one.waiting, "oldest_s": round(one.oldest_s, 1)}
+            {"topic": topic.topic, "waiting": topic.waiting, "oldest_s": round(topic.oldest_s, 1)}
             for outbox in outboxes
-            for one in await outbox.status()
+            for topic in await outbox.status()
         ]
 
     try:
@@ -77,7 +77,7 @@ def _find(target: str) -> "tuple[App, list[Outbox]]":
     from busway.sql import Outbox
 
     service = find_app(target)
-    outboxes = [one for one in service.extensions if isinstance(one, Outbox)]
+    outboxes = [extension for extension in service.extensions if isinstance(extension, Outbox)]
     if not outboxes:
         raise CommandFailed(f"app {service.name} has no outbox; extend it: app.extend(Outbox(engine, relay=False))")
     return service, outboxes

@@ -1,6 +1,6 @@
-"""How commands speak: tables on a terminal, JSON with `--json`, one line for an error.
+"""Output of commands: tables on a terminal, JSON with `--json`, one line for an error.
 
-What lives here: options that several commands share, printing, and the one place where failures become exit codes.
+What lives here: shared options, printing, and the mapping of failures to exit codes.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ REGISTRY_URL: Final = "http://localhost:8081"
 
 
 class CommandFailed(BuswayError):
-    """A command cannot do what it was asked; the text says why and what would help."""
+    """A command cannot be done; the text has the reason and a remedy."""
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is deleted or discarded, unless `yes`.
+    """Ask before deleting or discarding, unless `yes`.
 
     Raises:
-        CommandFailed: the answer was no, or there was none.
+        CommandFailed: the answer was no or missing.
     """
     if yes:
         return
@@ -56,12 +56,12 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's work to the end; SIGTERM cancels it, as Ctrl-C does, so that a consumer commits and leaves its group."""
+    """Run a command's work; SIGTERM cancels it like Ctrl-C, so that a consumer commits and leaves its group."""
 
     async def cancelled_by_sigterm() -> T:
         task = asyncio.current_task()
         assert task is not None
-        if threading.current_thread() is threading.main_thread():  # others get no signals
+        if threading.current_thread() is threading.main_thread():  # only the main thread gets signals
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         return await work
 
@@ -72,12 +72,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, columns: Sequence[str] = ()) -> None:
-    """Print a list: a table on a terminal, tab-separated behind a header in a pipe, an array in JSON.
+    """Print rows: a table on a terminal, tab-separated with a header in a pipe, an array in JSON.
 
-    A table on a terminal leaves out columns that are empty in all rows, and folds what is too long; it cuts nothing.
+    A table omits columns that are empty in all rows, and folds long cells; nothing is cut.
 
     Args:
-        columns: their names, for the header where there are no rows; those of the first row unless given.
+        columns: for the header of an empty list; by default the first row's.
     """
     if as_json:
         write_json(list(rows))
@@ -100,7 +100,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, c
                 name.replace("_", " "), justify="right" if number else "left", no_wrap=number, overflow="fold"
             )
         for row in rows:
-            # Names come from other people: no markup, no control characters.
+            # Names are untrusted: no markup, no control characters.
             table.add_row(*(Text(harmless(_cell(row.get(name)))) for name in names))
         Console().print(table)
     else:
@@ -111,25 +111,25 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, c
 
 
 def note(text: str) -> None:
-    """Print a line beside a table: in a pipe on standard error, so that the table is all there is on standard output."""
+    """Print a line beside a table: in a pipe on stderr, which leaves stdout to the table."""
     typer.echo(text, err=not sys.stdout.isatty())
 
 
-def show(found: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """One outcome: a sentence, or the facts as JSON."""
+def show(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Print a result: a sentence, or the facts as JSON."""
     if as_json:
-        write_json(found)
+        write_json(facts)
     else:
         typer.echo(text)
 
 
-def write_json(found: Any) -> None:
-    """One line of JSON that any parser reads: NaN and infinities as texts, bytes as `base64:…`."""
-    typer.echo(json.dumps(_plain(found), ensure_ascii=False, allow_nan=False, default=str))
+def write_json(value: Any) -> None:
+    """Print a line of strict JSON: NaN and infinities as strings, bytes as `base64:…`."""
+    typer.echo(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, default=str))
 
 
 def in_base64(data: bytes) -> str:
-    """Bytes that are no text, marked as such."""
+    """Return bytes in base 64 behind a prefix."""
     return "base64:" + base64.b64encode(data).decode()
 
 
@@ -139,13 +139,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return in_base64(bytes(value))
     if isinstance(value, Mapping):
-        return {_plain(name): _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple | set | frozenset) else value
+        return {_plain(name): _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple | set | frozenset) else value
 
 
 def harmless(text: str) -> str:
-    """A text with control characters spelled out, so that it cannot command the terminal."""
-    return "".join(one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode() for one in text)
+    """Escape control characters, which could command the terminal."""
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def _cell(value: Any) -> str:
@@ -157,7 +160,7 @@ def _cell(value: Any) -> str:
 
 
 def main_loop(app: Callable[[], object]) -> None:
-    """Run the command line; failures end as one line and an exit code."""
+    """Run the command line; failures become one line and an exit code."""
     try:
         app()
     except BrokerError as problem:
@@ -172,7 +175,7 @@ def main_loop(app: Callable[[], object]) -> None:
 
 
 def fail(text: str) -> None:
-    """Say why on standard error and end with 1."""
+    """Print the reason on stderr and exit with 1."""
     if "--json" in sys.argv:
         sys.stderr.write(json.dumps({"error": text}, ensure_ascii=False) + "\n")
     else:
@@ -181,6 +184,6 @@ def fail(text: str) -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of a pipe has gone; nothing more can be said there.
+        # The pipe's reader is gone; stdout must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(1)

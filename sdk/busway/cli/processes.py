@@ -1,9 +1,10 @@
-"""`busway run` in processes of its own.
+"""Worker processes of `busway run`.
 
-What lives here: starting them, ending them, and keeping a number of them alive. What does not: what they run (`running`).
+What lives here: starting, stopping and restarting them. What does not: their work (`running`).
 
-A worker is a session of its own, so that Ctrl-C reaches the supervisor alone, which passes it on once. A worker also ends, drained, when
-its supervisor is gone: it holds the end of a pipe whose other end only the supervisor has.
+A worker has its own session, so Ctrl-C reaches only the supervisor, which forwards it once. A worker also drains and
+ends when its supervisor
+dies: it holds the read end of a pipe whose other end only the supervisor has.
 """
 
 import asyncio
@@ -18,21 +19,21 @@ from typing import Final
 import typer
 
 WORKER: Final = "BUSWAY_WORKER"
-"""In a worker's environment: its number, from 0."""
+"""Environment variable of a worker: its number, from 0."""
 _LIFELINE: Final = "BUSWAY_LIFELINE"
 CANNOT_START: Final = 78
-"""A worker's exit code when it would fail the next time too (sysexits.h: EX_CONFIG)."""
+"""A worker's exit code when a restart would fail, too (sysexits.h: EX_CONFIG)."""
 STEADY_S: Final = 10.0
-"""Who has run for so long has started; failures are counted anew."""
+"""Uptime after which failures are counted from 1."""
 MAX_FAILURES: Final = 10
-"""In a row; then something is wrong that no restart mends. With the waits below that is after some 40 seconds."""
+"""Limit of consecutive failures; with the waits below reached after about 40 s."""
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """`busway run` for one process; None leaves an option out."""
+    """`busway run` for one process; None omits an option."""
 
     target: str
     http: str | None
@@ -45,7 +46,7 @@ class Command:
 
     @property
     def arguments(self) -> list[str]:
-        """As it is called."""
+        """Command line arguments."""
         given = {"--http": self.http, "-b": self.bootstrap, "-r": self.registry_url, "--log-level": self.log_level}
         given["--instance"] = self.instance
         options = [part for name, value in given.items() if value is not None for part in (name, value)]
@@ -54,7 +55,7 @@ class Command:
 
 
 class Stopping:
-    """SIGINT and SIGTERM of this process: the first asks its children to end, a second one ends them at once."""
+    """Handles SIGINT and SIGTERM: the first is forwarded to the children, the second kills them."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -78,7 +79,7 @@ class Stopping:
         self.asked.set()
 
     def ask(self) -> None:
-        """End the children, as a signal would."""
+        """Stop the children, as SIGTERM does."""
         if not self.asked.is_set():
             self._signal(signal.SIGTERM)
 
@@ -102,20 +103,20 @@ class Stopping:
 
 
 class Child:
-    """A process that was started."""
+    """A started process."""
 
     def __init__(self, process: asyncio.subprocess.Process, children: set[asyncio.subprocess.Process]) -> None:
         self._process = process
         self._children = children
 
     async def ended(self) -> int:
-        """Its exit code; the negative of a signal."""
+        """Wait for its end; return the exit code, or a signal's negative number."""
         code = await self._process.wait()
         self._children.discard(self._process)
         return code
 
     async def end(self) -> int:
-        """Ask it to drain and wait until it has."""
+        """Send SIGTERM and wait until it has drained."""
         _send(self._process, signal.SIGTERM)
         return await self.ended()
 
@@ -127,7 +128,7 @@ def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
 
 @contextlib.contextmanager
 def lifeline() -> Iterator[int]:
-    """The end of the pipe that children hold; closed on the other end when this process is gone, however it went."""
+    """Yield the pipe end for children; the other end closes when this process ends in any way."""
     theirs, ours = os.pipe()
     try:
         yield theirs
@@ -138,8 +139,8 @@ def lifeline() -> Iterator[int]:
 
 @contextlib.contextmanager
 def end_with_parent() -> Iterator[None]:
-    """In a child: SIGTERM to ourselves when the parent is gone."""
-    if (given := os.environ.pop(_LIFELINE, None)) is None:  # not for processes that the service starts
+    """Send SIGTERM to this process when its parent is gone."""
+    if (given := os.environ.pop(_LIFELINE, None)) is None:  # popped: not for child processes of the service
         yield
         return
     pipe = int(given)
@@ -158,10 +159,10 @@ def end_with_parent() -> Iterator[None]:
 
 
 async def supervise(command: Command, workers: int) -> int:
-    """Keep so many workers alive until a signal; then let them drain.
+    """Keep that many workers alive until a signal; then drain them.
 
     Returns:
-        0 if all ended well; 1 if one could not be kept alive, or did not end well.
+        0 if all ended well; 1 if a worker failed for good or did not end well.
     """
     with Stopping() as stopping, lifeline() as pipe:
         async with asyncio.TaskGroup() as group:
@@ -190,12 +191,12 @@ async def _keep(command: Command, number: int, stopping: Stopping, pipe: int) ->
 
 
 def tell(text: str) -> None:
-    """A line of the supervisor's own."""
+    """Print a line of the supervisor."""
     typer.echo(f"busway: {text}", err=True)
 
 
 def shown(code: int) -> str:
-    """How a process ended, in words."""
+    """Describe an exit code."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -1,6 +1,6 @@
 """`busway produce` and `busway consume`.
 
-What lives here: lines → records and back; Avro through the registry where it is used. What does not: tables of anything else.
+What lives here: lines ↔ records, with Avro through the registry. What does not: tables.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from busway.serde.registry import RegistryClient
 from busway.types import Record, RecordMetadata, TopicPartition
 
 _TOGETHER: Final = 10_000
-"""Records that wait for their acknowledgement before more are read."""
+"""Limit of unacknowledged records before reading more lines."""
 _CHUNK_BYTES: Final = 64 * 1024
 _CHUNKS_AHEAD: Final = 4
 TopicName = Annotated[str, typer.Argument(help="The topic.")]
@@ -62,7 +62,7 @@ def produce(
     as_json: AsJson = False,
 ) -> None:
     """Write records, one for each line."""
-    headers = [_header(one) for one in header or ()]
+    headers = [_header(option) for option in header or ()]
     schema = avro.read_text(encoding="utf-8") if avro is not None else None
     separator = os.fsencode(key_separator) if key_separator is not None else None
 
@@ -94,8 +94,8 @@ def produce(
 
 
 def _split(line: bytes, separator: bytes, number: int) -> tuple[bytes, bytes]:
-    key, found, value = line.partition(separator)
-    if not found:
+    key, has_separator, value = line.partition(separator)
+    if not has_separator:
         shown = line[:60].decode(errors="replace")
         raise CommandFailed(f"line {number} has no {separator.decode()!r} between key and value: {shown}")
     return key, value
@@ -106,7 +106,7 @@ async def _given(values: list[str]) -> AsyncIterator[list[bytes]]:
 
 
 async def _standard_input() -> AsyncIterator[list[bytes]]:
-    """Lines as they come, several at a time: a thread waits for them, so that those before are sent meanwhile."""
+    """Yield lists of lines; a thread blocks on stdin, so that earlier lines are sent meanwhile."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
     room = threading.Semaphore(_CHUNKS_AHEAD)
@@ -117,7 +117,7 @@ async def _standard_input() -> AsyncIterator[list[bytes]]:
 
     def read() -> None:
         rest = b""
-        # The loop may be gone when the thread gets to it: Ctrl-C while nothing was typed.
+        # The loop may be closed: Ctrl-C while the thread waited.
         with contextlib.suppress(RuntimeError):
             while chunk := os.read(0, _CHUNK_BYTES):
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -208,7 +208,7 @@ def consume(
 
 
 async def _check_there(bootstrap: str, topics: list[str]) -> None:
-    """Brokers make a topic for whoever reads it; a slip of the finger should make none."""
+    """Refuse a missing topic: subscribing could make the broker create it."""
     async with Admin(bootstrap, client_id="busway-cli") as admin:
         there = await admin.list_topics(internal=True)
     for topic in topics:
@@ -223,8 +223,8 @@ async def _begin(consumer: Consumer, since: dt.datetime | None, *, until_end: bo
     if since is not None:
         ends = await consumer.end_offsets(partitions)
         moment = int(since.timestamp() * 1000)
-        for partition, found in (await consumer.offsets_for_times(dict.fromkeys(partitions, moment))).items():
-            consumer.seek(partition, found.offset if found is not None else ends[partition])
+        for partition, first in (await consumer.offsets_for_times(dict.fromkeys(partitions, moment))).items():
+            consumer.seek(partition, first.offset if first is not None else ends[partition])
     if not until_end:
         return None
     return await consumer.end_offsets(partitions)

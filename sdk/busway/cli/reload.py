@@ -1,7 +1,8 @@
-"""`busway run --reload`: the service follows its source.
+"""`busway run --reload`: restarts on changes of the source.
 
-What lives here: watching files and restarting one process. What does not: the process (`processes`). For development only: each change
-drains the service and starts it again.
+What lives here: watching files and restarting a process. What does not: the process (`processes`). For development
+only: each change
+drains and restarts the service.
 """
 
 import asyncio
@@ -13,12 +14,12 @@ from watchfiles import PythonFilter, awatch
 from busway.cli.processes import Child, Command, Stopping, lifeline, shown, tell
 
 SETTLE_MS: Final = 200
-"""Editors write several files, or one in several steps; changes so close together are one."""
+"""Changes this close count as one: editors write several files or steps."""
 MAX_NAMED: Final = 3
 
 
 class _Changes:
-    """Files that changed under a folder."""
+    """Changed files under a folder."""
 
     def __init__(self, folder: Path, stop: asyncio.Event) -> None:
         self._folder = folder
@@ -28,17 +29,17 @@ class _Changes:
         self._next = asyncio.ensure_future(self._read())
 
     async def _read(self) -> set[str] | None:
-        async for found in self._watch:
-            return {str(Path(path).relative_to(self._folder)) for _, path in found}
+        async for changes in self._watch:
+            return {str(Path(path).relative_to(self._folder)) for _, path in changes}
         return None
 
     @property
     def arrived(self) -> "asyncio.Future[set[str] | None]":
-        """Done when files have changed, or the watch was stopped."""
+        """Done once files have changed, or the watch was stopped."""
         return self._next
 
     def take(self) -> str:
-        """What changed, in words; the next changes are waited for."""
+        """Describe the changes, and wait for the next."""
         names = sorted(self._next.result() or ())
         self._next = asyncio.ensure_future(self._read())
         more = len(names) - MAX_NAMED
@@ -46,9 +47,9 @@ class _Changes:
 
 
 async def reloading(command: Command, folder: Path) -> int:
-    """Run the service, anew after each change of a .py file under `folder`, until a signal.
+    """Run the service until a signal; restart it after each change of a .py file under `folder`.
 
-    A service that ends by itself, because its source has an error, is started again by the next change.
+    A service that ended by itself is restarted by the next change.
 
     Returns:
         The exit code of the last process, 1 if a signal ended it.

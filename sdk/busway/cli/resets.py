@@ -1,7 +1,8 @@
-"""Where `busway groups reset` moves the offsets of a group.
+"""Target offsets of `busway groups reset`.
 
-What lives here: options with the meaning they have in `kafka-consumer-groups --reset-offsets`, and the offset of each partition. What
-does not: changing them (`groups`).
+What lives here: options with the meaning of `kafka-consumer-groups --reset-offsets`, and the resulting offsets. What
+does not: changing them
+(`groups`).
 """
 
 import datetime as dt
@@ -20,10 +21,10 @@ _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:
 
 
 def moment_ms(text: str) -> int:
-    """`2026-01-31T12:00:00.000` or with a zone, UTC without one, in ms since 1970.
+    """Parse `2026-01-31T12:00:00.000`, UTC without a zone, to ms since 1970.
 
     Raises:
-        CommandFailed: it is something else.
+        CommandFailed: another format.
     """
     try:
         moment = dt.datetime.fromisoformat(text)
@@ -33,26 +34,26 @@ def moment_ms(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """An ISO 8601 duration of days and less, `P1DT2H3M4.5S`, in ms.
+    """Parse an ISO 8601 duration up to days, `P1DT2H3M4.5S`, to ms.
 
     Raises:
-        CommandFailed: it is something else.
+        CommandFailed: another format.
     """
-    found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
         raise CommandFailed(f"--by-duration {text}: give it as P7D, PT1H30M or P1DT12H")
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return int(dt.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds).total_seconds() * 1000)
 
 
 async def chosen(admin: Admin, topics: Iterable[str], committed: Collection[TopicPartition]) -> list[TopicPartition]:
-    """The partitions that are meant: `topic`, `topic:0,1`; without topics all that the group has committed.
+    """Return the partitions of `topic` or `topic:0,1`; without topics all committed ones.
 
     Raises:
         CommandFailed: a partition does not exist, or the group has committed none.
         BrokerError: a topic does not exist.
     """
-    found: dict[TopicPartition, None] = {}
+    partitions: dict[TopicPartition, None] = {}
     for text in topics:
         match = _TOPIC.fullmatch(text)
         if match is None:
@@ -62,12 +63,12 @@ async def chosen(admin: Admin, topics: Iterable[str], committed: Collection[Topi
         numbers = there if match[2] is None else [int(number) for number in match[2].split(",")]
         if missing := sorted(set(numbers) - set(there)):
             raise CommandFailed(f"topic {name} has {len(there)} partitions, and no {missing[0]}")
-        found |= dict.fromkeys(TopicPartition(name, number) for number in numbers)
+        partitions |= dict.fromkeys(TopicPartition(name, number) for number in numbers)
     if not topics:
-        found = dict.fromkeys(sorted(committed))
-        if not found:
+        partitions = dict.fromkeys(sorted(committed))
+        if not partitions:
             raise CommandFailed("--all-topics are those that the group has committed offsets of, which are none")
-    return list(found)
+    return list(partitions)
 
 
 async def planned(
@@ -79,15 +80,15 @@ async def planned(
     at_ms: int | None = None,
     shift_by: int | None = None,
 ) -> tuple[dict[TopicPartition, int], list[str]]:
-    """The offset of each partition, by one of the rules, and what has to be said about it.
+    """Return each partition's new offset, and remarks on those moved into range.
 
     Args:
         to: earliest, latest or an offset.
-        at_ms: to the first record at or after this time, in ms since 1970; to the end where there is none.
-        shift_by: from the committed offset on, or back.
+        at_ms: to the first record at or after this time, in ms since 1970; without one to the end.
+        shift_by: added to the committed offset; may be negative.
 
     Raises:
-        CommandFailed: `to` is something else; nothing is committed that could be shifted.
+        CommandFailed: `to` is something else; a partition without a committed offset cannot be shifted.
     """
     first = await admin.list_offsets(dict.fromkeys(partitions, _EARLIEST))
     last = await admin.list_offsets(dict.fromkeys(partitions, _LATEST))

@@ -1,6 +1,6 @@
-"""An app in this process.
+"""Running an app in this process.
 
-What lives here: finding the app that was named, running it, and the line that tells how it ended. What does not: options (`services`).
+What lives here: finding the app, running it, and the closing line. What does not: options (`services`).
 """
 
 import asyncio
@@ -39,11 +39,11 @@ _BUSWAY: Final = str(Path(busway.__file__).parent)
 
 
 def find_app(target: str) -> App:
-    """The `App` that `module:name` names.
+    """Return the `App` named `module:name`.
 
     Raises:
-        CommandFailed: there is no such module or name, or it is something else, or the module cannot be imported.
-        BuswayError: what the module declares cannot work.
+        CommandFailed: no such module or name, not an App, or the import failed.
+        BuswayError: a declaration of the module is invalid.
     """
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or not name:
@@ -59,54 +59,54 @@ def find_app(target: str) -> App:
         raise
     except Exception as problem:
         raise CommandFailed(f"{module_name} cannot be imported: {_where(problem)}") from problem
-    found = getattr(module, name, None)
-    if not isinstance(found, App):
-        apps = [one for one, value in vars(module).items() if isinstance(value, App)]
+    app = getattr(module, name, None)
+    if not isinstance(app, App):
+        apps = [attribute for attribute, value in vars(module).items() if isinstance(value, App)]
         hint = f"it has {', '.join(apps)}" if apps else "it has none"
         where = f" ({module.__file__})" if getattr(module, "__file__", None) else ""
         raise CommandFailed(f"{module_name}{where} has no App called {name}; {hint}")
-    return found
+    return app
 
 
 def _where(problem: Exception) -> str:
-    """An exception in one line, with the line of the user's code that raised it."""
+    """Format an exception in one line, with the line of user code that raised it."""
     if isinstance(problem, SyntaxError):
         return f"{problem.filename}:{problem.lineno}: {type(problem).__name__}: {problem.msg}"
-    theirs = [one for one in traceback.extract_tb(problem.__traceback__) if _is_theirs(one.filename)]
+    theirs = [frame for frame in traceback.extract_tb(problem.__traceback__) if _is_theirs(frame.filename)]
     where = f"{theirs[-1].filename}:{theirs[-1].lineno}: " if theirs else ""
     text = str(problem).splitlines()[0] if str(problem) else ""
     return f"{where}{type(problem).__name__}: {text}"
 
 
 def _is_theirs(file: str) -> bool:
-    """Whether it is neither Python's nor ours; a service may be installed beside us."""
-    if not Path(file).is_absolute() or file.startswith(_BUSWAY):  # what is compiled names no place on this machine
+    """Return whether a file is the user's; a service may be installed beside Busway."""
+    if not Path(file).is_absolute() or file.startswith(_BUSWAY):  # compiled code has no file on this machine
         return False
     return file.startswith(_INSTALLED) or not file.startswith(_PYTHON)
 
 
 def serve_http(app: App, address: str, *, insecure: bool) -> None:
-    """Let an app serve HTTP there: its own `Web` if it has one, else one with health and metrics alone.
+    """Serve the app's `Web`, or health and metrics alone without one.
 
     Raises:
-        MissingExtra: it is.
-        BadAddress: that is no address.
+        MissingExtra: the web extra is not installed.
+        BadAddress: not an address.
     """
     need("web", "--http")
     from busway.web import Web
     from busway.web.server import parse_address
 
-    web = next((one for one in app.extensions if isinstance(one, Web)), None) or app.extend(Web())
+    web = next((extension for extension in app.extensions if isinstance(extension, Web)), None) or app.extend(Web())
     host, web.port = parse_address(address)
     web.host = host or web.host
     web.insecure = web.insecure or insecure
 
 
 def make_static(app: App, instance_id: str) -> None:
-    """Make an app a static member of its group, so that its partitions wait for it through a restart (KIP-345).
+    """Make the app a static member, which keeps its partitions through a restart (KIP-345).
 
     Raises:
-        CommandFailed: the app names its own group_instance_id.
+        CommandFailed: the app sets its group_instance_id.
     """
     named = app.consumer_options.get("group_instance_id")
     if named is not None:
@@ -118,7 +118,7 @@ def make_static(app: App, instance_id: str) -> None:
 
 
 class _Tally(Extension):
-    """What was done, kept until the app is gone."""
+    """Counts of the app, kept after its end."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -127,13 +127,13 @@ class _Tally(Extension):
     async def stopped(self, app: RunningService) -> None:
         served = self._app
         counts = [] if served.worker is None else [served.worker.counts]
-        counts += [served.queue_workers[0].counts] if served.queue_workers else []  # all of them count together
+        counts += [served.queue_workers[0].counts] if served.queue_workers else []  # queue workers share their counts
         if not counts:
             return
-        buried = sum(one.dead_lettered for one in counts)
+        buried = sum(count.dead_lettered for count in counts)
         unfinished = sum(worker.unfinished for worker in (served.worker, *served.queue_workers) if worker is not None)
         aside = f", {buried} put aside" if buried else ""
-        self.text = f"{sum(one.handled for one in counts)} records handled{aside}, {unfinished} unfinished"
+        self.text = f"{sum(count.handled for count in counts)} records handled{aside}, {unfinished} unfinished"
 
 
 def _handled(app: App) -> str:
@@ -144,13 +144,13 @@ def _handled(app: App) -> str:
 
 
 async def until_reachable(app: App, wait_s: float) -> None:
-    """Wait until brokers and registry answer; registers the schemas of the app's topics, as its start does.
+    """Wait until brokers and registry answer; registers the topics' schemas, as the start does.
 
     Args:
-        wait_s: at most so many seconds.
+        wait_s: limit.
 
     Raises:
-        ConnectionFailed, RegistryUnreachable: one does not answer in time; names it.
+        ConnectionFailed, RegistryUnreachable: no answer in time; names the address.
     """
     loop = asyncio.get_running_loop()
     end_s = loop.time() + wait_s
@@ -182,14 +182,15 @@ async def _reach(app: App) -> None:
 
 
 def run_app(app: App, wait_s: float = 0.0) -> None:
-    """Run an app until a signal, then say what was done.
+    """Run an app until a signal, then print its counts.
 
     Args:
-        wait_s: how long brokers and registry are waited for at the start.
+        wait_s: limit on waiting for brokers and registry at start.
 
     Raises:
-        BuswayError: it could not start, or stopped by itself.
-        CommandFailed: so did the service's own code, such as its lifespan; names the line. `--log-level debug` shows how it got there.
+        BuswayError: the app could not start, or stopped by itself.
+        CommandFailed: the service's code failed, such as its lifespan; names the line. `--log-level debug` shows the
+        traceback.
     """
     loop_factory = None
     try:

@@ -1,7 +1,6 @@
 """`busway up`, `busway broker`, `busway registry`.
 
-What lives here: options → settings, what is printed at start. What does not: the servers, which are imported when asked for, because
-they are extras.
+What lives here: options → settings, output at start. What does not: the servers; they are extras and imported on use.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from busway.net.machine import OS
 from busway.net.signals import until_signal
 
 HOME: Final = Path(".busway")
-"""Where `up`, `broker` and `registry` keep things unless they are told: the same place, so that they find each other's."""
+"""Default data folder of `up`, `broker` and `registry`: shared, so that each finds the others' data."""
 Data = Annotated[Path, typer.Option("--data", help="Where everything is kept.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Listen beyond this machine without authentication: the network is trusted.")
@@ -54,7 +53,7 @@ def up(
             {
                 "listeners": f"PLAINTEXT://{host}:{port}",
                 "log.dirs": str(data / "broker"),
-                # A machine of one's own: no wait for further members when the first one joins.
+                # For development: no wait for further members when the first joins.
                 "group.initial.rebalance.delay.ms": "0",
                 **overrides(override),
                 **({"busway.insecure": "true"} if insecure else {}),
@@ -62,19 +61,19 @@ def up(
         )
         node = bus.Node(config)
         await node.start()
-        stopped = until_signal(node.failed)  # before anybody reads an address, as they may end this at once
+        stopped = until_signal(node.failed)  # before the address is printed: a reader may send a signal at once
         try:
             if not as_json:
                 _tell(f"broker    {node.bootstrap_servers}    up in {_ms(begun)}")
-            # The broker serves while the registry's libraries load, which takes them longer than it took the broker to start.
+            # In a thread: loading the registry's libraries takes longer than the broker's start.
             cli_entry = await asyncio.to_thread(importlib.import_module, "busway_registry.cli_entry")
             database = f"sqlite+aiosqlite:///{data / 'registry.db'}"
             settings = cli_entry.RegistryConfig(host=host, port=registry_port, database=database, insecure=insecure)
             async with cli_entry.RegistryServer(settings) as registry_server:
                 garbage.settle(garbage.BROKER)
                 if as_json:
-                    found = {"schema_registry": registry_server.url, "data": str(data)}
-                    write_json({"bootstrap_servers": node.bootstrap_servers, **found})
+                    facts = {"schema_registry": registry_server.url, "data": str(data)}
+                    write_json({"bootstrap_servers": node.bootstrap_servers, **facts})
                     sys.stdout.flush()
                 else:
                     _tell(f"registry  {registry_server.url}    up in {_ms(begun)}\ndata      {data.absolute()}\n")
@@ -92,10 +91,10 @@ def up(
 
 
 def make_home(folder: Path, remedy: str = "--data FOLDER takes another one") -> None:
-    """Create a data folder with a `.gitignore` in it, so that a service's repository does not take the data in.
+    """Create a data folder with a `.gitignore`, which keeps it out of the service's repository.
 
     Raises:
-        CommandFailed: it cannot be created; names the option that chooses another one.
+        CommandFailed: it cannot be created; names the option for another one.
     """
     try:
         new = not folder.exists()

@@ -1,6 +1,7 @@
 """`busway run` and `busway demo`.
 
-What lives here: their options. What does not: running an app in this process (`running`), in others (`processes`, `reload`), the case
+What lives here: their options. What does not: running an app in this process (`running`), in others (`processes`,
+`reload`), the case
 studies (`examples`).
 """
 
@@ -26,10 +27,10 @@ from busway_protocol.errors import ErrorCode
 
 CASES = ("movieflix", "gettaxi", "mysocialmedia", "mybank", "ingestion")
 MAX_WORKERS = 256
-"""More than cores of any machine that this is for; a slip of the finger starts no thousand processes."""
+"""A guard against typing errors; above the cores of any supported machine."""
 
 _INSTANCE_LENGTH = 240
-"""Characters: group.instance.id may have 249, and the worker's number comes behind."""
+"""In characters: group.instance.id has at most 249, and the worker's number is appended."""
 _INSTANCE = re.compile(rf"[A-Za-z0-9._-]{{1,{_INSTANCE_LENGTH}}}")
 
 
@@ -111,14 +112,14 @@ def run(
     except BrokerError as problem:
         if problem.code is not ErrorCode.FENCED_INSTANCE_ID or command.instance is None:
             raise
-        # The newer one stays: workers that are started again and again would take the place from each other.
+        # No restart: two processes of one name would fence each other for ever.
         other = f"another process runs with --instance {command.instance}; give each a name of its own"
         typer.echo(f"busway: {problem}: {other}", err=True)
         raise typer.Exit(CANNOT_START if WORKER in os.environ else 1) from None
     except (CommandFailed, BadDeclaration) as problem:
         if WORKER not in os.environ:
             raise
-        # It will not start the next time either: whoever supervises this process need not try.
+        # Tells the supervisor that a restart would fail, too.
         typer.echo(f"busway: {problem}", err=True)
         raise typer.Exit(CANNOT_START) from None
 
@@ -163,7 +164,7 @@ def demo(
         raise CommandFailed(f"there is no case study {name}; there is {', '.join(CASES)}")
     folder = _case_folder(name)
     need("examples", f"busway demo {name}")
-    # The demo takes this process over, so that Ctrl-C reaches it alone and it can end its parts in order.
+    # exec: Ctrl-C then reaches only the demo, which stops its parts in order.
     os.chdir(folder.parent)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", f"{name}.demo", *(["--ci"] if ci else [])])  # noqa: S606 - our own module

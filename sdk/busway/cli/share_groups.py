@@ -1,6 +1,6 @@
-"""What `busway groups` shows of a share group.
+"""Share groups in `busway groups`.
 
-What lives here: its rows. What does not: the commands (`groups`).
+What lives here: rows. What does not: commands (`groups`).
 """
 
 from busway.admin.admin import Admin
@@ -9,18 +9,18 @@ from busway.admin.share_groups import GROUP, SHARE
 
 
 async def is_share_group(admin: Admin, group: str) -> bool:
-    """Whether a group is a share group."""
+    """Return whether a group is a share group."""
     return any(listed.group_id == group and listed.kind == SHARE for listed in await admin.list_groups())
 
 
 async def dead_letter_topic(admin: Admin, group: str) -> str | None:
-    """Where the broker puts what the group gives up (KIP-1191); None where it goes nowhere."""
+    """Return the topic for the group's rejected records (KIP-1191); None without one."""
     setting = (await admin.describe_configs(group, kind=GROUP)).get("errors.deadletterqueue.topic.name")
     return (setting.value or None) if setting is not None else None
 
 
 async def share_group(admin: Admin, group: str) -> tuple[GroupDescription, list[dict[str, object]]]:
-    """What it is, and for each partition from where it goes on, how much is left, and who takes records of it."""
+    """Describe a group; the rows have each partition's start offset, lag and members."""
     described = await admin.describe_share_group(group)
     offsets = await admin.list_share_group_offsets(group)
     partitions = {*offsets, *(partition for member in described.members for partition in member.partitions)}
@@ -29,8 +29,17 @@ async def share_group(admin: Admin, group: str) -> tuple[GroupDescription, list[
         state=described.state,
         protocol=described.assignor,
         members=tuple(
-            GroupMember(one.member_id, one.client_id, one.host, one.partitions, None, SHARE, one.epoch, one.partitions)
-            for one in described.members
+            GroupMember(
+                member.member_id,
+                member.client_id,
+                member.host,
+                member.partitions,
+                None,
+                SHARE,
+                member.epoch,
+                member.partitions,
+            )
+            for member in described.members
         ),
         kind=SHARE,
         epoch=described.epoch,

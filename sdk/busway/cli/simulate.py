@@ -1,6 +1,6 @@
 """`busway simulate`.
 
-What lives here: its options, what it prints. What does not: the simulation (`busway.testing.simulation`).
+What lives here: options and output. What does not: the simulation (`busway.testing.simulation`).
 """
 
 import logging
@@ -37,7 +37,7 @@ def simulate(
     if seeds < 1:
         raise CommandFailed(f"--seeds {seeds}: give 1 or more")
     if os.environ.get(_HASHES) != "0":
-        # The order of a set of strings is the seed's too, so that a failure can be seen again.
+        # Fixes the order of sets of strings, so that a failure is reproducible.
         sys.stdout.flush()
         arguments = [sys.executable, "-m", "busway.cli", *sys.argv[1:]]
         os.execve(sys.executable, arguments, {**os.environ, _HASHES: "0"})  # noqa: S606 - our own module
@@ -78,9 +78,11 @@ def _find(target: str) -> Any:
     if isinstance(named, Simulation):
         return named
     module = sys.modules[target.partition(":")[0]]
-    found = [one for one in vars(module).values() if isinstance(one, Simulation) and one.target in {target, named}]
-    if isinstance(named, App) and found:
-        return found[0]
+    simulations = [
+        value for value in vars(module).values() if isinstance(value, Simulation) and value.target in {target, named}
+    ]
+    if isinstance(named, App) and simulations:
+        return simulations[0]
     raise CommandFailed(
         f"{target} is no Simulation, and its module has none of it; write what is sent and what has to hold: "
         f"simulation = busway.testing.Simulation({target!r}), then name that"

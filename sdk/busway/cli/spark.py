@@ -1,6 +1,6 @@
 """`busway spark`: run a Spark job.
 
-What lives here: finding the job and where it runs. What does not: the jobs (`busway_spark.jobs`, and those of your own).
+What lives here: finding the job, and its cluster. What does not: jobs (`busway_spark.jobs`, and users' own).
 """
 
 import ast
@@ -19,7 +19,7 @@ from busway.cli.output import CommandFailed
 from busway.extras import need
 
 CONTEXT: Final = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""What the job is given is the job's matter, --help as well."""
+"""Passes all arguments to the job, including --help."""
 
 
 def spark(
@@ -36,7 +36,7 @@ def spark(
     sys.path.insert(0, os.getcwd())
     try:
         module = find_job(job)
-    except SystemExit as refused:  # the frame of jobs says so when PySpark is not there
+    except SystemExit as refused:  # raised by `busway_spark` without PySpark
         raise CommandFailed(str(refused)) from None
     arguments = list(context.args)
     master = _master(arguments)
@@ -49,21 +49,21 @@ def spark(
 
 
 def _jobs() -> str:
-    """List the jobs of `busway_spark.jobs` with the first lines of their docstrings; imports none, as that takes PySpark."""
-    found = importlib.util.find_spec("busway_spark.jobs")
+    """List the jobs of `busway_spark.jobs` with their first docstring lines, without importing them and PySpark."""
+    spec = importlib.util.find_spec("busway_spark.jobs")
     lines = ["Jobs, beside any module of your own with a main(argv):"]
-    for folder in (found.submodule_search_locations or ()) if found is not None else ():
-        for one in sorted(pkgutil.iter_modules([folder])):
-            text = ast.get_docstring(ast.parse(Path(folder, f"{one.name}.py").read_text(encoding="utf-8"))) or ""
-            name = one.name.replace("_", "-")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for module in sorted(pkgutil.iter_modules([folder])):
+            text = ast.get_docstring(ast.parse(Path(folder, f"{module.name}.py").read_text(encoding="utf-8"))) or ""
+            name = module.name.replace("_", "-")
             lines.append(f"  {name}  {text.partition(chr(10))[0]}  `busway spark {name} --help` lists its options.")
     return "\n".join(lines)
 
 
 def _master(arguments: list[str]) -> str | None:
-    for number, one in enumerate(arguments):
-        if one.startswith("--master="):
-            return one.partition("=")[2]
-        if one == "--master" and number + 1 < len(arguments):
+    for number, argument in enumerate(arguments):
+        if argument.startswith("--master="):
+            return argument.partition("=")[2]
+        if argument == "--master" and number + 1 < len(arguments):
             return arguments[number + 1]
     return None

@@ -1,6 +1,6 @@
-"""What the commands that start a server share.
+"""Shared parts of commands that start a server.
 
-What lives here: settings given by name, and a server that cannot start as one line of text. What does not: which settings and servers.
+What lives here: overrides of settings, and start failures as one line. What does not: the settings and servers.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,10 +10,10 @@ from busway.cli.output import CommandFailed
 
 
 def overrides(given: Sequence[str] | None) -> dict[str, str]:
-    """What `--override name=value` says, by name; the last one counts.
+    """Parse `--override name=value` options; the last value of a name counts.
 
     Raises:
-        CommandFailed: one is no name=value; names it.
+        CommandFailed: not name=value; names the option.
     """
     settings = {}
     for option in given or ():
@@ -28,8 +28,8 @@ def serve(run: Callable[[Any], None], main: Callable[[], Any], cannot_start: tup
     """Run a server to its end.
 
     Raises:
-        CommandFailed: one of `cannot_start`, in its own words.
-        OSError: of the operating system, which has its words elsewhere.
+        CommandFailed: one of `cannot_start`, with its text.
+        OSError: of the operating system; `main_loop` formats it.
     """
     try:
         run(main())

@@ -15,13 +15,13 @@ _EARLIEST, _LATEST = -2, -1
 
 
 def _configs(given: list[str] | None) -> dict[str, str]:
-    found = {}
-    for one in given or ():
-        name, equals, value = one.partition("=")
+    configs = {}
+    for option in given or ():
+        name, equals, value = option.partition("=")
         if not equals:
-            raise CommandFailed(f"--config {one}: give name=value")
-        found[name.strip()] = value.strip()
-    return found
+            raise CommandFailed(f"--config {option}: give name=value")
+        configs[name.strip()] = value.strip()
+    return configs
 
 
 @app.command("list")
@@ -34,10 +34,10 @@ def list_topics(
 
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
-            found = await admin.describe_topics()
+            topics = await admin.describe_topics()
         return [
             {"topic": name, "partitions": len(topic.partitions), "replicas": len(topic.partitions[0].replicas)}
-            for name, topic in sorted(found.items())
+            for name, topic in sorted(topics.items())
             if internal or not topic.internal
         ]
 
@@ -71,22 +71,22 @@ def describe(name: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fal
     async def work() -> tuple[list[dict[str, object]], dict[str, str | None]]:
         async with Admin(bootstrap) as admin:
             topic = (await admin.describe_topics([name]))[name]
-            numbers = [TopicPartition(name, one.number) for one in topic.partitions]
+            numbers = [TopicPartition(name, info.number) for info in topic.partitions]
             first = await admin.list_offsets(dict.fromkeys(numbers, _EARLIEST))
             last = await admin.list_offsets(dict.fromkeys(numbers, _LATEST))
             settings = await admin.describe_configs(name)
         rows: list[dict[str, object]] = [
             {
-                "partition": one.number,
-                "leader": one.leader,
-                "replicas": list(one.replicas),
-                "isr": list(one.isr),
-                "first_offset": first.get(TopicPartition(name, one.number)),
-                "end_offset": last.get(TopicPartition(name, one.number)),
+                "partition": info.number,
+                "leader": info.leader,
+                "replicas": list(info.replicas),
+                "isr": list(info.isr),
+                "first_offset": first.get(TopicPartition(name, info.number)),
+                "end_offset": last.get(TopicPartition(name, info.number)),
             }
-            for one in topic.partitions
+            for info in topic.partitions
         ]
-        return rows, {one.name: one.value for one in settings.values() if not one.default}
+        return rows, {setting.name: setting.value for setting in settings.values() if not setting.default}
 
     rows, settings = run(work())
     if as_json:

@@ -39,8 +39,12 @@ def list_transactions(
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
             return [
-                {"transactional_id": one.transactional_id, "state": one.state, "producer_id": one.producer_id}
-                for one in await admin.list_transactions(states=state or ())
+                {
+                    "transactional_id": transaction.transactional_id,
+                    "state": transaction.state,
+                    "producer_id": transaction.producer_id,
+                }
+                for transaction in await admin.list_transactions(states=state or ())
             ]
 
     show_rows(run(work()), as_json=as_json, title="transactions")
@@ -56,16 +60,16 @@ def describe(
 
     async def work() -> dict[str, object]:
         async with Admin(bootstrap) as admin:
-            found = await admin.describe_transaction(transactional_id)
+            transaction = await admin.describe_transaction(transactional_id)
         return {
             "transactional_id": transactional_id,
-            "state": found.state,
-            "coordinator": found.coordinator,
-            "producer_id": found.producer_id,
-            "producer_epoch": found.producer_epoch,
-            "timeout_ms": found.timeout_ms,
-            "started_ms": found.started_ms if found.started_ms >= 0 else None,
-            "partitions": [f"{topic}-{number}" for topic, number in sorted(found.partitions)],
+            "state": transaction.state,
+            "coordinator": transaction.coordinator,
+            "producer_id": transaction.producer_id,
+            "producer_epoch": transaction.producer_epoch,
+            "timeout_ms": transaction.timeout_ms,
+            "started_ms": transaction.started_ms if transaction.started_ms >= 0 else None,
+            "partitions": [f"{topic}-{number}" for topic, number in sorted(transaction.partitions)],
         }
 
     row = run(work())
@@ -86,7 +90,7 @@ def hanging(
 
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
-            return [_row(one) for one in await _hanging(admin, topic, idle_minutes)]
+            return [_row(transaction) for transaction in await _hanging(admin, topic, idle_minutes)]
 
     show_rows(run(work()), as_json=as_json, title="hanging transactions")
 
@@ -115,9 +119,9 @@ def abort(
                 await admin.abort_transaction(transactional_id)
                 return transactional_id
             where = TopicPartition(topic or "", -1 if partition is None else partition)
-            for one in await _hanging(admin, topic, idle_minutes):
-                if one.partition == where and one.open_from == open_from:
-                    await admin.abort_hanging_transaction(one)
+            for transaction in await _hanging(admin, topic, idle_minutes):
+                if transaction.partition == where and transaction.open_from == open_from:
+                    await admin.abort_hanging_transaction(transaction)
                     return f"the transaction at offset {open_from} of {where.topic}-{where.partition}"
         raise CommandFailed(
             f"no transaction hangs at offset {open_from} of {where.topic}-{where.partition}; "
@@ -133,17 +137,19 @@ def abort(
 
 async def _hanging(admin: Admin, topic: str | None, idle_minutes: float) -> list[HangingTransaction]:
     topics = await admin.describe_topics(None if topic is None else [topic])
-    partitions = [TopicPartition(name, one.number) for name, found in topics.items() for one in found.partitions]
+    partitions = [
+        TopicPartition(name, info.number) for name, topic_info in topics.items() for info in topic_info.partitions
+    ]
     return await admin.find_hanging_transactions(partitions, idle_ms=int(idle_minutes * 60_000))
 
 
-def _row(one: HangingTransaction) -> dict[str, object]:
+def _row(transaction: HangingTransaction) -> dict[str, object]:
     return {
-        "topic": one.partition.topic,
-        "partition": one.partition.partition,
-        "open_from": one.open_from,
-        "producer_id": one.producer_id,
-        "producer_epoch": one.producer_epoch,
-        "transactional_id": one.transactional_id,
-        "last_ms": one.last_ms,
+        "topic": transaction.partition.topic,
+        "partition": transaction.partition.partition,
+        "open_from": transaction.open_from,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "transactional_id": transaction.transactional_id,
+        "last_ms": transaction.last_ms,
     }

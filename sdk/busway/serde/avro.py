@@ -1,7 +1,8 @@
 """Typed values ↔ Avro bodies.
 
-What lives here: `AvroCodec`, and what each writer's schema needs to be read. What does not: the schema of a class (`infer`), the
-functions that convert values (`convert`), ids (`registered`).
+What lives here: `AvroCodec`, and the writers' schemas. What does not: schemas of classes (`infer`), conversion of
+values (`convert`), ids
+(`registered`).
 """
 
 import dataclasses
@@ -20,11 +21,13 @@ from busway.serde.records import fields, is_model, is_record
 
 T = TypeVar("T")
 _SHORT: Final = 1024
-"""Bytes that cannot nest deep enough to exhaust the stack of fastavro's native reader, which has no limit of its own."""
+"""Longest body, in bytes, for fastavro's native reader of recursive schemas; it has no depth limit and could exhaust
+the stack.
+"""
 
 
 class _Writer:
-    """The schema that bodies of one id were written with."""
+    """The writer schema of an id."""
 
     __slots__ = ("own", "parsed", "recursive")
 
@@ -38,8 +41,8 @@ class AvroCodec(Generic[T]):
     """Avro bodies of values of one type.
 
     Args:
-        kind: a dataclass, a struct or any type that `infer` takes; `dict` with a `schema` of its own leaves values plain.
-        schema: the Avro schema, where it is not the one of `kind`.
+        kind: a dataclass, a struct or any type that `infer` takes; `dict` with a `schema` leaves values plain.
+        schema: the Avro schema, if not that of `kind`.
 
     Raises:
         CannotInfer: `kind` has no schema.
@@ -63,19 +66,19 @@ class AvroCodec(Generic[T]):
             self._out = outward(kind, inferred.names)
             self._in_own = inward(kind, inferred.names, own=True)
             self._in_other = inward(kind, inferred.names, own=False)
-            _mark(self._reader, {name: one for one, name in inferred.names.items() if is_record(one)}, set())
+            _mark(self._reader, {name: record for record, name in inferred.names.items() if is_record(record)}, set())
         self._writers: dict[int, _Writer] = {}
         self._own = _Writer(self._parsed, own=True)
         self._may_refuse = (
             self._own.recursive
             or "logicalType" in self.schema_text
-            or (inferred is not None and any(_has_rules(one) for one in inferred.names))
+            or (inferred is not None and any(_has_rules(named) for named in inferred.names))
         )
-        """Whether a body of the schema may be one that the type does not take; then each is read again before it is sent."""
+        """Whether the type may refuse a body of the schema; then bodies are decoded as a check before sending."""
 
     @property
     def name(self) -> str:
-        """The full name of the record, or the name of the type."""
+        """Full name of the record, or name of the type."""
         if isinstance(self.schema, dict):
             name = str(self.schema.get("name", self.schema["type"]))
             namespace = self.schema.get("namespace")
@@ -83,7 +86,7 @@ class AvroCodec(Generic[T]):
         return "union" if isinstance(self.schema, list) else self.schema
 
     def encode(self, value: T, prefix: bytes = b"") -> bytes:
-        """The body, after `prefix`.
+        """Return `prefix` and the body.
 
         Raises:
             Unencodable: the value does not fit the schema.
@@ -108,27 +111,27 @@ class AvroCodec(Generic[T]):
         return data
 
     def _misfit(self, value: T, problem: Exception) -> str:
-        """Which field holds what its type cannot, where the schema tells; else what the library said."""
+        """Name the field that does not fit if the schema shows it; otherwise return the library's message."""
         try:
             plain: Any = value if self._out is None else self._out(value)
             fastavro.validation.validate(plain, self._parsed, raise_errors=True)
         except fastavro.validation.ValidationError as misfit:
-            # Of a union's branches each has its complaint; the first is about the branch that was meant, or as good as any.
+            # Each branch of a union has an error; the first names the intended branch or is as good as any.
             first = next(
-                (one for one in misfit.errors if isinstance(one, fastavro.validation.ValidationErrorData)), None
+                (error for error in misfit.errors if isinstance(error, fastavro.validation.ValidationErrorData)), None
             )
             if first is not None and first.field:
                 held = type(first.datum).__name__
                 return f"{first.field} is {first.datum!r:.80}, {held}, and has to be {first.schema!s:.80}"
-        except Exception:  # noqa: BLE001, S110 - a value that cannot be written can be nearly anything to look at, too
+        except Exception:  # noqa: BLE001, S110 - inspecting an unwritable value may raise anything
             pass
         return str(problem) or type(problem).__name__
 
     def add_writer(self, schema_id: int, text: str) -> None:
-        """Make bodies readable that were written under this id with this schema.
+        """Register the writer schema of an id.
 
         Raises:
-            Undecodable: it is no Avro schema.
+            Undecodable: not an Avro schema.
         """
         try:
             parsed = fastavro.parse_schema(json.loads(text))
@@ -137,14 +140,14 @@ class AvroCodec(Generic[T]):
         self._writers[schema_id] = _Writer(parsed, own=parsed == self._parsed)
 
     def knows(self, schema_id: int) -> bool:
-        """Whether bodies of this id can be read."""
+        """Return whether bodies of this id can be decoded."""
         return schema_id in self._writers
 
     def decode(self, data: bytes | memoryview, schema_id: int, start: int = 0) -> T:
-        """The value in a body that begins at `start`, written with the schema of this id and read as the type's own.
+        """Decode the body at `start`, written with that id's schema, as the codec's type.
 
         Raises:
-            Undecodable: the body is damaged, or the schemas do not go together.
+            Undecodable: the body is damaged, or the schemas do not match.
         """
         try:
             return self._read(data, self._writers[schema_id], start)
@@ -158,7 +161,7 @@ class AvroCodec(Generic[T]):
         source.seek(start)
         read = fastavro.schemaless_reader
         if writer.recursive and len(data) - start > _SHORT:
-            read = careful_reader.schemaless_reader  # slower, and ends with RecursionError where the native one crashes
+            read = careful_reader.schemaless_reader  # slower, but raises RecursionError where the native one crashes
         if writer.own:
             plain, convert = read(source, writer.parsed, None, return_named_type=self._typed), self._in_own
         else:
@@ -169,7 +172,7 @@ class AvroCodec(Generic[T]):
 
 
 def _has_rules(kind: type) -> bool:
-    """Whether a record class has code of its own that may refuse what its fields hold."""
+    """Return whether a record class has code that may refuse its fields' values."""
     return is_record(kind) and (
         is_model(kind)
         or hasattr(kind, "__post_init__")
@@ -178,13 +181,14 @@ def _has_rules(kind: type) -> bool:
 
 
 def _mark(schema: Any, classes: dict[str, type], seen: set[int]) -> None:
-    """Make a reader's schema tell, in what it reads, which class a record is of, and which fields the writer did not have.
+    """Make a reader schema mark each record's class and the fields that the writer lacked.
 
-    fastavro takes both from defaults: a field that no writer has carries the class, and a default of the class is left to the class.
+    Both use fastavro's defaults: an extra field that no writer has carries the class, and `USE_DEFAULT` leaves a
+    default to the class.
     """
     if isinstance(schema, list):
-        for one in schema:
-            _mark(one, classes, seen)
+        for member in schema:
+            _mark(member, classes, seen)
     elif isinstance(schema, dict) and id(schema) not in seen:
         seen.add(id(schema))
         for part in ("type", "items", "values", "__named_schemas"):
@@ -207,11 +211,11 @@ def _mark(schema: Any, classes: dict[str, type], seen: set[int]) -> None:
 
 
 def _recursive(schema: Any, around: tuple[str, ...]) -> bool:
-    """Whether a value can hold values of its own type."""
+    """Return whether a value can contain values of its type."""
     if isinstance(schema, str):
         return schema in around
     if isinstance(schema, list):
-        return any(_recursive(one, around) for one in schema)
+        return any(_recursive(member, around) for member in schema)
     if "name" in schema:
         around = (*around, schema["name"])
     parts = [schema[part] for part in ("type", "items", "values") if part in schema]

@@ -1,10 +1,13 @@
-"""One function made for each type that turns its values into what fastavro writes, and one back.
+"""Conversion functions between a type's values and fastavro's, built once per type.
 
-What lives here: records, enums, collections and unions, member by member. What does not: schemas (`infer`), bytes (`avro`).
+What lives here: records, enums, collections and unions, member by member. What does not: schemas (`infer`), bytes
+(`avro`).
 
-In a union each value is written with the name of its branch, so that nothing is left to guesses: 1 in `float | int` stays an int, a
-`datetime` in `date | datetime` keeps its time. What comes back is told apart by name (a body of the own schema) or by the class that
-the reader's schema puts into each record (any other; see `avro`).
+A union's value is written with its branch name, so nothing is guessed: 1 in `float | int` stays an int, a `datetime` in
+`date | datetime`
+keeps its time. Read values are distinguished by that name (bodies of the own schema), or by the class that the reader
+schema adds to each
+record (any other; see `avro`).
 """
 
 import datetime as dt
@@ -22,19 +25,19 @@ from busway.serde.records import droppable, fields, is_model, is_record, is_type
 
 Convert = Callable[[Any], Any]
 CLASS_OF: Final = "busway class"
-"""The field, no legal name in Avro, in which a reader's schema says which class a record is of."""
+"""The field with a record's class in a reader schema; not a legal Avro name."""
 USE_DEFAULT: Final = object()
-"""What a reader's schema puts where a writer had no such field."""
+"""The reader schema's value for a field that the writer lacked."""
 _INT32: Final = range(-(2**31), 2**31)
 _FLOAT32_MAX: Final = 3.4028235677973366e38
 _AS_THEY_ARE: Final = frozenset({type(None), bool, int, float, str, bytes})
-"""What fastavro reads as it is; a union of nothing else needs no converting."""
+"""Types that fastavro reads unchanged; unions of only these need no conversion."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Names = Mapping[type, str]
 
 
 def _later(made: Mapping[type, Convert], kind: type) -> Convert:
-    """What a record that holds its own type calls: the function that is not made yet."""
+    """Defer to a function not made yet, for a record that contains its own type."""
 
     def convert(value: Any) -> Any:
         return made[kind](value)
@@ -46,7 +49,7 @@ def _later(made: Mapping[type, Convert], kind: type) -> Convert:
 
 
 def outward(kind: Any, names: Names) -> Convert | None:
-    """How values of `kind` become what fastavro writes; None for as they are."""
+    """Return the conversion of `kind` to fastavro's values; None for none needed."""
     return _Outward(names).convert(kind)
 
 
@@ -68,10 +71,10 @@ class _Outward:
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin in {list, tuple}:
             item = self.convert(arguments[0])
-            return list if item is None else lambda value: [item(one) for one in value]
+            return list if item is None else lambda value: [item(element) for element in value]
         if origin is dict:
             part = self.convert(arguments[1])
-            return None if part is None else lambda value: {name: part(one) for name, one in value.items()}
+            return None if part is None else lambda value: {name: part(content) for name, content in value.items()}
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
             return operator.attrgetter("value")
         if is_record(kind):
@@ -133,7 +136,7 @@ def _from_keys(kind: Any, names: list[str], converts: list[tuple[str, Convert]])
 
 
 def _nearest(table: Mapping[type, tuple[str, Convert | None]], value: Any) -> tuple[str, Convert | None]:
-    """The branch of a value whose class is derived from that of a member, or that is an int where only a float is."""
+    """Find the branch of a subclass's value, or of an int where only a float is."""
     for kind in type(value).__mro__:
         if kind in table:
             return table[kind]
@@ -143,7 +146,7 @@ def _nearest(table: Mapping[type, tuple[str, Convert | None]], value: Any) -> tu
         return table[list]
     if isinstance(value, list) and tuple in table:
         return table[tuple]
-    raise ValueError(f"{value!r:.80} is {type(value).__name__}, none of {', '.join(one.__name__ for one in table)}")
+    raise ValueError(f"{value!r:.80} is {type(value).__name__}, none of {', '.join(kind.__name__ for kind in table)}")
 
 
 def _int32(value: Any) -> Any:
@@ -171,10 +174,10 @@ def _aware(value: dt.datetime) -> dt.datetime:
 
 
 def inward(kind: Any, names: Names, *, own: bool) -> Convert | None:
-    """How what fastavro read becomes a value of `kind`; None for as it is.
+    """Return the conversion of fastavro's values to `kind`; None for none needed.
 
     Args:
-        own: whether it was written with the schema of `kind` itself: nothing is missing, and every branch has its name.
+        own: written with the schema of `kind`: nothing is missing, and branches are named.
     """
     return _Inward(names, own=own).convert(kind)
 
@@ -203,7 +206,7 @@ class _Inward:
             return lambda value: origin(map(item, value))
         if origin is dict:
             part = self.convert(arguments[1])
-            return None if part is None else lambda value: {name: part(one) for name, one in value.items()}
+            return None if part is None else lambda value: {name: part(content) for name, content in value.items()}
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
             return _member_of(kind)
         if is_record(kind):
@@ -269,12 +272,14 @@ class _Inward:
 
     @staticmethod
     def _add_plain(by_type: dict[type, Convert | None]) -> None:
-        """Take what writers without a logical type leave: the member of the union that has the plain type in Avro."""
-        found: dict[type, list[type]] = {}
+        """Accept plain values of writers without a logical type: those of the union's member with that plain Avro
+        type.
+        """
+        candidates: dict[type, list[type]] = {}
         for kind in by_type:
             if (plain := _PLAIN_OF.get(kind)) is not None and plain not in by_type:
-                found.setdefault(plain, []).append(kind)
-        for plain, kinds in found.items():
+                candidates.setdefault(plain, []).append(kind)
+        for plain, kinds in candidates.items():
             by_type[plain] = by_type[kinds[0]] if len(kinds) == 1 else _either_of(kinds)
 
 
@@ -287,7 +292,7 @@ def _either_of(kinds: list[type]) -> Convert:
 
 
 def _maker(kind: Any) -> Convert:
-    """How the fields of a record become one."""
+    """Return the function that makes a record of its fields."""
     if is_model(kind):
         return lambda values: kind.model_validate(values, by_name=True)
     if not is_typed_dict(kind):
@@ -298,12 +303,12 @@ def _maker(kind: Any) -> Convert:
 
 
 def _member_of(kind: Any) -> Convert:
-    """The member with a value; what a class makes of other values is left to it."""
+    """Find the enum member of a value; other values go to the class, whose `_missing_` may take them."""
     members_by_value = kind._value2member_map_
 
     def member(value: Any) -> Any:
-        found = members_by_value.get(value)
-        return kind(value) if found is None else found
+        known = members_by_value.get(value)
+        return kind(value) if known is None else known
 
     return member
 
@@ -331,7 +336,7 @@ _FROM_PLAIN: Final[Mapping[Any, Callable[[Any], Any]]] = {
     uuid.UUID: uuid.UUID,
     decimal.Decimal: lambda value: value,
 }
-"""What a writer without the logical type leaves: its plain value."""
+"""Conversions of plain values from writers without the logical type."""
 
 
 def _from_plain(kind: Any, hint: Any) -> Convert:

@@ -1,11 +1,11 @@
-"""What can go wrong between values and bytes.
+"""Errors of conversion between values and bytes.
 
-What lives here: the two exceptions that all formats share, without any format's library.
+What lives here: the two exceptions of all formats, free of any format's library.
 """
 
 
 class Undecodable(ValueError):
-    """Bytes cannot be read as a value of the wanted type; says why."""
+    """Bytes cannot be decoded to the wanted type; the text has the reason."""
 
 
 class Unencodable(ValueError):

@@ -1,6 +1,6 @@
-"""The frame around a registered value: a zero byte, four bytes of schema id, the body (Confluent's wire format).
+"""Confluent's wire format: a zero byte, four bytes of schema id (big-endian), the body.
 
-What lives here: putting it on and taking it off. What does not: the body (`avro`).
+What lives here: adding and removing the frame. What does not: the body (`avro`).
 """
 
 import struct
@@ -11,16 +11,16 @@ _FRAME: Final = struct.Struct(">bI")
 
 
 class NotFramed(ValueError):
-    """The bytes were not written by a serializer of a schema registry."""
+    """The bytes were not written by a schema registry's serializer."""
 
 
 def frame(schema_id: int) -> bytes:
-    """What goes before the body."""
+    """Return the bytes before the body."""
     return _FRAME.pack(0, schema_id)
 
 
 def unframe(data: bytes | memoryview) -> int:
-    """The schema id; the body begins at `FRAME_BYTES`.
+    """Return the schema id; the body begins at `FRAME_BYTES`.
 
     Raises:
         NotFramed: the bytes are too short or do not begin with zero.

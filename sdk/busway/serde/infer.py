@@ -1,9 +1,11 @@
-"""A Python type → the Avro schema of its values.
+"""A Python type → its Avro schema.
 
-What lives here: dataclasses, msgspec structs, TypedDicts, pydantic models, enums, collections, optional and union types, logical types, defaults, docs. What does
-not: encoding (`avro`), what a record class is made of (`records`). A class says its namespace with `__avro_namespace__` (else it is
-that of the record around it), former names with `__avro_aliases__`, and an enum with `__avro_default__` what readers make of symbols
-that they do not know.
+What lives here: dataclasses, msgspec structs, TypedDicts, pydantic models, enums, collections, unions, logical types,
+defaults, docs. What
+does not: encoding (`avro`), fields of record classes (`records`). A class may set its namespace with
+`__avro_namespace__` (by default that
+of the enclosing record), former names with `__avro_aliases__`, and an enum the symbol for unknown ones with
+`__avro_default__`.
 
 | Python | Avro |
 |---|---|
@@ -12,12 +14,12 @@ that they do not know.
 | `list[T]`, `dict[str, T]` | array, map |
 | `T | None`, unions | union; null first when the default is None |
 | dataclass, msgspec `Struct`, pydantic `BaseModel` | record; a field's default is the schema's |
-| `TypedDict` | record; a key that need not be there is null where it is missing |
+| `TypedDict` | record; a missing optional key is null |
 | `enum.Enum` with string values, `Literal["a", "b"]` | enum, string |
 | `datetime`, `date`, `time` | timestamp-micros, date, time-micros |
 | `uuid.UUID` | uuid on string |
 | `Annotated[Decimal, Precision(12, 2)]` | decimal on bytes |
-| `Annotated[T, Alias("old")]` | the type of T; the field was called so before |
+| `Annotated[T, Alias("old")]` | the type of T; the field's former name |
 | `NewType("Id", T)` | the type of T |
 """
 
@@ -51,7 +53,7 @@ _NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Precision:
-    """How many digits a decimal has, and how many of them after the point."""
+    """Digits of a decimal: total, and after the point."""
 
     digits: int
     scale: int = 0
@@ -64,12 +66,12 @@ class AvroType:
     schema: AvroSchema
 
     def __hash__(self) -> int:
-        return hash(json.dumps(self.schema, sort_keys=True))  # unions of types need to hash what they are made of
+        return hash(json.dumps(self.schema, sort_keys=True))  # unions of types hash their members
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Alias:
-    """A former name of a field: `Annotated[str, Alias("old_name")]`; records written under it can still be read."""
+    """A former name of a field: `Annotated[str, Alias("old_name")]`; records with it stay readable."""
 
     name: str
 
@@ -93,14 +95,14 @@ _SIMPLE: Final[Mapping[Any, AvroSchema]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inferred:
-    """A schema, and the full Avro name of each class in it."""
+    """A schema, and its classes' full Avro names."""
 
     schema: AvroSchema
     names: Mapping[type, str]
 
 
 def infer(kind: Any) -> AvroSchema:
-    """The Avro schema of a type, as JSON values.
+    """Return the Avro schema of a type, as JSON values.
 
     Raises:
         CannotInfer: the type, or that of a field, has none.
@@ -109,7 +111,7 @@ def infer(kind: Any) -> AvroSchema:
 
 
 def infer_named(kind: Any) -> Inferred:
-    """As `infer`, with the names of the classes.
+    """As `infer`, with the names of classes.
 
     Raises:
         CannotInfer: the type, or that of a field, has none.
@@ -120,7 +122,7 @@ def infer_named(kind: Any) -> Inferred:
 
 
 def branch(kind: Any, names: Mapping[type, str]) -> str:
-    """What a union calls a member: the full name of a named type, else the Avro type."""
+    """Return a member's name in a union: the full name of a named type, otherwise the Avro type."""
     kind, extras = unwrap(kind)
     for extra in extras:
         if isinstance(extra, AvroType):
@@ -157,7 +159,7 @@ class _Inference:
         self.names: dict[type, str] = {}
 
     def schema(self, kind: Any, at: str, space: str) -> AvroSchema:
-        """The schema of a type inside a record of namespace `space`."""
+        """Return a type's schema inside a record of namespace `space`."""
         kind, extras = unwrap(kind)
         for extra in extras:
             if isinstance(extra, AvroType):
@@ -203,7 +205,7 @@ class _Inference:
             if arguments[0] is not str:
                 raise CannotInfer(f"{at}: the keys of an Avro map are strings; use dict[str, …]")
             return {"type": "map", "values": self.schema(arguments[1], at, space)}
-        if origin is Literal and all(isinstance(one, str) for one in arguments):
+        if origin is Literal and all(isinstance(argument, str) for argument in arguments):
             return "string"
         if inspect.isclass(kind) and issubclass(kind, enum.Enum):
             return self._enum(kind, at, space)
@@ -277,16 +279,16 @@ class _Inference:
                     "give one of them an __avro_namespace__"
                 )
         self.names[cls] = name
-        found: dict[str, Any] = {"type": kind, "name": cls.__name__}
+        schema: dict[str, Any] = {"type": kind, "name": cls.__name__}
         if own != space:
-            found["namespace"] = own
+            schema["namespace"] = own
         doc = cls.__dict__.get("__doc__")
         # A dataclass without a docstring gets its signature as one.
         if doc and not doc.startswith(f"{cls.__name__}("):
-            found["doc"] = inspect.cleandoc(doc)
+            schema["doc"] = inspect.cleandoc(doc)
         if aliases := getattr(cls, "__avro_aliases__", ()):
-            found["aliases"] = list(aliases)
-        return found, own
+            schema["aliases"] = list(aliases)
+        return schema, own
 
     def _mention(self, kind: type, at: str, space: str) -> str:
         name = self.names[kind]
@@ -307,7 +309,7 @@ def _shown(kind: Any) -> str:
 
 
 def _member_of(value: Any, union: tuple[Any, ...]) -> Any:
-    """The member of a union that a default belongs to."""
+    """Return the union's member for a default."""
     for member in union:
         kind = unwrap(member)[0]
         if type(value) is (typing.get_origin(kind) or kind):
@@ -321,7 +323,7 @@ def _member_of(value: Any, union: tuple[Any, ...]) -> Any:
 
 
 def _plain(value: Any, at: str) -> Any:
-    """A default as the JSON of a schema."""
+    """Return a default as JSON for a schema."""
     if isinstance(value, enum.Enum):
         return value.value
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
@@ -329,11 +331,11 @@ def _plain(value: Any, at: str) -> Any:
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, list | tuple):
-        return [_plain(one, at) for one in value]
+        return [_plain(item, at) for item in value]
     if isinstance(value, dict):
-        return {name: _plain(one, at) for name, one in value.items()}
+        return {name: _plain(item, at) for name, item in value.items()}
     if is_record(type(value)):
-        return {one.name: _plain(getattr(value, one.name), at) for one in fields(type(value))}
+        return {field.name: _plain(getattr(value, field.name), at) for field in fields(type(value))}
     raise CannotInfer(
         f"{at}: the default {value!r} cannot be written into a schema; leave it out or make the field optional"
     )

@@ -1,4 +1,4 @@
-"""Under which subject the schema of a topic is registered.
+"""Subject names of a topic's schemas.
 
 What lives here: Confluent's three strategies. Default: `topic_name`.
 """

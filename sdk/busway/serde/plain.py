@@ -1,6 +1,7 @@
-"""Values without a registry: strings, numbers and bytes as keys, JSON.
+"""Values without a registry: strings, numbers, bytes, JSON.
 
-What lives here: `Serde` as the App sees it, and those that need nothing from outside. What does not: Avro (`registered`).
+What lives here: `Serde`, the App's interface, and the formats without external parts. What does not: Avro
+(`registered`).
 """
 
 import math
@@ -15,7 +16,7 @@ from busway.serde.records import CannotInfer, is_model, is_typed_dict
 
 
 class SchemaMissing(Exception):
-    """A value can be read once the schema that wrote it is here: wait for `load`, then read it again."""
+    """The writer's schema is not loaded; await `load` and decode again."""
 
     def __init__(self, load: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
@@ -23,29 +24,29 @@ class SchemaMissing(Exception):
 
 
 class Serde(Protocol):
-    """Turns values of one type into bytes and back; None, a tombstone, never gets here."""
+    """Conversion between one type's values and bytes; never called with None, the tombstone."""
 
     async def prepare(self, topic: str) -> None:
-        """Get ready for a topic; called once at start."""
+        """Prepare for a topic; called once at start."""
 
     def encode(self, value: Any) -> bytes:
-        """The bytes.
+        """Encode a value.
 
         Raises:
             Unencodable: the value is of another type.
         """
 
     def decode(self, data: bytes) -> Any:
-        """The value.
+        """Decode a value.
 
         Raises:
             Undecodable: the bytes are something else.
-            SchemaMissing: the registry must be asked first.
+            SchemaMissing: the schema must be loaded first.
         """
 
 
 class Raw:
-    """Bytes as they are."""
+    """Bytes, unchanged."""
 
     async def prepare(self, topic: str) -> None:
         """Nothing to do."""
@@ -81,7 +82,7 @@ class Text:
 
 
 class Integer:
-    """A number as its digits, so that any tool can read it and its murmur2 is the same everywhere."""
+    """A number as decimal digits: readable by any tool, with the same murmur2 everywhere."""
 
     async def prepare(self, topic: str) -> None:
         """Nothing to do."""
@@ -90,7 +91,7 @@ class Integer:
         if not isinstance(value, int) or isinstance(value, bool):
             raise Unencodable(f"{value!r:.80} is {type(value).__name__}; the topic takes int")
         try:
-            return int.__repr__(value).encode()  # an enum's own text is another one
+            return int.__repr__(value).encode()  # an IntEnum's repr differs
         except ValueError as problem:
             raise Unencodable(f"a number of {value.bit_length()} bits has too many digits: {problem}") from None
 
@@ -102,12 +103,13 @@ class Integer:
 
 
 class Json:
-    """JSON by msgspec: dataclasses, structs, TypedDicts, plain values; pydantic models by themselves, with their aliases.
+    """JSON by msgspec for dataclasses, structs, TypedDicts and plain values; pydantic models use their own code and
+    aliases.
 
-    What is written has been read back: a value that no reader of the type takes is refused before it is sent.
+    Encoding decodes its result as a check, so a value that no reader of the type accepts is refused before sending.
 
     Args:
-        kind: the type that values are read as.
+        kind: type of decoded values.
     """
 
     def __init__(self, kind: Any) -> None:
@@ -152,14 +154,14 @@ class Json:
 
 
 def _dump(value: Any) -> Any:
-    """A pydantic model inside another value."""
+    """Encode a pydantic model inside another value."""
     if is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"{type(value).__name__} has no JSON")
 
 
 def _not_finite(value: Any) -> float | None:
-    """A float in a value that JSON cannot hold: NaN or an infinity, of which the encoders make null."""
+    """Find a NaN or an infinity, which the encoders would turn into null."""
 
     def opened(inner: Any) -> Any:
         return inner.model_dump(by_alias=True, warnings=False) if is_model(type(inner)) else repr(inner)

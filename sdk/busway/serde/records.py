@@ -1,8 +1,10 @@
-"""What a record class is made of.
+"""Fields of record classes.
 
-What lives here: dataclasses, msgspec structs, TypedDicts and pydantic models as lists of fields, and looking through `Annotated`,
-`NewType` and unions. What does not: their Avro schema (`infer`), their values (`avro`). pydantic is never imported: a class can only be
-one of its models if somebody else did.
+What lives here: dataclasses, msgspec structs, TypedDicts and pydantic models as lists of fields; unwrapping
+`Annotated`, `NewType` and
+unions. What does not: Avro schemas (`infer`), values (`avro`). pydantic is never imported: a model's class exists only
+if pydantic is
+loaded.
 """
 
 import dataclasses
@@ -20,7 +22,7 @@ NO_DEFAULT: Final = object()
 
 
 class CannotInfer(BuswayError, TypeError):
-    """A type has no Avro schema; names the field and what to use instead."""
+    """A type has no Avro schema; the text names the field and an alternative."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,8 +30,8 @@ class FieldType:
     """A field of a record class.
 
     Attributes:
-        default: the value that goes into a schema; `NO_DEFAULT` for none.
-        optional: whether the class can be called without it, although that need not show in the schema.
+        default: for the schema; `NO_DEFAULT` for none.
+        optional: the class can be called without it, even where the schema has no default.
     """
 
     name: str
@@ -39,37 +41,37 @@ class FieldType:
 
 
 def is_record(kind: Any) -> bool:
-    """Whether values of this type become Avro records."""
+    """Return whether values of this type become Avro records."""
     return inspect.isclass(kind) and (
         dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or is_typed_dict(kind) or is_model(kind)
     )
 
 
 def is_typed_dict(kind: Any) -> bool:
-    """Whether its values are dicts with known keys."""
+    """Return whether this is a TypedDict."""
     return typing.is_typeddict(kind)
 
 
 def is_model(kind: Any) -> bool:
-    """Whether it is a pydantic model."""
+    """Return whether this is a pydantic model."""
     pydantic = sys.modules.get("pydantic.main")
     return pydantic is not None and inspect.isclass(kind) and issubclass(kind, pydantic.BaseModel)
 
 
 def members(kind: Any) -> tuple[Any, ...] | None:
-    """The members of a union type; None for any other."""
+    """Return a union's members; None for other types."""
     if typing.get_origin(kind) in {typing.Union, types.UnionType}:
         return typing.get_args(kind)
     return None
 
 
 def unwrap(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The type without `Annotated`, `NewType` and `type` statements, and what `Annotated` said."""
+    """Return the type without `Annotated`, `NewType` and `type` statements, and `Annotated`'s metadata."""
     extras: tuple[Any, ...] = ()
     while True:
         if typing.get_origin(kind) is Annotated:
-            kind, *found = typing.get_args(kind)
-            extras += tuple(found)
+            kind, *metadata = typing.get_args(kind)
+            extras += tuple(metadata)
         elif hasattr(kind, "__supertype__"):
             kind = kind.__supertype__
         elif type(kind).__name__ == "TypeAliasType":
@@ -79,15 +81,15 @@ def unwrap(kind: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def strip(kind: Any) -> Any:
-    """The type alone."""
+    """Return the type of `unwrap`."""
     return unwrap(kind)[0]
 
 
 def fields(kind: type) -> list[FieldType]:
-    """The fields of a record class, with their annotations resolved.
+    """Return a record class's fields with resolved annotations.
 
     Raises:
-        CannotInfer: an annotation cannot be resolved, or the class needs what no record holds.
+        CannotInfer: an annotation cannot be resolved, or the class needs a value that no record holds.
     """
     if is_model(kind):
         return _model_fields(kind)
@@ -117,7 +119,7 @@ def fields(kind: type) -> list[FieldType]:
 
 
 def _key(kind: Any, name: str, hint: Any) -> FieldType:
-    """A key that need not be there is null in Avro when it is not."""
+    """Describe a TypedDict's key; a missing optional key is null in Avro."""
     if typing.get_origin(hint) in {Required, NotRequired}:
         (hint,) = typing.get_args(hint)
     if name in kind.__required_keys__:
@@ -126,7 +128,7 @@ def _key(kind: Any, name: str, hint: Any) -> FieldType:
 
 
 def droppable(kind: Any) -> frozenset[str]:
-    """The keys of a TypedDict that are left out where Avro has null: those that need not be there and are never None."""
+    """Return a TypedDict's keys to leave out for Avro's null: optional, and never None."""
     if not is_typed_dict(kind):
         return frozenset()
     hints = typing.get_type_hints(kind)
@@ -156,7 +158,10 @@ def _field(name: str, hints: dict[str, Any], given: tuple[Any, bool]) -> FieldTy
 
 
 def _given(default: Any, factory: Any, missing: Any) -> tuple[Any, bool]:
-    """A default is a schema's only if it is a constant in the class: what a function makes may be a new id, or the present time."""
+    """Return the schema default and whether a field is optional.
+
+    Only constants become schema defaults: a factory may make a new id or the current time.
+    """
     if default is not missing:
         return (default if _is_constant(default) else NO_DEFAULT), True
     if factory is missing:
@@ -175,6 +180,6 @@ def _is_constant(value: Any) -> bool:
 
 
 def _makes_constants(kind: Any) -> bool:
-    """Whether all that a record class fills in by itself is constant."""
+    """Return whether all values that a record class fills in are constant."""
     own_code = hasattr(kind, "__post_init__") or (is_model(kind) and "model_post_init" in vars(kind))
     return not own_code and all(field.default is not NO_DEFAULT or not field.optional for field in fields(kind))

@@ -1,6 +1,6 @@
-"""What a registry says of a schema that it refuses, in words.
+"""A registry's refusals as readable text.
 
-What lives here: the descriptions in Confluent's messages, remedies first; pure. What does not: asking the registry (`registry`).
+What lives here: the descriptions in Confluent's messages, remedies first; pure. What does not: requests (`registry`).
 """
 
 import re
@@ -13,18 +13,18 @@ _VERSION: Final = re.compile(r"oldSchemaVersion: ?(\d+)")
 _LEVEL: Final = re.compile(r"compatibility: ?'(\w+)'")
 _MORE: Final = re.compile(r"\{more:'(.*?)'\}")
 _WRITES: Final = " writes: "
-"""In our registry's descriptions the remedy comes behind this; other registries name none."""
+"""Separates the remedy in Busway's descriptions; other registries have none."""
 
 
 def breaches(messages: Sequence[str]) -> list[str]:
-    """Read the descriptions out of a registry's messages, each with its remedy first; the messages themselves where there are none."""
+    """Extract the descriptions of a registry's messages, remedies first; without any return the messages."""
     text = ", ".join(messages)
-    found = [_remedy_first(one) for one in _DESCRIPTION.findall(text)] + _MORE.findall(text)
-    return found or list(messages)
+    descriptions = [_remedy_first(description) for description in _DESCRIPTION.findall(text)] + _MORE.findall(text)
+    return descriptions or list(messages)
 
 
 def refusal(text: str) -> str:
-    """Shorten the message with which a registry refuses an incompatible schema; another message stays as it is."""
+    """Shorten a refusal of an incompatible schema; other messages stay unchanged."""
     subject = _SUBJECT.search(text)
     if subject is None or _DESCRIPTION.search(text) is None:
         return text

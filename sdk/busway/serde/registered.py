@@ -1,6 +1,6 @@
-"""Avro values whose schema is in a registry.
+"""Avro values with a schema in a registry.
 
-What lives here: joining the codec, the frame and the registry's client. What does not: any of the three.
+What lives here: combining codec, frame and registry client. What does not: any of the three.
 """
 
 from typing import Any, Final
@@ -17,7 +17,7 @@ from busway.serde.registry import RegistryClient, RegistryRefused, id_in
 
 _NO_SUCH_SCHEMA: Final = 40403
 _UNKNOWN_S: Final = 5.0
-"""So long an id that the registry does not have is not asked for again; a topic full of them would keep it busy."""
+"""Pause before a missing id is requested again; otherwise a topic full of them would load the registry."""
 _UNKNOWN_MAX: Final = 1000
 
 
@@ -25,11 +25,11 @@ class RegisteredAvro:
     """Framed Avro of one type for one topic.
 
     Args:
-        registry: where the schema is registered and others' are found.
+        registry: for the type's schema and those of other writers.
         kind: the type of the values.
-        part: whether they are keys or values.
-        naming: which subject.
-        register: register the type's schema at start; else it must be there.
+        part: key or value.
+        naming: of the subject.
+        register: register the type's schema at start; otherwise it must be registered already.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class RegisteredAvro:
         self._prefix: bytes | None = None
         self._unknown: dict[int, float] = {}
         self._known: dict[bytes, int] = {}
-        """Ids whose schemas are here, by the frame that tells them."""
+        """Ids of loaded schemas by frame."""
 
     async def prepare(self, topic: str) -> None:
         """Register the schema for a topic.
 
         Raises:
-            RegistryRefused: it is not compatible with what the subject holds, or with `register` off is not there.
+            RegistryRefused: incompatible with the subject, or with `register` off not registered.
             RegistryUnreachable: no answer.
         """
         subject = self._naming(topic, self._part, self._codec.name)
@@ -72,7 +72,7 @@ class RegisteredAvro:
         return id_in(self._registry.url, answer)
 
     def encode(self, value: Any) -> bytes:
-        """The framed body.
+        """Return the framed body.
 
         Raises:
             Unencodable: the value does not fit the schema.
@@ -82,12 +82,13 @@ class RegisteredAvro:
         return self._codec.encode(value, self._prefix)
 
     def decode(self, data: bytes) -> Any:
-        """The value, whatever version of the schema wrote it.
+        """Return the value, whatever schema version wrote it.
 
         Raises:
             Undecodable: not framed, or a damaged body.
-            SchemaMissing: its schema is not here yet; to load it raises Undecodable for an id that the registry does not know, and
-                BuswayError when the registry cannot be asked right now.
+            SchemaMissing: the schema is not loaded yet. Loading raises Undecodable for an id that the registry lacks,
+            and BuswayError while
+                the registry does not answer.
         """
         schema_id = self._known.get(data[:FRAME_BYTES])
         if schema_id is None:

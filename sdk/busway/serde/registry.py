@@ -1,7 +1,8 @@
-"""The client of a schema registry.
+"""A client of schema registries.
 
-What lives here: Confluent's REST API over HTTP with a cache of what never changes, retries, and one request at a time for the same
-thing. What does not: what is done with a schema (`registered`).
+What lives here: Confluent's REST API over HTTP with a cache of immutable answers, retries, and merging of concurrent
+equal requests. What
+does not: use of schemas (`registered`).
 """
 
 import asyncio
@@ -26,7 +27,7 @@ MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
 
 class RegistryUnreachable(BuswayError):
-    """The registry does not answer; names its address."""
+    """The registry does not answer; the text has its address."""
 
 
 class RegistryRefused(BuswayError):
@@ -53,10 +54,10 @@ class SchemaVersion:
 
 
 class RegistryClient:
-    """Talks to a schema registry: ours, Confluent's, or any that serves its API.
+    """A client of Busway's registry, Confluent's, or any with its API.
 
     Args:
-        url: its address.
+        url: address.
         timeout_s: for each answer.
     """
 
@@ -68,7 +69,7 @@ class RegistryClient:
         self._address = url.rstrip("/")
         scheme, _, rest = self._address.rpartition("://")
         self.url = f"{scheme}://{rest.rpartition('@')[2]}"
-        """Without the password that it may hold; this is what errors show."""
+        """Address without credentials, for error messages."""
         self._timeout_s = timeout_s
         self._http: httpx2.AsyncClient | None = None
         self._schemas: dict[int, str] = {}
@@ -93,7 +94,7 @@ class RegistryClient:
         await self.close()
 
     async def register(self, subject: str, schema: str, *, schema_type: str = "AVRO") -> int:
-        """The id of the schema, registered under the subject if it was not; asked once for each.
+        """Return the schema's id, registering it if necessary; cached.
 
         Raises:
             RegistryRefused: 409 incompatible with an earlier version (the text says where), 42201 not valid.
@@ -108,10 +109,10 @@ class RegistryClient:
         return self._ids[key]
 
     async def schema(self, schema_id: int) -> str:
-        """The text of the schema of that id; asked once for each.
+        """Return the schema of an id; cached.
 
         Raises:
-            RegistryRefused: 40403, there is none.
+            RegistryRefused: 40403, no such schema.
             RegistryUnreachable: no answer.
         """
         if schema_id not in self._schemas:
@@ -120,17 +121,17 @@ class RegistryClient:
         return self._schemas[schema_id]
 
     async def subjects(self) -> list[str]:
-        """All subjects."""
+        """List all subjects."""
         subjects: list[str] = await self.request("GET", "/subjects")
         return subjects
 
     async def versions(self, subject: str) -> list[int]:
-        """The versions of a subject."""
+        """List a subject's versions."""
         versions: list[int] = await self.request("GET", f"/subjects/{quote(subject, safe='')}/versions")
         return versions
 
     async def version(self, subject: str, version: int | str = "latest") -> SchemaVersion:
-        """One version."""
+        """Return a version."""
         answer = await self.request("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}")
         return SchemaVersion(
             subject=answer["subject"],
@@ -141,31 +142,31 @@ class RegistryClient:
         )
 
     async def check(self, subject: str, schema: str, *, schema_type: str = "AVRO") -> list[str]:
-        """What speaks against registering the schema; empty when it is compatible."""
+        """Return the breaches of compatibility; empty if compatible."""
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions?verbose=true"
         answer = await self.request("POST", path, {"schema": schema, "schemaType": schema_type})
         messages: list[str] = answer.get("messages") or []
         return [] if answer["is_compatible"] else messages or ["incompatible"]
 
     async def compatibility(self, subject: str | None = None) -> str:
-        """The level in force."""
+        """Return the level in force."""
         path = f"/config/{quote(subject, safe='')}?defaultToGlobal=true" if subject else "/config"
         return str((await self.request("GET", path))["compatibilityLevel"])
 
     async def set_compatibility(self, level: str, subject: str | None = None) -> None:
-        """Set the level of a subject, or of the registry."""
+        """Set the level of a subject or of the registry."""
         await self.request(
             "PUT", f"/config/{quote(subject, safe='')}" if subject else "/config", {"compatibility": level}
         )
 
     async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
-        """Delete a subject, first softly, then for good; the versions that went."""
+        """Delete a subject, first softly, then permanently; return the deleted versions."""
         query = "?permanent=true" if permanent else ""
         versions: list[int] = await self.request("DELETE", f"/subjects/{quote(subject, safe='')}{query}")
         return versions
 
     async def _once(self, key: Any, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """One request for all who want the same at this moment."""
+        """Share one request among concurrent callers of the same key."""
         if key not in self._under_way:
             task = asyncio.ensure_future(self.request(method, path, body))
             self._under_way[key] = task
@@ -173,16 +174,16 @@ class RegistryClient:
         return await asyncio.shield(self._under_way[key])
 
     async def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """One call of the REST API; JSON in, JSON out.
+        """Call the REST API; JSON in, JSON out.
 
         Raises:
-            RegistryRefused: it answered with an error.
-            RegistryUnreachable: it did not answer, after several tries.
+            RegistryRefused: the answer is an error.
+            RegistryUnreachable: no answer after 4 attempts.
         """
-        import httpx2  # takes a tenth of a second to load, and not every program needs it
+        import httpx2  # loads in 0.1 s, and not every program needs it
 
         if self._http is None:
-            # Reading the machine's certificates takes 60 ms, and plain HTTP needs none; redirections are not followed.
+            # Loading the machine's certificates takes 60 ms; plain HTTP needs none, as redirects are not followed.
             verify = self._address.startswith("https") or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             self._http = httpx2.AsyncClient(
                 base_url=self._address, timeout=self._timeout_s, headers={"Accept": MEDIA_TYPE}, verify=verify
@@ -208,10 +209,10 @@ class RegistryClient:
 
 
 def id_in(url: str, answer: Any) -> int:
-    """The id in an answer.
+    """Return the id in an answer.
 
     Raises:
-        RegistryRefused: there is none.
+        RegistryRefused: no id.
     """
     try:
         return int(answer["id"])

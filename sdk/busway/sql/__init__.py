@@ -1,6 +1,7 @@
-"""A service and its database: handled once, sent if committed.
+"""Inbox and outbox in a service's database: records handled once, and sent only on commit.
 
-The names listed here are public. They need the `sql` extra (and `postgres` for PostgreSQL); `import busway` does not load them.
+The names listed here are public. They need the `sql` extra (and `postgres` for PostgreSQL); `import busway` does not
+load them.
 """
 
 from busway.extras import need

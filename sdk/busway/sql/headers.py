@@ -1,6 +1,6 @@
-"""Headers of a record as a text.
+"""Record headers as text.
 
-What lives here: packing them for the outbox's column and back.
+What lives here: packing for the outbox's column, and unpacking.
 """
 
 import base64
@@ -11,7 +11,7 @@ from busway.app.model.topic import Headers
 
 
 def pack_headers(headers: Headers) -> str:
-    """A JSON array of [name, value in base64 or null].
+    """Return a JSON array of [name, value in base64 or null].
 
     Raises:
         TypeError: a header is not a str with bytes or None.
@@ -25,5 +25,5 @@ def pack_headers(headers: Headers) -> str:
 
 
 def unpack_headers(text: str) -> Sequence[tuple[str, bytes | None]]:
-    """What `pack_headers` packed."""
+    """Reverse `pack_headers`."""
     return [(name, None if value is None else base64.b64decode(value)) for name, value in json.loads(text)]

@@ -1,9 +1,10 @@
-"""What the relay puts off because it could not be published.
+"""Backoff of outbox rows that could not be published.
 
 What lives here: which topic, key or row waits until when; pure. What does not: publishing (`relay`).
 
-A record that the brokers refuse for what it is (too large, a partition that does not exist) holds its own key, so that order is kept, and
-other keys flow on. Any other failure (no such topic, not allowed, not acknowledged) holds its topic.
+A record refused for its content (too large, no such partition) holds its key, which keeps the key's order; other keys
+continue. Any other
+failure (no such topic, not allowed, not acknowledged) holds its topic.
 """
 
 from collections.abc import Callable
@@ -16,13 +17,13 @@ from busway.sql.reach import WAITS
 from busway_protocol.errors import ErrorCode
 
 MAX_HELD: Final = 100
-"""Keys and rows that are held one by one; with more, their topics are held."""
+"""Limit of waits; at the limit a failure holds its topic instead of a key or row."""
 _ITS_OWN: Final = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What is not to be tried now."""
+    """Topics, keys and rows to skip now."""
 
     topics: frozenset[str]
     keys: frozenset[tuple[str, bytes]]
@@ -36,7 +37,7 @@ class Holds:
     """Waits by topic, by (topic, key), and by position for rows without a key.
 
     Args:
-        chance: random numbers below 1, which spread the waits.
+        chance: random numbers below 1 for jitter.
     """
 
     def __init__(self, chance: Callable[[], float]) -> None:
@@ -44,12 +45,12 @@ class Holds:
         self._waits: dict[_What, tuple[int, float]] = {}
 
     def failed(self, topic: str, key: bytes | None, position: int, problem: Exception, now_s: float) -> float:
-        """Hold what failed; seconds until it is tried again."""
+        """Hold a failed row; return the seconds until its next attempt."""
         what: _What = topic
         if is_its_own(problem):
-            one: _What = (topic, key) if key is not None else position
-            if one in self._waits or len(self._waits) < MAX_HELD:
-                what = one
+            record: _What = (topic, key) if key is not None else position
+            if record in self._waits or len(self._waits) < MAX_HELD:
+                what = record
         attempt, until_s = self._waits.get(what, (0, 0.0))
         if until_s > now_s:
             return until_s - now_s  # another row of the same round
@@ -58,13 +59,13 @@ class Holds:
         return wait_s
 
     def succeeded(self, topic: str, key: bytes | None, position: int) -> None:
-        """Forget why it waited."""
+        """Remove the waits of a published row."""
         if self._waits:
             self._waits.pop(topic, None)
             self._waits.pop((topic, key) if key is not None else position, None)
 
     def now(self, now_s: float) -> Held:
-        """What is held at that time."""
+        """Return what is held at that time."""
         held = [what for what, (_, until_s) in self._waits.items() if until_s > now_s]
         return Held(
             topics=frozenset(what for what in held if isinstance(what, str)),
@@ -73,12 +74,12 @@ class Holds:
         )
 
     def next_s(self, looked_s: float) -> float:
-        """When the first wait ends of those that were held at `looked_s`, which may have passed since; infinity if none was."""
+        """Return the first end of the waits held at `looked_s`, which may lie in the past; infinity without any."""
         return min((until_s for _, until_s in self._waits.values() if until_s > looked_s), default=float("inf"))
 
 
 def is_its_own(problem: Exception) -> bool:
-    """Whether a record failed for what it is, so that others of its topic may pass."""
+    """Return whether a failure is due to the record's content, so that others of its topic may pass."""
     if not isinstance(problem, BuswayError):
         return True  # ValueError: partition or timestamp
     return is_too_large(problem) or (isinstance(problem, BrokerError) and problem.code in _ITS_OWN)

@@ -1,16 +1,19 @@
-"""Records are handled once: the inbox, in the same transaction as what a handler writes.
+"""The inbox: records are handled once, in the transaction of the handler's writes.
 
-What lives here: `Sql`. What does not: the tables (`tables`), what a handler sends on (`outbox`), how a database is waited for (`reach`).
+What lives here: `Sql`. What does not: the tables (`tables`), sending (`outbox`), retries of database calls (`reach`).
 
-A handler's transaction begins by inserting the row (group, topic, partition, offset). Whoever finds it there was given a record that is
-handled already. A record is therefore handled once even if its offset was never committed, and if two instances have it at once: the
-second waits on the primary key until the first has committed (then it is a duplicate) or rolled back (then it is its turn). SQLite has
-one writer at a time, which comes to the same.
+A handler's transaction first inserts the row (group, topic, partition, offset); a conflict means a duplicate. So a
+record is handled once
+even if its offset was never committed or two instances have it: the second waits on the primary key until the first
+commits (a duplicate)
+or rolls back (then it handles the record). SQLite has one writer at a time, with the same effect.
 
-Rows may come in any order, because handlers may run at once and keys may wait for their next attempt. They go when the group has
-committed past them: then the floor of the partition rises and the rows below are deleted, in one transaction, and what comes from below
-the floor is a duplicate too. The floor is read after the row was inserted, so a late instance cannot slip in between. The inbox holds
-what was handled since the last commit, which the worker's own bound on unfinished records limits, times the partitions.
+Rows may be inserted in any order: handlers may run concurrently, and keys may wait for retries. After the group's
+commit one transaction
+raises the partition's floor and deletes the rows below; records below the floor are duplicates, too. The floor is read
+after the insert, so a
+late instance cannot pass. The inbox's size is bounded by the worker's limit on unfinished records, times the
+partitions.
 """
 
 import asyncio
@@ -43,12 +46,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("busway.sql")
 PRUNE_TIMEOUT_S: Final = 10.0
-"""Pruning that takes longer is left to the next commit."""
+"""Limit of pruning; what is left waits for the next commit."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What passed through one partition since it was assigned."""
+    """Records of a partition since its assignment."""
 
     first: int
     highest: int = -1
@@ -58,7 +61,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What the tables say of a partition: its floor, the topic's id, the highest offset in the inbox (-1 for none)."""
+    """A partition in the tables: floor, topic id, highest offset in the inbox (-1 for none)."""
 
     floor: int
     topic_id: UUID | None
@@ -67,37 +70,44 @@ class _Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settled:
-    """The first offset that is not handled, None if nothing is known; whether rows had to go."""
+    """The first offset not handled, None if unknown; whether rows were deleted."""
 
     position: int | None
     changed: bool
 
 
 class Sql(Extension):
-    """Handlers in one transaction of a database with the position of their records.
+    """Runs handlers in a database transaction together with their records' position.
 
-    On PostgreSQL the transaction is READ COMMITTED, whatever the engine says: the fence above relies on seeing what others have just
-    committed. Take row locks (`SELECT … FOR UPDATE`) where that is too little.
+    On PostgreSQL the transaction is READ COMMITTED, whatever the engine's setting: the inbox must see what others have
+    just committed. Take
+    row locks (`SELECT … FOR UPDATE`) where that is too weak.
 
-    The transaction is open as long as the handler runs, so its time counts against `idle_in_transaction_session_timeout`: a server that
-    ends it looks like one that went away, and the record is tried again without end. Let `subscribe(timeout_s=…)` be shorter; then it
-    fails as other slow records do. Behind PgBouncer any pool mode will do, as nothing outlives the transaction; with transaction pooling
-    before PgBouncer 1.21 give psycopg `connect_args={"prepare_threshold": None}`.
+    The transaction stays open while the handler runs, which counts against `idle_in_transaction_session_timeout`. A
+    server that ends it looks
+    like an outage, and the record is retried without limit. Set a shorter `subscribe(timeout_s=…)`; then it fails as
+    other slow records do.
+    Any pool mode of PgBouncer works; for transaction pooling before PgBouncer 1.21 give psycopg
+    `connect_args={"prepare_threshold": None}`.
 
-    Give it to a handler: `@app.subscribe(payments, sql=Sql(engine))`; the handler's parameter `tx` is the transaction's connection.
+    Give it to a handler: `@app.subscribe(payments, sql=Sql(engine))`; the handler's parameter `tx` is the transaction's
+    connection.
 
     Args:
         engine: of the database that handlers write to; SQLite (best in WAL mode) or PostgreSQL.
-        resume: "group" goes on from the group's committed offsets, and the database only tells duplicates. "database" goes on from the
-            first record that the database does not have, whatever the group says: after the group's offsets were lost or reset, and
-            after the database was set back to a backup, output and position still belong together. To handle records again on
-            purpose, call `forget` while the service is stopped.
-        name: tells apart several handlers of one group that read the same topic; each needs a `Sql` with a name of its own.
-        create_tables: create missing tables at start; False for those who use migrations.
-        tables: under which names.
+        resume: "group" resumes from the group's committed offsets; the database only detects duplicates. "database"
+        resumes from the
+            first record that the database lacks, whatever the group's offsets: output and position agree even after
+            offsets were lost or
+            reset, or the database was restored from a backup. To handle records again on purpose, call `forget` while
+            the service is
+            stopped.
+        name: separates handlers of one group that read the same topic; each needs a `Sql` with a different name.
+        create_tables: create missing tables at start; False for services with migrations.
+        tables: names of the tables.
 
     Raises:
-        BadDeclaration: another database than these two.
+        BadDeclaration: the database is neither SQLite nor PostgreSQL.
     """
 
     def __init__(
@@ -126,10 +136,9 @@ class Sql(Extension):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def _turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
-        """Let writers to SQLite in one by one.
+        """Serialise this process's writers to SQLite: its queue is neither fair nor patient.
 
-        Its own queue for writers is neither fair nor patient, so those of this process form one before it. A module may declare this, and its
-        app run in one event loop after another: each has a lock of its own.
+        Each event loop has a lock, as an app of a module may run in one loop after another.
         """
         if self._postgresql:
             return nullcontext()
@@ -138,11 +147,11 @@ class Sql(Extension):
         return self._lock
 
     async def create_tables(self) -> None:
-        """Create the tables that are missing; safe when several instances do it at once."""
+        """Create missing tables; safe when several instances do so at once."""
         await create_all(self._engine, self._tables)
 
     async def forget(self, group: str, topic: str | None = None) -> None:
-        """Let a group handle its records again, of all topics or of one; for when its service is stopped."""
+        """Make a group handle its records again, of all topics or one; only while its service is stopped."""
         async with self._turn(), self._engine.begin() as connection:
             for table in (self._tables.inbox, self._tables.floors):
                 wanted = table.c.group_id == self._reader(group)
@@ -152,18 +161,20 @@ class Sql(Extension):
 
     @contextlib.asynccontextmanager
     async def handling(self, group: str, record: ConsumerRecord[Any, Any]) -> AsyncIterator[AsyncConnection | None]:
-        """One transaction for one attempt at a record: enters as its connection, or as None if the record was handled before.
+        """Open a transaction for an attempt at a record; yields its connection, or None for a duplicate.
 
-        It is committed when the block ends and rolled back when the block raises. A database that is away is waited for on entry,
-        without end. A session of the ORM joins the transaction with `AsyncSession(bind=tx)`; its `commit` then only flushes.
+        Commits at the block's end and rolls back if the block raises. On entry an unreachable database is retried
+        without limit. An ORM session
+        joins with `AsyncSession(bind=tx)`; its `commit` then only flushes.
 
         Args:
             group: whose record.
-            record: what was read.
+            record: as read.
 
         Raises:
-            DatabaseUnreachable: it went away in the middle. With `subscribe(sql=…)` the handler is called again, at no attempt's cost.
-            SQLAlchemyError: other errors of the database, such as a constraint that does not hold.
+            DatabaseUnreachable: it went away during the block. With `subscribe(sql=…)` the handler is called again
+            without using up an attempt.
+            SQLAlchemyError: other errors of the database, such as a violated constraint.
         """
         partition = TopicPartition(record.topic, record.partition)
         seen = self._seen.setdefault(partition, _Seen(first=record.offset))
@@ -183,7 +194,7 @@ class Sql(Extension):
                             try:
                                 yield connection
                             except Exception as problem:
-                                if connection.invalidated:  # whatever the handler made of it
+                                if connection.invalidated:  # whatever exception the handler raised
                                     raise DatabaseUnreachable(f"the database went away: {problem!r}") from problem
                                 raise
                     return
@@ -202,12 +213,12 @@ class Sql(Extension):
     async def _claim(
         self, reader: str, partition: TopicPartition, offset: int, seen: _Seen
     ) -> tuple[AsyncConnection | None, AsyncExitStack]:
-        """The connection with its open transaction, and what ends both; no connection for a duplicate."""
+        """Return a connection in a transaction and the stack that closes both; no connection for a duplicate."""
         row = {"group_id": reader, "topic": partition.topic, "partition": partition.partition}
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(self._engine.connect())
             if not seen.floored:
-                # By itself, so that handlers that run at once do not wait for the one that happened to be first.
+                # In a transaction of its own: concurrent handlers must not wait for the first one.
                 known = self._topics.get(partition)
                 first = {**row, "floor": 0, "started": seen.first, "topic_id": known.topic_id if known else None}
                 async with connection.begin():
@@ -225,23 +236,25 @@ class Sql(Extension):
         return None, stack
 
     def around(self, route: "Route", call: Call) -> Call:
-        """Calls the handler again when the database went away in the middle, so that an outage costs a record none of its attempts."""
+        """Call the handler again when the database went away; an outage uses up no attempt."""
 
         if route.sql is not self:
             return call
 
         async def outlasting(record: ConsumerRecord[Any, Any]) -> Any:
-            return await patiently(lambda: call(record), route.name, lambda one: isinstance(one, DatabaseUnreachable))
+            return await patiently(
+                lambda: call(record), route.name, lambda problem: isinstance(problem, DatabaseUnreachable)
+            )
 
         return outlasting
 
-    # In the life of an app
+    # Lifecycle of the app
 
     async def starting(self, app: "RunningService") -> None:
-        """Remember the app, create tables.
+        """Create tables.
 
         Raises:
-            BadDeclaration: it belongs to another app, or two handlers would take each other's records for duplicates.
+            BadDeclaration: this belongs to another app, or two handlers would take each other's records for duplicates.
         """
         if self._app not in {None, app}:
             raise BadDeclaration(f"app {app.name}: this Sql belongs to another app; give each app one of its own")
@@ -258,12 +271,12 @@ class Sql(Extension):
             await patiently(self.create_tables, f"app {app.name}")
 
     async def stopped(self, app: "RunningService") -> None:
-        """Forget what was seen."""
+        """Clear the state of partitions."""
         self._seen.clear()
         self._topics.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Drop what belongs to topics that are no more, and tell where the database stands."""
+        """Delete rows of deleted topics; return the database's positions if it decides them."""
         for partition in partitions:
             self._seen.pop(partition, None)
         assert self._app is not None
@@ -273,21 +286,21 @@ class Sql(Extension):
         return {partition: state.position for partition, state in settled.items() if state.position is not None}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Forget what was seen of them."""
+        """Clear the partitions' state."""
         for partition in partitions:
             self._seen.pop(partition, None)
             self._topics.pop(partition, None)
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raise the floors and delete the rows below; what fails is left to the next commit."""
+        """Raise the floors and delete the rows below; failures are left to the next commit."""
         assert self._app is not None
         reader = self._reader(self._app.group_id)
-        mine = {partition: offset for partition, offset in offsets.items() if partition in self._seen}
-        if not mine:
+        own_offsets = {partition: offset for partition, offset in offsets.items() if partition in self._seen}
+        if not own_offsets:
             return
         try:
             async with APP_TIME.timeout(PRUNE_TIMEOUT_S), self._turn(), self._engine.begin() as connection:
-                for partition, offset in sorted(mine.items()):
+                for partition, offset in sorted(own_offsets.items()):
                     floors, inbox = self._tables.floors, self._tables.inbox
                     lower = and_(_of(floors, reader, partition), floors.c.floor < offset)
                     await connection.execute(update(floors).where(lower).values(floor=offset))
@@ -297,14 +310,15 @@ class Sql(Extension):
         except (SQLAlchemyError, OSError, TimeoutError) as problem:
             logger.warning("the inbox was not pruned, the next commit does it: %s", words(problem))
 
-    # Topics that are made anew
+    # Recreated topics
 
     async def _settle(self, reader: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, _Settled]:
-        """Bring the rows of partitions in line with the topics that there are.
+        """Bring the partitions' rows in line with the existing topics.
 
-        A topic with another id is another topic, and everything goes. A topic that ends below what was handled has lost its tail, as
-        after an unclean election: from its end on, offsets will be given to other records. The rows are read before the topics are looked at:
-        what another instance handles meanwhile is not touched.
+        A different topic id deletes everything. A topic that ends below the handled offsets lost its tail, as after an
+        unclean election: other
+        records will get those offsets. Rows are read before the topics, so what another instance handles meanwhile
+        stays.
         """
         assert self._app is not None
 
@@ -336,11 +350,11 @@ class Sql(Extension):
 
     async def _mend(self, reader: str, partition: TopicPartition, known: _Known, topic: TopicState) -> _Settled:
         floors, inbox = self._tables.floors, self._tables.inbox
-        mine, rows = _of(floors, reader, partition), _of(inbox, reader, partition)
+        floor, rows = _of(floors, reader, partition), _of(inbox, reader, partition)
         if topic.is_other_than(known.topic_id):
             logger.warning("%s was deleted and made anew: what was known of partition %d is dropped", *partition)
             async with self._turn(), self._engine.begin() as connection:
-                await connection.execute(delete(floors).where(mine, floors.c.topic_id == known.topic_id))
+                await connection.execute(delete(floors).where(floor, floors.c.topic_id == known.topic_id))
                 await connection.execute(delete(inbox).where(rows, inbox.c.offset <= known.highest))
             return _Settled(position=None, changed=True)
         cut = topic.end < max(known.floor, known.highest + 1)
@@ -352,11 +366,13 @@ class Sql(Extension):
                 topic.end,
             )
             async with self._turn(), self._engine.begin() as connection:
-                await connection.execute(update(floors).where(mine, floors.c.floor > topic.end).values(floor=topic.end))
+                await connection.execute(
+                    update(floors).where(floor, floors.c.floor > topic.end).values(floor=topic.end)
+                )
                 lost = inbox.c.offset.between(topic.end, known.highest)
                 await connection.execute(delete(inbox).where(rows, lost))
         async with self._engine.connect() as connection:
-            row = (await connection.execute(select(floors.c.floor, floors.c.started).where(mine))).one()
+            row = (await connection.execute(select(floors.c.floor, floors.c.started).where(floor))).one()
             position: int = min(max(row.floor, row.started), topic.end)
             above = select(inbox.c.offset).where(rows, inbox.c.offset >= position).order_by(inbox.c.offset)
             for offset in await connection.scalars(above):
@@ -366,7 +382,10 @@ class Sql(Extension):
         return _Settled(position=position, changed=cut)
 
     async def _made_anew(self, reader: str, partition: TopicPartition) -> bool:
-        """Whether a partition that goes back to offsets it had passed is of another topic now; then its rows are gone."""
+        """Return whether rows had to be deleted because a partition returned to passed offsets.
+
+        That happens when its topic was deleted and created again, or lost its tail.
+        """
         if self._app is None:
             return False
         settled = (await self._settle(reader, [partition])).get(partition)

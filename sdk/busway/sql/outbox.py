@@ -1,17 +1,20 @@
-"""Records that are sent if, and only if, a transaction of the database commits: the transactional outbox.
+"""The transactional outbox: records are sent if, and only if, a transaction commits.
 
-What lives here: `Outbox`, which writes them into a table. What does not: publishing them (`relay`).
+What lives here: `Outbox`, which writes the records into a table. What does not: publishing them (`relay`).
 
-The columns are those that Debezium's outbox event router reads, so a connector may take the relay's place:
+Debezium's outbox event router reads these columns, so a connector may replace the relay:
 
 | column | holds | Debezium |
 |---|---|---|
 | id | UUID, also the header `busway_outbox-id` | header `id` |
 | aggregatetype | the topic | `route.by.field`, with `route.topic.replacement=${routedByValue}` |
-| aggregateid | the key's bytes; NULL without a key | `table.field.event.key`, with `key.converter` BinaryDataConverter |
+| aggregateid | the key's bytes; NULL without a key | `table.field.event.key`, with `key.converter` BinaryDataConverter
+|
 | type | name of the value's class | place it as a header with `table.fields.additional.placement=type:header` |
-| payload | the value's bytes; NULL for a tombstone | `table.field.event.payload`, with `value.converter` BinaryDataConverter |
-| partition, timestamp_ms | as given, or NULL; when it was sent | `…additional.placement=partition:partition`, `table.field.event.timestamp` |
+| payload | the value's bytes; NULL for a tombstone | `table.field.event.payload`, with `value.converter`
+BinaryDataConverter |
+| partition, timestamp_ms | as given, or NULL; when it was sent | `…additional.placement=partition:partition`,
+`table.field.event.timestamp` |
 | headers | a JSON array of [name, value in base64 or null] | not routed |
 | position, published_ms | the order of sending; when it was published, where rows are kept | not routed |
 """
@@ -45,12 +48,12 @@ _LONGEST_TYPE: Final = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxStatus:
-    """What waits to be published to one topic.
+    """Unpublished rows of a topic.
 
     Attributes:
-        topic: whose.
-        waiting: rows.
-        oldest_s: how long the oldest one has waited.
+        topic: name.
+        waiting: number of rows.
+        oldest_s: age of the oldest row.
     """
 
     topic: str
@@ -59,22 +62,24 @@ class OutboxStatus:
 
 
 class Outbox(Extension):
-    """Sends records together with what a transaction writes.
+    """Sends records in the transaction of the caller's writes.
 
-    Extend an app with it (`app.extend(outbox)`) and the app's process publishes them; several instances agree on one that does. With
-    `relay=False` the process only sends, and `busway outbox relay MODULE:APP` publishes.
+    Extend an app with it (`app.extend(outbox)`) and the app's process publishes; of several instances one does. With
+    `relay=False` the
+    process only sends, and `busway outbox relay MODULE:APP` publishes.
 
     Args:
         engine: of the database whose transactions send.
         relay: publish while the app runs.
-        keep: keep rows that were published, with the time; pruning them is yours. By default they are deleted.
-        poll_interval_s: how often the relay looks without being told; commits of its own process, and on PostgreSQL of all, tell it.
-        notify: on PostgreSQL tell the relay by NOTIFY, which makes commits take turns for a moment; False leaves it to polling.
-        create_tables: create missing tables at start; False for those who use migrations.
-        tables: under which names.
+        keep: keep published rows, with the time; pruning them is up to you. By default they are deleted.
+        poll_interval_s: interval of looking without a notification. Commits of the relay's process notify it; on
+        PostgreSQL all commits do.
+        notify: notify the relay by NOTIFY on PostgreSQL, which serialises commits briefly; False relies on polling.
+        create_tables: create missing tables at start; False for services with migrations.
+        tables: names of the tables.
 
     Raises:
-        BadDeclaration: another database than SQLite and PostgreSQL.
+        BadDeclaration: the database is neither SQLite nor PostgreSQL.
     """
 
     def __init__(
@@ -101,7 +106,7 @@ class Outbox(Extension):
         self._relay: Relay | None = None
 
     async def create_tables(self) -> None:
-        """Create the tables that are missing; safe when several instances do it at once."""
+        """Create missing tables; safe when several instances do so at once."""
         await create_all(self._engine, self._tables)
 
     async def send(
@@ -115,25 +120,26 @@ class Outbox(Extension):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> UUID:
-        """Write a record into the outbox in the caller's transaction; no broker is asked, so none need be reachable.
+        """Write a record into the outbox in the caller's transaction; needs no broker.
 
-        Two transactions that send for the same key are published in the order in which they took their place in the table. To make
-        that the order in which they commit, change (or lock) the row that the key stands for before sending.
+        Records of one key are published in the order of their inserts. To make that the order of commits, change or
+        lock the row that the key
+        stands for before sending.
 
         Args:
             tx: a connection or session with a transaction open.
             topic: declared with an app; the app need not run.
             value, key: typed; None as the value is a tombstone.
-            headers: go with it, after `busway_outbox-id`.
+            headers: follow `busway_outbox-id`.
             partition: instead of the key's.
             timestamp_ms: of the record; by default now.
 
         Returns:
-            The id that the record's header `busway_outbox-id` will carry.
+            The id in the record's header `busway_outbox-id`.
 
         Raises:
             Unencodable: the value or the key is of another type.
-            RegistryUnreachable, RegistryRefused: the schema of a topic in Avro is not known yet and cannot be had.
+            RegistryUnreachable, RegistryRefused: the schema of an Avro topic is not cached and cannot be fetched.
         """
         await self.prepare(topic)
         row = self._row(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
@@ -165,18 +171,18 @@ class Outbox(Extension):
         return UUID(str(row["id"]))
 
     async def prepare(self, *topics: Topic[Any, Any]) -> None:
-        """Have schemas at hand, so that sending asks nobody; `send` does it by itself the first time.
+        """Cache schemas, so that sending makes no request; `send` does so on first use.
 
         Raises:
             RegistryUnreachable, RegistryRefused: a schema cannot be registered.
-            BadDeclaration: a topic in Avro of an app without a registry.
+            BadDeclaration: an Avro topic of an app without a registry.
         """
         for topic in topics:
             if not self._serdes_of(topic).knows(topic):
                 await self._serdes_of(topic).prepare([topic])
 
     async def status(self) -> list[OutboxStatus]:
-        """What waits to be published, by topic."""
+        """Count unpublished rows by topic."""
         table = self._tables.outbox
         columns = (table.c.aggregatetype, func.count(), func.min(table.c.timestamp_ms))
         waiting = select(*columns).where(table.c.published_ms.is_(None)).group_by(table.c.aggregatetype)
@@ -189,7 +195,7 @@ class Outbox(Extension):
         ]
 
     def relay(self, app: "RunningService") -> Relay:
-        """What publishes with the brokers and the producer options of an app; an asynchronous context manager."""
+        """Make a relay with an app's brokers and producer options; an asynchronous context manager."""
         return Relay(
             self._engine,
             self._tables,
@@ -201,14 +207,14 @@ class Outbox(Extension):
         )
 
     async def close(self) -> None:
-        """Disconnect from registries that were asked for schemas."""
+        """Disconnect from schema registries."""
         while self._serdes:
             await self._serdes.popitem()[1].close()
 
-    # In the life of an app
+    # Lifecycle of the app
 
     async def starting(self, app: "RunningService") -> None:
-        """Create tables, begin to publish."""
+        """Create tables; start publishing."""
         if self._create_tables:
             await patiently(self.create_tables, f"app {app.name}")
         if self._relays:
@@ -216,14 +222,14 @@ class Outbox(Extension):
             self._relay = await self._stack.enter_async_context(self.relay(app))
 
     async def stopped(self, app: "RunningService") -> None:
-        """End the round under way, so that nothing acknowledged is published again."""
+        """Finish the current round, so that no acknowledged row is published again."""
         stack, self._stack, self._relay = self._stack, None, None
         if stack is not None:
             await stack.aclose()
         await self.close()
 
     async def settle(self) -> bool:
-        """Return when every row that is committed is published, if this app publishes; answers whether one was not."""
+        """Wait until every committed row is published, if this app publishes; return whether one was not."""
         waited = False
         while (relay := self._relay) is not None:
             relay.worked.clear()
@@ -231,7 +237,7 @@ class Outbox(Extension):
                 break
             waited = True
             relay.look()
-            with contextlib.suppress(TimeoutError):  # it may be another instance that publishes
+            with contextlib.suppress(TimeoutError):  # another instance may publish
                 async with APP_TIME.timeout(self._poll_interval_s):
                     await relay.worked.wait()
         return waited
@@ -278,6 +284,6 @@ class Outbox(Extension):
     def _statement(self, dialect: str, row: dict[str, Any]) -> Executable:
         statement = insert(self._tables.outbox).values(row)
         if dialect == "postgresql" and self._notify:
-            # In the same round trip; delivered when, and only if, the transaction commits, once for all of its records.
+            # Saves a round trip; delivered on commit only, once for all records of the transaction.
             return statement.returning(func.pg_notify(channel(self._tables), ""))
         return statement

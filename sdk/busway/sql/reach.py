@@ -1,6 +1,6 @@
-"""A database that cannot be reached is waited for; it says nothing against the record in hand.
+"""Retrying while a database is unreachable; an outage costs the record no attempt.
 
-What lives here: telling an outage from a mistake, and waiting with growing pauses. What does not: what is asked of the database.
+What lives here: telling outages from mistakes, and backoff. What does not: queries.
 """
 
 import logging
@@ -20,18 +20,18 @@ logger = logging.getLogger("busway.sql")
 T = TypeVar("T")
 
 WAITS: Final = Exponential(0.1, 2.0, 10.0)
-"""Seconds between attempts to reach a database or a broker; there is no last attempt."""
+"""Backoff in seconds for a database or a broker; attempts are unlimited."""
 _AWAY_CLASSES: Final = ("08", "53", "57P", "25006")
-"""PostgreSQL's: connection lost, no resources, shut down or starting, read-only since a failover."""
+"""SQLSTATE prefixes of PostgreSQL: connection lost, no resources, shutdown or startup, read-only since a failover."""
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 
 
 class DatabaseUnreachable(BuswayError):
-    """The database went away in the middle of a handler, whose work is rolled back; the record is tried again without end."""
+    """The database went away during a handler; its work is rolled back and the record is retried without limit."""
 
 
 def is_away(problem: BaseException) -> bool:
-    """Whether the database is out of reach or busy, so that the same call may succeed later."""
+    """Return whether the database is unreachable or busy, so that a retry may succeed."""
     if isinstance(problem, PoolExhausted | ConnectionError | TimeoutError | DatabaseUnreachable):
         return True
     if not isinstance(problem, DBAPIError):
@@ -46,23 +46,26 @@ def is_away(problem: BaseException) -> bool:
         return False
     if hasattr(cause, "sqlstate"):
         state = cause.sqlstate
-        # A connection that could not be made, or broke, comes as an OperationalError that no server gave a code.
+        # A failed or broken connection is an OperationalError without a SQLSTATE.
         return type(cause).__name__ == "OperationalError" if state is None else state.startswith(_AWAY_CLASSES)
     return False
 
 
 def is_broker_away(problem: BaseException) -> bool:
-    """Whether brokers cannot answer right now."""
+    """Return whether brokers cannot answer at present."""
     return isinstance(problem, BuswayError) and not (isinstance(problem, BrokerError) and not problem.retriable)
 
 
 def words(problem: BaseException) -> str:
-    """What the driver said, without the statement."""
+    """Return the first line of the driver's message, without the statement."""
     return str(getattr(problem, "orig", None) or problem).strip().splitlines()[0] if str(problem) else repr(problem)
 
 
 async def patiently(work: Callable[[], Awaitable[T]], what: str, away: Callable[[BaseException], bool] = is_away) -> T:
-    """What `work` returns, called again for as long as what it needs is away; ended by cancelling."""
+    """Call `work` with backoff until what it needs is reachable; return its result.
+
+    Attempts are unlimited; cancel the task to end them.
+    """
     attempt = 1
     while True:
         try:

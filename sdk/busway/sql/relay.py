@@ -1,17 +1,20 @@
-"""What publishes the outbox.
+"""Publishing the outbox.
 
-What lives here: `Relay`: one leader, rounds, waking. What does not: what is in the table (`outbox`), what is put off (`holds`).
+What lives here: `Relay`: leadership, rounds, waking. What does not: the table's contents (`outbox`), backoff (`holds`).
 
-Of all relays of a database one leads: the one that has PostgreSQL's advisory lock on its connection; the same connection reads and
-deletes, so who loses the lock can do neither. SQLite is for one process: run one relay there. Lock and LISTEN belong to a session, so
-behind PgBouncer the relay's engine needs session pooling, or the database's own port; those who only send may use transaction pooling.
+One relay of a database leads: the holder of PostgreSQL's advisory lock. The lock's connection also reads and deletes,
+so a relay that lost
+the lock can do neither. SQLite has no such lock: run one relay there. Lock and LISTEN belong to a session, so behind
+PgBouncer the relay's
+engine needs session pooling or the database's own port; senders may use transaction pooling.
 
-A round reads the first rows, publishes them, and deletes those that the brokers acknowledged. It keeps no cursor: a transaction that took
-its positions early and commits late is found in the next round. Rows of one key follow each other, each when the one before is
-acknowledged; rows of different keys go at once.
+A round reads the first rows, publishes them, and deletes the acknowledged ones. Without a cursor, rows with early
+positions that commit late
+are found by the next round. Rows of one key are published one by one, rows of different keys concurrently.
 
-At least once: a relay that ends between acknowledgement and deletion leaves rows that the next one publishes again. Both copies carry
-the same header `busway_outbox-id`; a consumer that must not see a record twice keeps the ids it has seen, or is idempotent by key.
+Delivery is at least once: rows acknowledged but not deleted before a relay ends are published again, with the same
+header
+`busway_outbox-id`. A consumer that must not see duplicates keeps the ids, or is idempotent by key.
 """
 
 import asyncio
@@ -37,31 +40,31 @@ from busway.sql.tables import Tables
 
 logger = logging.getLogger("busway.sql")
 OUTBOX_ID: Final = "busway_outbox-id"
-"""The header that tells copies of one record: its id, as text."""
+"""The header with the record's id, equal in all copies."""
 MARK: Final = "busway_outbox"
-"""On a connection that has written to the outbox."""
+"""Marks a connection that has written to the outbox."""
 ROUND_ROWS: Final = 500
-"""Rows that are read, published and deleted together: bounds memory, and what a crash repeats."""
+"""Rows of a round; bounds memory and what a crash repeats."""
 DRAIN_S: Final = 10.0
-"""How long a stop waits for the round under way."""
+"""Limit on waiting for the current round at stop."""
 METADATA_TIMEOUT_MS: Final = 5_000
-"""How long a round waits for a topic that is not there."""
+"""Limit on a round's wait for a missing topic."""
 
 
 def channel(tables: Tables) -> str:
-    """Where PostgreSQL's NOTIFY tells of new rows."""
+    """Return the NOTIFY channel of PostgreSQL for new rows."""
     return str(tables.outbox.fullname)
 
 
 class Relay:
-    """Publishes while its block runs.
+    """Publishes the outbox while its block runs.
 
     Args:
         engine: of the database.
-        tables: where the outbox is.
+        tables: has the outbox.
         bootstrap_servers, client_id, producer: of the producer.
         keep: mark rows instead of deleting them.
-        poll_interval_s: how often to look without being told.
+        poll_interval_s: interval of looking without a notification.
     """
 
     def __init__(
@@ -89,11 +92,11 @@ class Relay:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.published = 0
-        """Rows that were published and deleted."""
+        """Rows published and deleted, or marked."""
         self.worked = asyncio.Event()
-        """Set after each round; who waits clears it."""
+        """Set after each round; the waiting caller clears it."""
         self.leading = asyncio.Event()
-        """Set while this relay is the one that publishes."""
+        """Set while this relay leads."""
 
     async def __aenter__(self) -> "Relay":
         self._loop = asyncio.get_running_loop()
@@ -118,11 +121,11 @@ class Relay:
             await asyncio.wait([self._task])
 
     def look(self) -> None:
-        """There may be something to publish."""
+        """Wake the relay."""
         self._woken.set()
 
     def _returned(self, _connection: Any, record: Any) -> None:
-        """A connection goes back to its pool: what it wrote is committed by now, or never will be."""
+        """Wake when a marked connection returns to its pool: its writes are committed or rolled back."""
         if record.info.pop(MARK, None) and self._loop is not None:
             self._loop.call_soon_threadsafe(self._woken.set)
 
@@ -139,7 +142,7 @@ class Relay:
                         self.worked.set()
                         if not more:
                             await self._rest(connection)
-            except Exception as problem:  # noqa: BLE001 - the relay's top loop: whatever it is, the rows are safe and tried again
+            except Exception as problem:  # noqa: BLE001 - the relay's top loop: the rows are safe and retried
                 attempt += 1
                 wait_s = WAITS.wait_s(attempt, self._machine.chance.random())
                 logger.warning("the outbox waits %.1f s: %s", wait_s, words(problem))
@@ -149,7 +152,7 @@ class Relay:
 
     @contextlib.asynccontextmanager
     async def _producing(self) -> AsyncIterator[Producer]:
-        """A producer that waits for nothing at the end: who needs acknowledgements has waited, and other rows are still there."""
+        """Run a producer that does not flush at the end: unacknowledged rows are still in the table."""
         producer = Producer(self._bootstrap_servers, **self._options)
         await producer.start()
         try:
@@ -159,13 +162,13 @@ class Relay:
 
     @contextlib.asynccontextmanager
     async def _leader(self) -> AsyncIterator[AsyncConnection]:
-        """The connection that works, once this relay is the only one; each statement commits by itself."""
+        """Wait for leadership; yield the connection, which is in AUTOCOMMIT."""
         async with self._engine.connect() as connection:
             await connection.execution_options(isolation_level="AUTOCOMMIT")
             try:
                 if self._postgresql:
                     lock = text("SELECT pg_try_advisory_lock(hashtext(:name))")
-                    # Not a lock that waits: its statement would hold back vacuum for as long.
+                    # A blocking lock's statement would hold back vacuum.
                     while not await connection.scalar(lock, {"name": self._channel}):
                         await self._sleep(self._poll_interval_s)
                         if self._stopping:
@@ -176,7 +179,7 @@ class Relay:
                 yield connection
             finally:
                 if self._postgresql:
-                    await connection.invalidate()  # closed for good, and the lock and the listening with it
+                    await connection.invalidate()  # also ends the lock and LISTEN
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -186,7 +189,7 @@ class Relay:
                     self._woken.clear()
 
     async def _rest(self, connection: AsyncConnection) -> None:
-        """Until somebody has sent, something that was put off is due, or the interval has passed."""
+        """Wait for a notification, the end of a hold, or the poll interval."""
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
         if self._listens:
             waits.append(asyncio.ensure_future(_notified(connection)))
@@ -205,7 +208,7 @@ class Relay:
     # Rounds
 
     async def _round(self, connection: AsyncConnection, producer: Producer) -> bool:
-        """Publish the first rows; whether there were any."""
+        """Publish the first rows; return whether there were any."""
         rows = (await connection.execute(self._first())).all()
         chains: dict[Any, list[Row[Any]]] = defaultdict(list)
         for row in rows:
@@ -213,12 +216,12 @@ class Relay:
         published = await asyncio.gather(*(self._publish(producer, chain) for chain in chains.values()))
         done = [position for positions in published for position in positions]
         if done:
-            mine = self._table.c.position.in_(done)
+            acknowledged = self._table.c.position.in_(done)
             now_ms = self._machine.wall_ms()
             await connection.execute(
-                update(self._table).where(mine).values(published_ms=now_ms)
+                update(self._table).where(acknowledged).values(published_ms=now_ms)
                 if self._keep
-                else delete(self._table).where(mine)
+                else delete(self._table).where(acknowledged)
             )
             self.published += len(done)
         return bool(rows)
@@ -233,12 +236,12 @@ class Relay:
         if held.positions:
             conditions.append(columns.position.not_in(sorted(held.positions)))
         if held.keys:
-            those = (and_(columns.aggregatetype == topic, columns.aggregateid == key) for topic, key in held.keys)
-            conditions.append(or_(columns.aggregateid.is_(None), not_(or_(*those))))
+            held_keys = (and_(columns.aggregatetype == topic, columns.aggregateid == key) for topic, key in held.keys)
+            conditions.append(or_(columns.aggregateid.is_(None), not_(or_(*held_keys))))
         return select(self._table).where(*conditions).order_by(columns.position).limit(ROUND_ROWS)
 
     async def _publish(self, producer: Producer, chain: Sequence[Row[Any]]) -> list[int]:
-        """Rows of one key, in their order, up to the first that fails; the positions of those acknowledged."""
+        """Publish rows of one key in order up to the first failure; return acknowledged positions."""
         done = []
         for row in chain:
             try:
@@ -268,7 +271,7 @@ class Relay:
 
 
 async def _notified(connection: AsyncConnection) -> None:
-    """Returns at the next NOTIFY; those that came while nobody waited count."""
+    """Wait for a NOTIFY; earlier unread ones count."""
     driver: Any = (await connection.get_raw_connection()).driver_connection
     async with contextlib.aclosing(driver.notifies(stop_after=1)) as notifications:
         async for _ in notifications:

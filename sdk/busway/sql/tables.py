@@ -1,7 +1,8 @@
-"""The tables that Busway keeps in a service's own database.
+"""Busway's tables in a service's database.
 
-What lives here: `Tables`, their columns, creating them. What does not: reading and writing them (`inbox`, `outbox`, `relay`). Services with
-migrations of their own add `TABLES.metadata` to what Alembic compares and pass `create_tables=False`.
+What lives here: `Tables`, their columns, creation. What does not: reading and writing (`inbox`, `outbox`, `relay`). A
+service with migrations
+adds `TABLES.metadata` to Alembic's metadata and passes `create_tables=False`.
 """
 
 from typing import Final
@@ -32,12 +33,12 @@ _LOCK_NAME: Final = "busway create tables"
 
 
 class Tables:
-    """Inbox, floors and outbox under names of one's own.
+    """Inbox, floors and outbox under chosen names.
 
     Args:
         prefix: of the names of tables and indexes.
-        schema: where they are; None is the database's default. It must exist.
-        metadata: where they are declared; by default a `MetaData` of their own.
+        schema: of the tables; None is the database's default. It must exist.
+        metadata: declares them; by default a new `MetaData`.
     """
 
     def __init__(self, *, prefix: str = "busway_", schema: str | None = None, metadata: MetaData | None = None) -> None:
@@ -51,7 +52,7 @@ class Tables:
             Column("offset", BigInteger, primary_key=True, autoincrement=False),
             schema=schema,
         )
-        """One row for each record that was handled and not yet passed by the floor."""
+        """A row for each handled record at or above the floor."""
         self.floors: Table = Table(
             f"{prefix}floors",
             self.metadata,
@@ -63,7 +64,10 @@ class Tables:
             Column("topic_id", Uuid, nullable=True),
             schema=schema,
         )
-        """Below which offset all is finished (0 before the first commit), where the group began, and in which topic of that name."""
+        """The floor of each partition: all below it is finished. 0 before the first commit.
+
+        `started` is the group's first offset; `topic_id` tells a deleted topic from its successor of the same name.
+        """
         position = BigInteger().with_variant(Integer, "sqlite")
         self.outbox: Table = Table(
             f"{prefix}outbox",
@@ -81,7 +85,7 @@ class Tables:
             schema=schema,
             sqlite_autoincrement=True,
         )
-        """Records that wait to be published, in the columns of Debezium's outbox event router and some more; see `outbox`."""
+        """Records to publish, in the columns of Debezium's outbox event router and more; see `outbox`."""
         unpublished = self.outbox.c.published_ms.is_(None)
         Index(
             f"{prefix}outbox_unpublished",
@@ -91,9 +95,9 @@ class Tables:
         )
 
     def create(self, connection: Connection) -> None:
-        """Create what is missing; safe when several instances do it at once."""
+        """Create missing tables; safe when several instances do so at once."""
         if connection.dialect.name == "postgresql":
-            # IF NOT EXISTS alone is not enough there: two that create the same type at once collide.
+            # IF NOT EXISTS does not prevent a collision of concurrent creations of a type.
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": _LOCK_NAME})
         for table in (self.inbox, self.floors, self.outbox):
             connection.execute(CreateTable(table, if_not_exists=True))
@@ -102,20 +106,20 @@ class Tables:
 
 
 TABLES: Final = Tables()
-"""The tables under their usual names, `busway_inbox`, `busway_floors` and `busway_outbox`."""
+"""The tables under default names: `busway_inbox`, `busway_floors`, `busway_outbox`."""
 
 
 async def create_all(engine: AsyncEngine, tables: Tables = TABLES) -> None:
-    """Create the tables that are missing; safe when several instances do it at once."""
+    """Create missing tables; safe when several instances do so at once."""
     async with engine.begin() as connection:
         await connection.run_sync(tables.create)
 
 
 def check_dialect(engine: AsyncEngine, what: str) -> None:
-    """Refuse databases that nobody has tried.
+    """Refuse untested databases.
 
     Raises:
-        BadDeclaration: it is neither SQLite nor PostgreSQL.
+        BadDeclaration: neither SQLite nor PostgreSQL.
     """
     if engine.dialect.name not in DIALECTS:
         raise BadDeclaration(

@@ -1,6 +1,6 @@
-"""Which topics there are behind the names, and where they end.
+"""Ids and end offsets of topics.
 
-What lives here: asking the brokers. What does not: what follows from it for the inbox (`inbox`).
+What lives here: asking the brokers. What does not: the inbox's conclusions (`inbox`).
 """
 
 from collections.abc import Sequence
@@ -17,25 +17,25 @@ _END = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """A partition's topic.
+    """The state of a partition's topic.
 
     Attributes:
-        topic_id: its id; None from brokers that give none (before KIP-516).
-        end: the offset that its next record gets.
+        topic_id: None from brokers before KIP-516.
+        end: offset of the partition's next record.
     """
 
     topic_id: UUID | None
     end: int
 
     def is_other_than(self, topic_id: UUID | None) -> bool:
-        """Whether it is surely not the topic with that id."""
+        """Return whether both ids are present and differ."""
         return self.topic_id is not None and topic_id is not None and self.topic_id != topic_id
 
 
 async def look_at(
     bootstrap_servers: Addresses, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, TopicState]:
-    """The topics of these partitions; those that are not there are missing. Waits for brokers that cannot answer."""
+    """Return the state of existing partitions; retries while brokers cannot answer."""
 
     async def ask() -> dict[TopicPartition, TopicState]:
         async with Admin(bootstrap_servers, client_id="busway-sql") as admin:

@@ -1,4 +1,4 @@
-"""Testing services on the real broker and registry, in the process of the test, and under simulation."""
+"""Tests on the real broker and registry in the test's process, and simulation."""
 
 import importlib
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +34,7 @@ _IN: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name when it is first used: the pytest plugin beside it is loaded by every pytest."""
+    """Load a name on first use: every pytest run imports this package for the plugin."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_IN.get(name, "busway.testing.bus")), name)

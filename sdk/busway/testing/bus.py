@@ -1,7 +1,8 @@
-"""`app.test()`: an app on a broker and a registry of its own, on real sockets, in this process.
+"""`app.test()`: an app on a fresh broker and registry, on real sockets, in this process.
 
-What lives here: starting them, and what a test asks of them. What does not: a fake; there is none. Waits between attempts are skipped,
-or all that the app waits for ends as the test says (`clock`); the app can be killed at a named step (`crash`), and the broker under it.
+What lives here: starting and stopping them, and the operations of a test. What does not: the app's time (`clock`),
+killing the app at a
+step (`crash`). Nothing is faked.
 """
 
 import asyncio
@@ -35,31 +36,31 @@ K = TypeVar("K")
 V = TypeVar("V")
 SETTLE_S: Final = 20.0
 _LOOK_S: Final = 0.005
-"""How often it is looked whether records have reached the app, before its time passes."""
+"""Interval of polling whether records have reached the app, before its time advances."""
 _CHATTY: Final = ("httpx2", "httpcore2", "uvicorn", "uvicorn.error", "uvicorn.access", "alembic")
 _EARLIEST, _LATEST = -2, -1
 
 
 class Broker(Protocol):
-    """The broker of a test bus, to be stopped and started under the app."""
+    """The broker of a test bus; it may be stopped and started under the app."""
 
     async def start(self) -> None:
-        """On the same port, with the same data."""
+        """Start on the same port with the same data."""
 
     async def stop(self) -> None:
-        """In order."""
+        """Stop cleanly."""
 
     async def crash(self) -> None:
-        """As a killed process ends."""
+        """Kill, as a process is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where a test bus is.
+    """Addresses and broker of a test bus.
 
     Attributes:
-        bootstrap_servers, schema_registry: as clients want them.
-        broker: to stop and start it.
+        bootstrap_servers, schema_registry: addresses for clients.
+        broker: to stop and start.
     """
 
     bootstrap_servers: str
@@ -68,7 +69,7 @@ class Cluster:
 
 
 class Crash:
-    """An app that is to be killed; awaiting it returns when that has happened and the app runs again."""
+    """An armed crash; awaiting it returns once the app was killed and runs again."""
 
     def __init__(self, bus: "TestBus") -> None:
         self._bus = bus
@@ -78,7 +79,7 @@ class Crash:
 
 
 class TestBus:
-    """What a test does with a running app; made by `App.test`."""
+    """A test's handle on a running app; made by `App.test`."""
 
     __test__ = False  # no test class for pytest
 
@@ -100,13 +101,13 @@ class TestBus:
 
     @property
     def waited_s(self) -> list[float]:
-        """The waits between attempts that the app asked for."""
+        """Waits between attempts, in order."""
         return self._clock.waited_s
 
     async def send(
         self, topic: Topic[K, V], value: V | None, key: K | None = None, *, headers: Headers = ()
     ) -> RecordMetadata:
-        """Write a record, as another service would: also while the app is stopped or has just been killed.
+        """Write a record from outside the app. Works while the app is stopped or killed.
 
         Raises:
             Unencodable: the value or the key is of another type.
@@ -116,7 +117,7 @@ class TestBus:
             raise BadDeclaration(
                 f"topic {topic.name} is of app {topic.app.name}; this bus sends those of {self.app.name}"
             )
-        async with self._preparing:  # a test may send many at once, before the first one has prepared anything
+        async with self._preparing:  # a test may send concurrently
             if not self._serdes.knows(topic):
                 await self._serdes.prepare([topic])
             if self._writer is None:
@@ -133,11 +134,12 @@ class TestBus:
         await self._serdes.close()
 
     async def settle(self, timeout_s: float = SETTLE_S) -> None:
-        """Wait until every record of every subscribed topic is handled, those included that the app has sent and handlers wrote, and until
-        extensions have done what they were given: an `Outbox` has published what was committed.
+        """Wait until all subscribed topics are handled and extensions are done: an `Outbox` has published.
+
+        Includes records that the app or its handlers sent.
 
         Raises:
-            AssertionError: that did not happen in time; tells what is left.
+            AssertionError: not settled in time; the text lists what is left.
             HandlerFailed: the app stopped by itself.
         """
         if self._probe is not None:
@@ -151,8 +153,8 @@ class TestBus:
                     await self.app.producer.flush()  # `send_soon` may not have reached the topic yet
                 await self._handle_all(admin, end, timeout_s)
                 busy = False
-                for one in self.app.extensions:
-                    busy |= await self._settled(one, end, timeout_s)
+                for extension in self.app.extensions:
+                    busy |= await self._settled(extension, end, timeout_s)
 
     async def _handle_all(self, admin: Admin, end: float, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -193,7 +195,7 @@ class TestBus:
             return {}
         names = {topic.name for route in self.app.routes for topic in route.topics}
         described = await admin.describe_topics(sorted(names))
-        partitions = [TopicPartition(name, one.number) for name in names for one in described[name].partitions]
+        partitions = [TopicPartition(name, info.number) for name in names for info in described[name].partitions]
         ends = await admin.list_offsets(dict.fromkeys(partitions, _LATEST))
         committed = await admin.list_group_offsets(self.app.group_id)
         done = worker.positions()
@@ -208,41 +210,39 @@ class TestBus:
         return left
 
     async def records(self, topic: Topic[K, V]) -> list[ConsumerRecord[K, V]]:
-        """All records of a topic, typed, by partition and offset."""
+        """Return all records of a topic, decoded, by partition and offset."""
         records = [record async for record in self.app.read(topic)]
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
     async def dead_letters(self, topic: Topic[K, V], *, group: str | None = None) -> list[DeadLetter[K, V]]:
-        """The records of a topic that the app put aside, typed; `group`: as one of its queues."""
+        """Return the app's dead letters of a topic, decoded; `group`: those of a queue."""
         name, serdes = dead_letter_topic(topic.name, group or self.app.group_id), self.app.serdes
         return [await dead_letter_of(record, topic, serdes) for record in await self._read(name)]
 
-    # Ends and beginnings
+    # Restarts and crashes
 
     async def restart(self) -> None:
-        """Stop the app, draining, and start it again on the same bus: what it committed is what it goes on from.
-
-        Returns when it has been given partitions.
-        """
+        """Stop the app, draining, and start it from its committed offsets; return once it has partitions."""
         with self._clock.passing():
             await self.app.stop()
         await self._start()
 
     def crash(self, *, at: str) -> Crash:
-        """Kill the app when it next reaches a step (see `crash_points`), and start it again: arm it, cause the step, await it.
+        """Kill the app at its next arrival at a step (`crash_points`), and restart it: arm, cause the step, await.
 
             crash = bus.crash(at="after-handler")
             await bus.send(rides, Ride("r1"))
             await crash
             await bus.settle()
 
-        The app gets no chance: its connections drop in that moment, nothing is drained, flushed or committed. Its handlers are cancelled
-        where they wait, its extensions are stopped and forget, its lifespan is left; what the service keeps in variables of its own
-        stays, as nobody can know them. Because nobody should wait for the session of the dead member to end, the bus takes it out
-        of the group as an administrator would (`Admin.remove_members`).
+        Connections drop at once; nothing is drained, flushed or committed. Handlers are cancelled where they wait,
+        extensions lose their state,
+        the lifespan is left; the service's variables stay. The dead member is removed from the group
+        (`Admin.remove_members`), which saves the
+        session timeout.
 
         Raises:
-            ValueError: there is no such step.
+            ValueError: no such step.
             AssertionError: when awaited, the step was not reached in time.
         """
         assert self._probe is not None, "this bus was not made by app.test()"
@@ -263,13 +263,13 @@ class TestBus:
         await self._start()
 
     async def restart_broker(self) -> None:
-        """Stop the broker in order and start it again, on the same port with the same data, under the running app."""
+        """Stop the broker cleanly and start it again under the running app, with port and data kept."""
         broker = self._broker()
         await broker.stop()
         await broker.start()
 
     async def crash_broker(self) -> None:
-        """Kill the broker, as a process is killed, and start it again: it recovers what it had, under the running app."""
+        """Kill the broker and start it again under the running app; it recovers its data."""
         broker = self._broker()
         await broker.crash()
         await broker.start()
@@ -279,19 +279,23 @@ class TestBus:
         return self._cluster.broker
 
     async def advance(self, seconds: float) -> None:
-        """Let the app's time pass: `app.test(clock="manual")`, once it has been given what was sent to it. Waits end in their order, each
-        when all that can happen before has happened.
+        """Advance the app's time: `app.test(clock="manual")`. Records already sent reach the app first.
 
-        What passes are waits between attempts, the commit interval, windows of batches, what an `Outbox` waits for, and every
-        `asyncio.sleep`, `asyncio.timeout` and `loop.call_later` of handlers, dependencies, extensions, the lifespan and tasks of theirs;
-        nothing else makes them end. What is real and never waits for the test: clients, broker and registry with their own timers
-        (linger, sessions, requests, retention), tables that are read, the drain of an app that stops, the test's own waits; and
-        `time`, `datetime`, timestamps of records. While the bus starts or stops the app, its time passes as everybody's. A call in an
-        executor of the event loop is waited for; other threads and processes are not.
+        Waits end in order, each after everything due before it is done. The app's time covers waits between attempts,
+        the commit interval,
+        windows of batches, an `Outbox`'s waits, and each `asyncio.sleep`, `asyncio.timeout` and `loop.call_later` of
+        handlers, dependencies,
+        extensions, the lifespan and their tasks. Nothing else ends them.
+
+        Real time drives clients, broker and registry with their timers (linger, sessions, requests, retention), reading
+        of tables, the drain of
+        a stopping app, the test's waits, and `time`, `datetime` and record timestamps. While the bus starts or stops
+        the app, the app's time is
+        real too. Calls in an executor of the event loop are waited for; other threads and processes are not.
 
         Raises:
             ValueError: waits are skipped on this bus.
-            AssertionError: records did not reach the app, or what was due at a moment was not done, within 20 s.
+            AssertionError: records did not reach the app, or due work was not done, within 20 s.
         """
         if not isinstance(self._clock, ManualTime):
             raise ValueError('waits are skipped on this bus; app.test(clock="manual") lets the test move its clock')
@@ -299,17 +303,17 @@ class TestBus:
         await self._clock.advance(seconds)
 
     async def _given(self) -> None:
-        """Returns when the app has been given every record that is in its partitions now, or takes none: it is full, stopped or killed.
+        """Wait until the app has received every record of its partitions, or takes none: full, stopped or killed.
 
         Raises:
-            AssertionError: that did not happen in time.
+            AssertionError: not within `SETTLE_S`.
         """
         if self.app.worker is None:
             return
         consumer = self.app.worker.consumer
         try:
             async with asyncio.timeout(SETTLE_S):
-                with contextlib.suppress(BuswayError, ValueError):  # it has ended, or a partition went
+                with contextlib.suppress(BuswayError, ValueError):  # the consumer ended, or a partition was revoked
                     ends = await consumer.end_offsets(consumer.assignment())
                     while self._is_fed() and await _is_behind(consumer, ends):  # noqa: ASYNC110 - positions are no event
                         await asyncio.sleep(_LOOK_S)
@@ -326,7 +330,7 @@ class TestBus:
 
         Raises:
             ValueError: waits are skipped on this bus.
-            TimeoutError: it did not in time.
+            TimeoutError: not in time.
         """
         if not isinstance(self._clock, ManualTime):
             raise ValueError('waits are skipped on this bus; app.test(clock="manual") lets the test move its clock')
@@ -344,20 +348,20 @@ class TestBus:
                 await self._probe.ready()
 
     def _step(self) -> None:
-        """Steps cost a wait for each record, so the app is told to name them only while it is to be killed."""
+        """Report steps only where needed: each costs a wait for each record."""
         if self._probe is not None and self.app.worker is not None:
-            others = [one for one in self.app.extensions if one is not self._probe]
-            watched = any(type(one).reached is not Extension.reached for one in others)
+            others = [extension for extension in self.app.extensions if extension is not self._probe]
+            watched = any(type(extension).reached is not Extension.reached for extension in others)
             self.app.worker.hooks.stepped = watched or self._probe.point is not None
 
     async def _read(self, topic: str) -> list[Record]:
         async with Admin(self.app.bootstrap_servers) as admin:
             if topic not in await admin.list_topics():
                 return []
-        found = [
+        records = [
             record async for record in read_to_end(self.app.bootstrap_servers, topic, isolation_level="read_committed")
         ]
-        return sorted(found, key=lambda record: (record.partition, record.offset))
+        return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
 async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
@@ -369,15 +373,15 @@ async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> 
 
 @contextlib.asynccontextmanager
 async def running_test_bus(app: Application, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
-    """The app, started on a fresh broker and registry; both end with the block.
+    """Run the app on a fresh broker and registry, which end with the block.
 
     Args:
         app: not running.
-        clock: "skip": waits between attempts take no time; "manual": the app's time stands still but for `TestBus.advance`.
+        clock: "skip": waits between attempts take no time; "manual": only `TestBus.advance` moves the app's time.
 
     Raises:
         MissingExtra: the registry's packages are not installed.
-        NotRunning: the app is running already; it goes on.
+        NotRunning: the app is running already; it keeps running.
     """
     _refuse_running(app)
     async with running_cluster() as cluster, bus_on(cluster, app, clock=clock) as bus:
@@ -386,7 +390,7 @@ async def running_test_bus(app: Application, *, clock: ClockName = "skip") -> As
 
 @contextlib.asynccontextmanager
 async def running_cluster() -> AsyncIterator[Cluster]:
-    """A fresh broker and registry in this process.
+    """Run a fresh broker and registry in this process.
 
     Raises:
         MissingExtra: the registry's packages are not installed.
@@ -406,7 +410,7 @@ async def running_cluster() -> AsyncIterator[Cluster]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Libraries under the registry and its client tell of each request at INFO; a failed test shows the service's own lines."""
+    """Raise noisy libraries' loggers to WARNING; at INFO they log every request."""
     before = {name: logging.getLogger(name).level for name in _CHATTY}
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(logging.WARNING, before[name]))
@@ -419,7 +423,7 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def bus_on(cluster: Cluster, app: Application, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
-    """The app, started on that broker and registry; as `running_test_bus` in all else."""
+    """Run the app on that broker and registry; otherwise as `running_test_bus`."""
     _refuse_running(app)
     with frozen_time() if clock == "manual" else contextlib.nullcontext() as frozen:
         async with _bus_in(cluster, app, SkippedTime() if frozen is None else ManualTime(frozen)) as bus:
@@ -435,7 +439,7 @@ async def _bus_in(cluster: Cluster, app: Application, time: Clock) -> AsyncItera
     app.extend(probe)
     bus = TestBus(app, cluster=cluster, clock=time, probe=probe)
     try:
-        # The test stands in for what writes them.
+        # The test replaces their writers.
         await create_missing(app, [NewTopic(name) for name in read_only_topics(app)])
         with time.starting():
             await app.start()

@@ -1,7 +1,8 @@
-"""How time passes for an app under test.
+"""The app's time under test.
 
-What lives here: waits between attempts that are skipped (`SkippedTime`), and time that stands until the test lets it pass (`ManualTime`).
-What does not: the two times of an event loop (`frozen_time`).
+What lives here: skipped waits between attempts (`SkippedTime`), and time that only the test advances (`ManualTime`).
+What does not: the
+two clocks of an event loop (`frozen_time`).
 """
 
 import asyncio
@@ -14,38 +15,38 @@ ClockName: TypeAlias = Literal["skip", "manual"]
 
 
 class Clock(Protocol):
-    """What time is for an app while a test runs."""
+    """The clock of an app under test."""
 
     waited_s: list[float]
-    """The waits between attempts that were asked for, in their order."""
+    """Waits between attempts, in order."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait so long between two attempts; what `App.sleep` is."""
+        """Wait between two attempts; replaces `App.sleep`."""
 
     def starting(self) -> AbstractContextManager[None]:
-        """Within, the app is started: its time passes, and what it begins is its own."""
+        """Start the app within: its time passes, and tasks created within are the app's."""
 
     def passing(self) -> AbstractContextManager[None]:
-        """Within, the app's time passes."""
+        """Run the app's time in real time within the block."""
 
     def stir(self) -> None:
-        """The app has done something."""
+        """Note that the app has done something."""
 
     def begin(self) -> None:
-        """The app runs, the test begins."""
+        """Begin the test; the app runs."""
 
     def standing(self) -> str:
-        """What to add when the app has not done something in time: it may wait for time to pass."""
+        """Return a suffix for timeout messages: the app may wait for its time to advance."""
 
 
 class SkippedTime:
-    """No wait between attempts takes any time; all other time is real."""
+    """A clock that skips waits between attempts; all other time is real."""
 
     def __init__(self) -> None:
         self.waited_s: list[float] = []
 
     async def sleep(self, seconds: float) -> None:
-        """Returns at once, after others had their turn."""
+        """Yield to the event loop once."""
         self.waited_s.append(seconds)
         await asyncio.sleep(0)
 
@@ -69,11 +70,11 @@ class SkippedTime:
 
 
 class ManualTime:
-    """The app's time stands still but for `advance`.
+    """A clock that only `advance` moves.
 
     Attributes:
-        time: of the event loop.
-        stirred: set whenever a wait between attempts begins; who waits clears it.
+        time: clock of the event loop.
+        stirred: set when a wait between attempts begins; the waiting caller clears it.
     """
 
     def __init__(self, time: FrozenTime) -> None:
@@ -84,21 +85,21 @@ class ManualTime:
         self._due: list[float] = []
 
     def begin(self) -> None:
-        """Count from the next whole second, so that sums come out even."""
+        """Count from the next whole second, so that sums are round numbers."""
         self._began_s = self.time.even()
 
     @property
     def now_s(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since `begin`."""
         return round(self.time.now_s - self._began_s, 6)
 
     @property
     def due_s(self) -> tuple[float, ...]:
-        """When the waits between attempts end that are under way, soonest first."""
+        """Ends of the current waits between attempts, soonest first."""
         return tuple(sorted(self._due))
 
     async def sleep(self, seconds: float) -> None:
-        """Returns when so much time was let pass."""
+        """Wait until the test has advanced so far."""
         self.waited_s.append(seconds)
         due_s = self.now_s + seconds
         self._due.append(due_s)
@@ -119,7 +120,7 @@ class ManualTime:
         return self.time.passing()
 
     def stir(self) -> None:
-        """The wait that ended last has led to something."""
+        """Note that the last wait's end led to something."""
         self.time.awaits_reaction = False
 
     def standing(self) -> str:

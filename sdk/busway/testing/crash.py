@@ -1,6 +1,7 @@
 """Killing an app under test at a named step, as a process is killed.
 
-What lives here: waiting for the step, letting go of everything without a word to anyone. What does not: starting again (`bus`).
+What lives here: waiting for the step, and dropping everything without notice to peers. What does not: restarting
+(`bus`).
 """
 
 import asyncio
@@ -21,10 +22,10 @@ REACH_S: Final = 20.0
 
 
 def crash_points(*only: str) -> tuple[str, ...]:
-    """The steps at which `TestBus.crash` can kill, all or some of them, for `pytest.mark.parametrize`.
+    """Return steps for `TestBus.crash`, all or only those named, for `pytest.mark.parametrize`.
 
     Raises:
-        ValueError: there is no such step.
+        ValueError: no such step.
     """
     for name in only:
         if name not in CRASH_POINTS:
@@ -33,17 +34,17 @@ def crash_points(*only: str) -> tuple[str, ...]:
 
 
 class Probe(Extension):
-    """What a test bus knows of its app: whether partitions came, and the step at which the app is to be killed."""
+    """An extension that watches an app for its test bus, and kills it."""
 
     def __init__(self, clock: "Clock", app: Application) -> None:
         self.came = asyncio.Event()
-        """Set when partitions were assigned since the app started last."""
+        """Set once partitions were assigned since the last start."""
         self.point: str | None = None
         self.at: str | None = None
-        """Where the app was killed."""
+        """Step and record of the kill."""
         self.killing: asyncio.Task[None] | None = None
         self.fallen = asyncio.Event()
-        """Set when the app has been reached by its end."""
+        """Set at the kill."""
         self._clock = clock
         self._app = app
         self._blocked: set[asyncio.Task[object]] = set()
@@ -52,22 +53,22 @@ class Probe(Extension):
         self._ids: list[str] = []
 
     async def starting(self, app: RunningService) -> None:
-        """The app starts, or starts again."""
+        """Reset for a start or restart of the app."""
         self.at, self._ending = None, False
         self.came.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Partitions came, and the other extensions have what they need for them."""
+        """Note the assignment; the other extensions have prepared these partitions already."""
         self.came.set()
         return {}
 
     def finished(self, handling: Handling) -> None:
-        """The app has done something; what is tried again does the next thing by itself: it waits, or calls the handler."""
+        """Report progress to the clock, except for a retry: it waits or calls the handler next."""
         if handling.outcome != "retried":
             self._clock.stir()
 
     async def reached(self, point: str, topic: str, partition: int, offset: int) -> None:
-        """Where the app is to be killed, it goes no further."""
+        """Kill the app at the armed step; block every step after it."""
         if self.at is None:
             if point != self.point:
                 return
@@ -77,11 +78,11 @@ class Probe(Extension):
         assert task is not None
         self._blocked.add(task)
         if self._ending:
-            task.cancel()  # it waited its turn behind one that has been ended
+            task.cancel()  # it waited behind a cancelled task
         await asyncio.Event().wait()
 
     def arm(self, point: str) -> None:
-        """Kill the app when it reaches that step next."""
+        """Kill the app at its next arrival at that step."""
         crash_points(point)
         assert self.point is None, f"the app is to be killed at {self.point} already"
         self.point, self.at = point, None
@@ -89,28 +90,29 @@ class Probe(Extension):
         self.killing = None
 
     def _cut(self) -> None:
-        """Nothing leaves the app any more, from this moment on."""
+        """Stop all output of the app at once."""
         app = self._app
         assert app.worker is not None
         self._member = app.worker.consumer.member_id()
         app.worker.consumer.cut()
-        self._ids = [name for one in app.producers if (name := one.options.transactional_id) is not None]
+        self._ids = [name for producer in app.producers if (name := producer.options.transactional_id) is not None]
         for producer in app.producers:
             producer.cut()
         self.killing = asyncio.ensure_future(self._kill())
         self.fallen.set()
 
     async def _kill(self) -> None:
-        """End the app without draining, flushing, committing or leaving its group; the group is told by an administrator's call.
+        """End the app without draining, flushing, committing or leaving its group.
 
-        Handlers are cancelled where they wait, which is the nearest that a coroutine can come to being killed; one that runs in a
-        thread runs to its end there. Extensions are stopped after the connections are gone, so they save nothing.
+        Handlers are cancelled where they wait, the closest a coroutine gets to being killed; a handler in a thread runs
+        to its end. Extensions are
+        stopped after the connections are gone, so they save nothing. An admin call removes the member from the group.
         """
         app = self._app
         assert app.worker is not None
         worker, consumer = app.worker, app.worker.consumer
         losing = asyncio.ensure_future(worker.on_partitions_lost(tuple(consumer.assignment())))
-        await asyncio.sleep(0)  # it comes before what ends because its step was cancelled
+        await asyncio.sleep(0)  # partitions are lost before the blocked tasks are cancelled
         self._ending = True
         for task in self._blocked:
             task.cancel()
@@ -122,14 +124,14 @@ class Probe(Extension):
         await app.stop()
         self.point = None
         if self._member:
-            # A killed process would be waited for until its session times out; the bus takes it out, as an administrator can.
+            # Otherwise the group would wait for the session timeout.
             async with Admin(app.bootstrap_servers) as admin:
                 await admin.remove_members(app.group_id, [self._member])
-                for name in self._ids:  # and what it left open until its timeout
+                for name in self._ids:  # likewise for the transaction timeout
                     await admin.abort_transaction(name)
 
     async def came_or_stopped(self) -> None:
-        """Returns when the app has been given partitions, or has stopped by itself, as whoever waits for it will hear.
+        """Wait until the app has partitions, or has stopped; `App.wait` raises the reason.
 
         Raises:
             AssertionError: neither happened in time.
@@ -138,21 +140,21 @@ class Probe(Extension):
             await _either(self.came, self._app, f"app {self._app.name} was given no partitions")
 
     async def ready(self) -> None:
-        """Returns when the app has been given partitions.
+        """Wait until the app has partitions.
 
         Raises:
-            Exception: it stopped by itself, for this reason.
-            AssertionError: that did not happen in time.
+            Exception: the reason for which it stopped by itself.
+            AssertionError: not in time.
         """
         if self._app.worker is not None:
             await first_of(self.came, self._app, f"app {self._app.name} was given no partitions")
 
 
 async def first_of(event: asyncio.Event, app: Application, otherwise: str) -> None:
-    """Returns when the event is set.
+    """Wait until the event is set.
 
     Raises:
-        Exception: the app stopped by itself before, for this reason.
+        Exception: the reason for which the app stopped by itself before.
         AssertionError: neither happened in time.
     """
     if not await _either(event, app, otherwise):
@@ -161,7 +163,7 @@ async def first_of(event: asyncio.Event, app: Application, otherwise: str) -> No
 
 
 async def _either(event: asyncio.Event, app: Application, otherwise: str) -> bool:
-    waits = [asyncio.ensure_future(one) for one in (event.wait(), app.wait())]
+    waits = [asyncio.ensure_future(wait) for wait in (event.wait(), app.wait())]
     try:
         done, _ = await asyncio.wait(waits, timeout=REACH_S, return_when=asyncio.FIRST_COMPLETED)
     finally:

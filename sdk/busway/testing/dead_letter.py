@@ -1,6 +1,6 @@
-"""A dead letter as tests see it.
+"""Dead letters in tests.
 
-What lives here: reading one. What does not: writing them (`busway.app.model.retry`).
+What lives here: reading. What does not: writing (`busway.app.model.retry`).
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter(Generic[K, V]):
-    """A record that was put aside.
+    """A record of a dead-letter topic.
 
     Attributes:
-        key, value: as the handler would have had them; None where there is none, and both where the record cannot be decoded.
-        raw_key, raw_value: the bytes, as they came.
+        key, value: decoded; None where absent, and both None for an undecodable record.
+        raw_key, raw_value: the original bytes.
         error: class and text of the exception.
         attempts: calls of the handler.
         headers: all of them; see `busway.app.model.retry.dead_letter_headers`.
@@ -37,7 +37,7 @@ class DeadLetter(Generic[K, V]):
 
 
 async def dead_letter_of(record: Record, topic: Topic[K, V], serdes: Serdes) -> DeadLetter[K, V]:
-    """Read a record of a dead-letter topic; `topic` is the one that its handler reads."""
+    """Decode a record of a dead-letter topic; `topic` is the original one."""
     key: Any = None
     value: Any = None
     try:

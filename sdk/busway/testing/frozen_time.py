@@ -1,14 +1,16 @@
 """The time of an app under test, frozen until the test advances it.
 
-What lives here: `FrozenTime`, a second clock on one event loop. What does not: which waits take their time from it (`busway.net.clock`),
-what a test bus makes of it (`clock`), a whole simulated machine (`busway_bus.testing`).
+What lives here: `FrozenTime`, a second clock on one event loop. What does not: choosing the clock of a wait
+(`busway.net.clock`), a test
+bus's use of it (`clock`), a whole simulated machine (`busway_bus.testing`).
 
-The app's time is frozen: waits between attempts, the commit interval, windows of batches, an outbox's intervals, and what handlers,
-dependencies, extensions and the lifespan await by asyncio, deadlines included, also in tasks of theirs. Everything else takes real time:
-clients, broker, registry, tables that are read, a drain, and the test itself. So a group is joined, a broker is reached again, a batch fills
-up and a session stays alive without `advance`, and no test waits for what only time could bring. Wall clocks are real.
+Frozen: waits between attempts, the commit interval, windows of batches, an outbox's intervals, and all asyncio waits
+and deadlines of
+handlers, dependencies, extensions, the lifespan and their tasks. Real: clients, broker, registry, reading of tables, a
+drain, the test,
+and wall clocks. So joining a group, reconnecting, filling a batch and keeping a session alive need no `advance`.
 
-A timer is the app's where `WAITS_IN` of its context is not `Time.REAL`; tasks inherit it from the app's start.
+A timer belongs to the app where `WAITS_IN` of its context is not `Time.REAL`; tasks inherit it from the app's start.
 """
 
 import asyncio
@@ -25,25 +27,25 @@ from busway.net.machine import OS
 from busway_protocol.machine import Machine
 
 REACT_S: Final = 20.0
-"""How long, in real time, an app may take for what is due at a moment, before time passes on."""
+"""Real time that an app may take for due work before the next wait ends."""
 _CALM_S: Final = 0.001
-"""So long nothing must have come over a socket before time passes on."""
+"""Silence on all sockets required before time advances."""
 _BRIEF_S: Final = 0.02
-"""A real timer that was to end so soon is waited for before time passes on: a producer's batch that fills up."""
+"""A real timer due this soon delays the advance: a producer's batch that fills up."""
 _BRIEF_MAX_S: Final = 0.2
-"""No longer than this, where one such timer follows another."""
+"""Longest delay by a chain of such timers."""
 _SAME_S: Final = 1e-6
-"""Moments that are no further apart are one: sums of floating-point numbers are not exact."""
+"""Closer moments count as equal, because sums of floats are inexact."""
 _TICK_S: Final = 1e-9
-"""By so much time passes when a wait is asked for that is over already; else a loop that waits for a rest too small to add would never end."""
+"""Advance by a wait that is over already. Otherwise a loop that waits for a rest too small to add would never end."""
 
 
 class FrozenTime:
-    """The app's time, while it is installed on an event loop.
+    """The app's clock while installed on an event loop.
 
     Attributes:
-        now_s: what the loop tells the app.
-        awaits_reaction: a wait between attempts has ended, and nothing has come of it yet.
+        now_s: the app's `loop.time()`.
+        awaits_reaction: a wait between attempts has ended without any effect so far.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -62,13 +64,13 @@ class FrozenTime:
         self._real_executor = loop.run_in_executor
         self.machine = Machine(wall_ms=OS.wall_ms, monotonic_s=self.time, uuid4=OS.uuid4, chance=OS.chance)
 
-    # What a test does
+    # For the test
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: waits end in their order, each when all that can happen before has happened; new ones may end, too.
+        """Advance time: waits end in order, each after everything due before it; new ones may end, too.
 
         Raises:
-            AssertionError: what was due at a moment was not done in time.
+            AssertionError: due work was not done within `REACT_S`.
         """
         done = self._loop.create_future()
         self._moved_at_s = OS.monotonic_s()
@@ -76,7 +78,7 @@ class FrozenTime:
         await done
 
     async def sleep(self, seconds: float) -> None:
-        """A wait of the app's, whoever asks."""
+        """Wait in the app's time, whatever the caller's context."""
         done = self._loop.create_future()
         timer = self._arm(self.now_s + seconds, lambda: done.done() or done.set_result(None), ())
         try:
@@ -86,7 +88,7 @@ class FrozenTime:
 
     @contextlib.contextmanager
     def passing(self) -> Iterator[None]:
-        """Within, the app's time passes as everybody's: it starts, or stops."""
+        """Run the app's time in real time within: for its start and stop."""
         self._pass()
         self._passing += 1
         try:
@@ -97,7 +99,7 @@ class FrozenTime:
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
-        """As `passing`; tasks that are made within are the app's."""
+        """As `passing`; tasks created within belong to the app."""
         token = WAITS_IN.set(Time.USER)
         try:
             with self.passing():
@@ -106,19 +108,19 @@ class FrozenTime:
             WAITS_IN.reset(token)
 
     def left_s(self) -> float | None:
-        """How long until the app's next wait ends; None if it waits for nothing."""
+        """Return the time until the app's next wait ends; None without waits."""
         self._forget_cancelled()
         return self._timers[0][0] - self.now_s if self._timers else None
 
     def even(self) -> float:
-        """Go on at the next whole second, which is returned."""
+        """Move to the next whole second and return it."""
         self.now_s = float(math.ceil(self.now_s))
         return self.now_s
 
-    # What the loop asks, and is asked
+    # Replacements of the loop's methods
 
     def time(self) -> float:
-        """As the loop's own, in the time of the context."""
+        """As `loop.time`, on the clock of the context."""
         if WAITS_IN.get() is Time.REAL:
             return self._real_time()
         self._pass()
@@ -127,11 +129,11 @@ class FrozenTime:
     def call_at(
         self, when: float, callback: Callable[..., Any], *arguments: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As the loop's own, in the time of the context."""
+        """As `loop.call_at`, on the clock of the context."""
         waits_in = WAITS_IN.get()
         if waits_in is not Time.REAL:
             if waits_in is Time.USER:
-                self.awaits_reaction = False  # a handler that was called again waits for something
+                self.awaits_reaction = False  # the handler was called again and waits
             self._pass()
             return self._arm(when, callback, arguments, context)
         timer = self._real_call_at(when, callback, *arguments, context=context)
@@ -140,14 +142,14 @@ class FrozenTime:
         return timer
 
     def run_in_executor(self, executor: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-        """As the loop's own; time does not pass on until the call has ended."""
+        """As `loop.run_in_executor`; time stands until the call has ended."""
         future = self._real_executor(executor, function, *arguments)
         self._calls += 1
         future.add_done_callback(self._called)
         return future
 
     def select(self, timeout: float | None) -> list[Any]:
-        """What the loop's selector is asked: which sockets are ready. Where nothing is, time passes on if the test lets it."""
+        """Replace `selector.select` of the loop: without ready sockets, time advances if the test wants it."""
         self._pass()
         if self._end_waits():
             return self._poll(0)
@@ -182,14 +184,14 @@ class FrozenTime:
         return timer
 
     def _pass(self) -> None:
-        """As much as has passed elsewhere, if it does."""
+        """Add the real time elapsed since the last call, within `passing`."""
         now_s = OS.monotonic_s()
         if self._passing:
             self.now_s += now_s - self._passed_at_s
         self._passed_at_s = now_s
 
     def _move(self) -> None:
-        """To the next wait that ends, or to where the test wants to be."""
+        """Advance to the next end of a wait, or to the test's target."""
         self._forget_cancelled()
         until_s, _, done = self._targets[0]
         due_s = self._timers[0][0] if self._timers else math.inf
@@ -204,7 +206,7 @@ class FrozenTime:
         self._moved_at_s = OS.monotonic_s()
 
     def _end_waits(self) -> bool:
-        """Those whose moment has come; whether there were any."""
+        """Run the due timers; return whether any was due."""
         ended = False
         self._forget_cancelled()
         while self._timers and self._timers[0][0] <= self.now_s:
@@ -237,10 +239,10 @@ def _run_unless_cancelled(timer: asyncio.TimerHandle) -> None:
 
 @contextlib.contextmanager
 def frozen_time() -> Iterator[FrozenTime]:
-    """The app's time on the running event loop stands still within the block, but for what is let pass.
+    """Freeze the app's time on the running event loop within the block.
 
     Raises:
-        ValueError: it is no event loop of asyncio's own.
+        ValueError: not one of asyncio's selector loops.
     """
     loop: Any = asyncio.get_running_loop()
     if (time := getattr(loop, "busway_time", None)) is not None:  # another test bus on the same loop

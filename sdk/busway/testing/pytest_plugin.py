@@ -1,11 +1,13 @@
-"""Fixtures for pytest: a real broker and registry for a test, and apps running on them.
+"""Fixtures for pytest: a real broker and registry, and apps on them.
 
-What lives here: the fixtures. What does not: what they start, which is loaded when a test asks for it.
+What lives here: the fixtures. What does not: the started code, which is imported on first use.
 
 | fixture | gives |
 |---|---|
-| `busway_cluster` | a fresh broker and registry for this test: `bootstrap_servers`, `schema_registry`; for plain tests and coroutines alike |
-| `busway_bus` | `async with busway_bus(app) as bus`: the app on that cluster, as `app.test()`; several apps can be on it at once |
+| `busway_cluster` | a fresh broker and registry: `bootstrap_servers`, `schema_registry`; for plain tests and coroutines
+|
+| `busway_bus` | `async with busway_bus(app) as bus`: an app on that cluster, as `app.test()`; several apps may share it
+|
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def busway_cluster() -> "Iterator[Cluster]":
-    """A broker and a registry of the test's own, in a thread; they and their data end with the test."""
+    """Run a broker and a registry in a thread; they and their data end with the test."""
     from busway.testing.threaded import cluster_in_thread
 
     with cluster_in_thread() as cluster:
@@ -30,7 +32,7 @@ def busway_cluster() -> "Iterator[Cluster]":
 
 @pytest.fixture
 def busway_bus(busway_cluster: "Cluster") -> "Callable[..., AbstractAsyncContextManager[TestBus]]":
-    """Runs an app on the test's cluster: `async with busway_bus(app, clock="manual") as bus`."""
+    """Run an app on the test's cluster: `async with busway_bus(app, clock="manual") as bus`."""
     from busway.testing.bus import bus_on
 
     def run(app: "Application", **options: Any) -> "AbstractAsyncContextManager[TestBus]":

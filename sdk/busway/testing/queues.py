@@ -1,6 +1,6 @@
-"""What a test bus asks of an app's queues.
+"""Queues of an app under test.
 
-What lives here: how much is left in one. What does not: waiting for it (`bus`).
+What lives here: counting unfinished records. What does not: waiting for them (`bus`).
 """
 
 from busway.admin.admin import Admin
@@ -11,9 +11,9 @@ _LATEST = -1
 
 
 async def left_in_queue(admin: Admin, worker: QueueWorker) -> dict[str, int]:
-    """For each partition of a queue how many records are not done with; those without are left out."""
+    """Count unfinished records by partition of a queue; partitions without any are left out."""
     described = await admin.describe_topics(worker.topics)
-    partitions = [TopicPartition(name, one.number) for name in worker.topics for one in described[name].partitions]
+    partitions = [TopicPartition(name, info.number) for name in worker.topics for info in described[name].partitions]
     ends = await admin.list_offsets(dict.fromkeys(partitions, _LATEST))
     begun = await admin.list_share_group_offsets(worker.group)
     left = {}

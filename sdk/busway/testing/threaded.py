@@ -1,6 +1,6 @@
-"""A broker and a registry in a thread, for tests that have no event loop while they start, or none at all.
+"""A broker and a registry in a thread, for tests without a running event loop.
 
-What lives here: the thread and its loop. What does not: what runs in it (`bus.running_cluster`).
+What lives here: the thread and its loop. What does not: their start (`bus.running_cluster`).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ START_S: Final = 20.0
 
 
 class _Elsewhere:
-    """A broker that runs in another event loop."""
+    """A proxy of a broker in another event loop."""
 
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         self._broker = broker
@@ -37,10 +37,10 @@ class _Elsewhere:
 
 @contextlib.contextmanager
 def cluster_in_thread() -> Iterator[Cluster]:
-    """A fresh broker and registry in a thread, which ends with the block.
+    """Run a fresh broker and registry in a thread, which ends with the block.
 
     Raises:
-        BadDeclaration: one is not installed; names the extra.
+        MissingExtra: the registry's packages are not installed; the text names the extra.
     """
     started: Future[tuple[Cluster, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 

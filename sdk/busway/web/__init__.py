@@ -1,6 +1,6 @@
 """A service's HTTP side: `pip install 'busway[web]'`.
 
-What lives here: the public names. What does not: anything that `import busway` loads; this package is imported by who serves HTTP.
+What lives here: the public names. What does not: imports of `import busway`; only services with HTTP load this package.
 
     from busway.web import Web, application, json_response, read_json
 

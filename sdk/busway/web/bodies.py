@@ -1,7 +1,8 @@
-"""JSON in and out.
+"""JSON bodies of requests and responses.
 
-What lives here: answers, refusals, and bodies read into types. What does not: event streams (`events`), the server (`server`).
-Every refusal is `{"error": text}`.
+What lives here: responses, refusals, and decoding bodies to types. What does not: event streams (`events`), the server
+(`server`). Every
+refusal is `{"error": text}`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,16 +19,16 @@ from busway.errors import BuswayError
 
 T = TypeVar("T")
 MAX_BODY_BYTES: Final = 1024 * 1024
-"""As large as a record may be by default."""
+"""Default limit of a record's size, too."""
 _JSON: Final = "application/json"
 
 
 class Refused(HTTPException):
-    """A request that is not served.
+    """A refused request.
 
     Args:
         status: 400 to 599.
-        text: what is wrong and what would be right.
+        text: reason and remedy.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -35,24 +36,25 @@ class Refused(HTTPException):
 
 
 def json_response(found: Any, status: int = 200, *, headers: Mapping[str, str] | None = None) -> Response:
-    """Anything that msgspec encodes: dataclasses, structs, datetimes, enums, plain values.
+    """Encode by msgspec: dataclasses, structs, datetimes, enums, plain values.
 
     Raises:
-        TypeError: it does not.
+        TypeError: msgspec cannot encode it.
     """
     return Response(msgspec.json.encode(found), status, headers=headers, media_type=_JSON)
 
 
 def refusal(status: int, text: str) -> Response:
-    """`{"error": text}`."""
+    """Return `{"error": text}`."""
     return json_response({"error": text}, status)
 
 
 async def read_json(request: Request, kind: type[T], *, max_bytes: int = MAX_BODY_BYTES) -> T:
-    """The body as a dataclass, a struct, or whatever else msgspec decodes.
+    """Decode the body to a dataclass, a struct, or any type of msgspec.
 
     Raises:
-        Refused: 413 for a body above `max_bytes`, 400 for one that is no JSON, 422 for a value that does not fit; names the field.
+        Refused: 413 for a body above `max_bytes`, 400 for invalid JSON, 422 for a value that does not fit; names the
+        field.
     """
     body = bytearray()
     async for chunk in request.stream():
@@ -68,20 +70,21 @@ async def read_json(request: Request, kind: type[T], *, max_bytes: int = MAX_BOD
 
 
 def _field_first(text: str) -> str:
-    """msgspec says what is wrong and then where: ``Expected `int`, got `str` - at `$.stops[0].at` ``."""
-    what, found, where = text.partition(" - at `$")
-    return f"{where.rstrip('`').lstrip('.') if found else 'the body'}: {what}"
+    """Put the field first; msgspec puts it last: ``Expected `int`, got `str` - at `$.stops[0].at` ``."""
+    what, has_path, where = text.partition(" - at `$")
+    return f"{where.rstrip('`').lstrip('.') if has_path else 'the body'}: {what}"
 
 
 def application(
     routes: Sequence[BaseRoute], *, handlers: Mapping[Any, Callable[[Request, Any], Awaitable[Response]]] | None = None
 ) -> Starlette:
-    """A Starlette application whose errors are `{"error": text}`: `Refused` and what Starlette refuses with their status, a bus that
-    cannot be reached with 503.
+    """Make a Starlette application with errors as `{"error": text}`.
+
+    `Refused` and Starlette's own errors keep their status; a `BuswayError`, such as an unreachable bus, is 503.
 
     Args:
         routes: of the service.
-        handlers: answers to further exceptions, as Starlette takes them.
+        handlers: for further exceptions, as in Starlette.
     """
     return Starlette(
         routes=list(routes), exception_handlers={HTTPException: _refused, BuswayError: _bus, **(handlers or {})}

@@ -1,6 +1,6 @@
-"""Server-sent events: a page that follows.
+"""Server-sent events.
 
-What lives here: the answer that writes changes out. What does not: whoever hands them on (`busway.app.feed`), what changed.
+What lives here: the streaming response. What does not: distribution of changes (`busway.app.feed`).
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from busway.web.server import closing_of
 
 T = TypeVar("T")
 KEEP_ALIVE_S: Final = 15.0
-"""Proxies close connections that are silent for longer, many of them after 30 or 60 s."""
+"""Proxies close connections silent for longer, many after 30 or 60 s."""
 PAUSE_S: Final = 0.1
-"""Ten pictures a second are enough for an eye."""
+"""Ten updates a second are enough for an eye."""
 
 
 def event_stream(
@@ -31,15 +31,15 @@ def event_stream(
     pause_s: float = PAUSE_S,
     keep_alive_s: float = KEEP_ALIVE_S,
 ) -> Response:
-    """What a queue brings, as `data:` lines that each hold a JSON array; a comment when nothing came for a while.
+    """Stream a queue's changes as `data:` lines with a JSON array each; a comment keeps a quiet stream alive.
 
-    Changes that came during a pause go together; the stream ends when the client goes or the server stops.
+    Changes during a pause are merged. The stream ends when the client disconnects or the server stops.
 
     Args:
-        request: the one that is answered.
-        listening: entered when the stream begins, left when it ends; such as `Feed.listening()` or `Table.changes()`.
-        key: of the changes that go together only the newest of each key is sent.
-        first: encoded as the first event; called after `listening` was entered, so that nothing is missed in between.
+        request: to respond to.
+        listening: entered at the stream's start, left at its end; such as `Feed.listening()` or `Table.changes()`.
+        key: of merged changes only the newest of each key is sent.
+        first: its result is the first event; called after `listening` was entered, so that no change is missed.
         pause_s: between events.
         keep_alive_s: between comments.
     """
@@ -66,7 +66,7 @@ def event_stream(
 
 
 async def _next(queue: "asyncio.Queue[T]", closing: asyncio.Event, wait_s: float) -> list[T]:
-    """All that waits, or the next one; empty when nothing came in time or the server stops."""
+    """Return all queued changes, or wait for one; empty after the timeout or when the server stops."""
     changes: list[T] = []
     if queue.empty():
         arrived = asyncio.ensure_future(queue.get())
@@ -90,8 +90,8 @@ async def _within(wait: Any, seconds: float) -> None:
 
 
 def _newest(changes: list[T], key: Callable[[T], Hashable] | None) -> list[T]:
-    return changes if key is None else list({key(one): one for one in changes}.values())
+    return changes if key is None else list({key(change): change for change in changes}.values())
 
 
-def _event(found: Any) -> bytes:
-    return b"data: " + msgspec.json.encode(found) + b"\n\n"
+def _event(content: Any) -> bytes:
+    return b"data: " + msgspec.json.encode(content) + b"\n\n"

@@ -1,6 +1,7 @@
-"""`Web`: an app's HTTP side, as one of its extensions.
+"""`Web`: an app's HTTP side as an extension.
 
-What lives here: which paths there are, and when the server runs. What does not: the server (`server`), what is well (`busway.app.monitoring.health`).
+What lives here: the paths, and start and stop. What does not: the server (`server`), readiness
+(`busway.app.monitoring.health`).
 
 | path | what |
 |---|---|
@@ -31,23 +32,25 @@ if TYPE_CHECKING:
     from busway.app.service import RunningService
 
 ADDRESS_VARIABLE: Final = "BUSWAY_HTTP_PORT"
-"""`[HOST:]PORT`, where the service does not say it."""
+"""Environment variable with `[HOST:]PORT`; used when the service sets no port."""
 WORKER_VARIABLE: Final = "BUSWAY_WORKER"
-"""The number of this process among those of `busway run --workers`; from 0."""
+"""Environment variable with the worker's number in `busway run --workers`, from 0."""
 
 
 class Web(Extension):
-    """Serves an ASGI application, with health and metrics beside it, as long as the app runs.
+    """Serves an ASGI application with health and metrics while the app runs.
 
-    Once it serves, the line `NAME http://…` is on standard output, for whoever started the service.
+    Prints `NAME http://…` on standard output once it serves, for the process that started the service.
 
     Args:
-        asgi: the service's own application; None serves health and metrics alone.
+        asgi: the service's application; None serves health and metrics alone.
         host: beyond this machine only with `insecure`.
-        port: 0 takes a free one; None takes the environment's BUSWAY_HTTP_PORT, without which nothing is served. Worker i of
-            `busway run --workers` serves this port + i: each has its own partitions, so its own figures, and Prometheus asks all.
+        port: 0 takes a free one; None takes BUSWAY_HTTP_PORT of the environment, without which nothing is served.
+        Worker i of
+            `busway run --workers` serves this port + i: each has other partitions and so other figures, and Prometheus
+            scrapes all.
         insecure: the network is trusted.
-        metrics: figures, watched for health too; a service may register its own in `metrics.registry`.
+        metrics: also the source of readiness; a service may register its own in `metrics.registry`.
     """
 
     def __init__(
@@ -64,14 +67,14 @@ class Web(Extension):
         self.insecure = insecure
         self.metrics = metrics or Metrics()
         self.url: str | None = None
-        """Where it serves; None while it does not."""
+        """Address while serving, else None."""
         self._asgi = asgi or application([])
         self._stack = AsyncExitStack()
 
     # Paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application: health and metrics, and behind them the service's own."""
+        """Serve health and metrics; pass other paths to the service's application."""
         own = {"/health/live": self._live, "/health/ready": self._ready, "/metrics": self._metrics}
         answer = own.get(scope.get("path", "")) if scope["type"] == "http" else None
         if answer is None:
@@ -91,10 +94,10 @@ class Web(Extension):
     async def _metrics(self, request: Request) -> Response:
         return Response(await self.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
 
-    # What the app tells
+    # Calls by the app
 
     async def starting(self, app: "RunningService") -> None:
-        """Begin to serve, and say where."""
+        """Start serving, and print the address."""
         await self.metrics.starting(app)
         host, port = self.host, self.port
         if port is None and (given := os.environ.get(ADDRESS_VARIABLE)):
@@ -109,7 +112,7 @@ class Web(Extension):
         sys.stdout.flush()
 
     async def stopped(self, app: "RunningService") -> None:
-        """Let requests end, and close."""
+        """Finish requests and close."""
         self.url = None
         try:
             await self._stack.aclose()
@@ -117,21 +120,21 @@ class Web(Extension):
             await self.metrics.stopped(app)
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """For the figures."""
+        """Forward to the metrics."""
         return await self.metrics.assigned(partitions)
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """For the figures."""
+        """Forward to the metrics."""
         await self.metrics.revoked(partitions)
 
     def around(self, route: "Route", call: Call) -> Call:
-        """For the figures."""
+        """Forward to the metrics."""
         return self.metrics.around(route, call)
 
     def finished(self, handling: Handling) -> None:
-        """For the figures."""
+        """Forward to the metrics."""
         self.metrics.finished(handling)
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """For the figures."""
+        """Forward to the metrics."""
         await self.metrics.committed(offsets)

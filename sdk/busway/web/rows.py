@@ -1,6 +1,6 @@
-"""Rows of a table as answers.
+"""Table rows as responses.
 
-What lives here: the difference between a row that is nowhere and one that is not here. What does not: tables (`busway.app.tables`).
+What lives here: telling a missing row from one of another instance. What does not: tables (`busway.app.tables`).
 """
 
 from typing import Final, TypeVar
@@ -11,25 +11,25 @@ from busway.web.bodies import Refused
 K = TypeVar("K")
 V = TypeVar("V")
 RETRY_AFTER_S: Final = 1
-"""What a client is told to wait: most often partitions are on their way to this instance, or to the one that a balancer asks next."""
+"""Retry-After: usually the partition is being assigned, or the balancer's next choice has it."""
 
 
 def not_here(what: str) -> Refused:
-    """503 with Retry-After, for what another instance may have, or this one in a moment."""
+    """Return 503 with Retry-After, for a row that another instance may have, or this one soon."""
     refused = Refused(503, f"{what} is not here now: its partition is with another instance, or on its way; try again")
     refused.headers = {"Retry-After": str(RETRY_AFTER_S)}
     return refused
 
 
 def row_of(table: Table[K, V], key: K, *, what: str) -> V:
-    """The row of `key`.
+    """Return the row of `key`.
 
     Args:
-        what: what the client asked for, in its words, such as `user 7`.
+        what: the client's word for it, such as `user 7`.
 
     Raises:
-        Refused: 404 when there is no such row; 503 with Retry-After when this instance does not have, or not yet have, the partition
-            that would hold it.
+        Refused: 404 without such a row; 503 with Retry-After if this instance does not, or not yet, have the row's
+        partition.
     """
     row = table.get(key)
     if row is not None:

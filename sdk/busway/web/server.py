@@ -1,6 +1,6 @@
-"""An HTTP server in the event loop of the app.
+"""An HTTP server in the app's event loop.
 
-What lives here: which addresses may be served, start and stop. What does not: the server itself (`busway.net.http_server`), paths.
+What lives here: allowed addresses, start and stop. What does not: the server (`busway.net.http_server`), paths.
 """
 
 import asyncio
@@ -17,26 +17,26 @@ from busway.net.listening import MAX_PORT, CannotListen, bind, in_url, is_this_m
 
 
 class BadAddress(CannotListen, BadDeclaration):
-    """No machine could have it, or it may not be had without consent: trying again does not help."""
+    """An invalid address, or one that needs `insecure`; a retry does not help."""
 
 
 @contextlib.asynccontextmanager
 async def serving(
     asgi: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, insecure: bool = False
 ) -> AsyncIterator[str]:
-    """Serve an ASGI application as long as the block runs; yields its address.
+    """Serve an ASGI application, with its lifespan, within the block; yields the address.
 
-    Its lifespan runs too. At the end streams of `event_stream` end at once, requests under way within 5 s.
+    At the end streams of `event_stream` end at once, current requests within 5 s.
 
     Args:
         asgi: the application.
         host: beyond this machine only with `insecure`.
         port: 0 takes a free one.
-        insecure: the network is trusted; there is no authentication but the application's own.
+        insecure: the network is trusted; Busway adds no authentication.
 
     Raises:
-        BadAddress: the port is no port, or the address may be reached by others and `insecure` was not said.
-        CannotListen: the address is taken or is not this machine's, or the application could not start.
+        BadAddress: invalid port, or an address that others can reach, without `insecure`.
+        CannotListen: the address is taken or not this machine's, or the application could not start.
     """
     if not 0 <= port <= MAX_PORT:
         raise BadAddress(f"port {port} is not a number from 0 to {MAX_PORT}")
@@ -51,10 +51,10 @@ async def serving(
 
 
 def parse_address(given: str) -> tuple[str | None, int]:
-    """`[HOST:]PORT` → host, None if there is none, and port; an IPv6 host is in brackets.
+    """Split `[HOST:]PORT` into host, or None, and port; an IPv6 host is in brackets.
 
     Raises:
-        BadAddress: it is something else.
+        BadAddress: another format.
     """
     host, colon, port = given.rpartition(":")
     if not port.isdecimal() or int(port) > MAX_PORT or (colon and not host):
@@ -63,6 +63,6 @@ def parse_address(given: str) -> tuple[str | None, int]:
 
 
 def closing_of(request: HTTPConnection) -> asyncio.Event:
-    """Set when the server that brought this request stops; never, under another server than `serving`."""
+    """Return the event set when the request's server stops; never set by other servers than `serving`."""
     closing: Any = request.scope.get(http_server.CLOSING)
     return closing if isinstance(closing, asyncio.Event) else asyncio.Event()

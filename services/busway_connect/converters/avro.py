@@ -1,8 +1,9 @@
-"""`io.confluent.connect.avro.AvroConverter`: Avro bodies behind the id of their schema in a registry.
+"""`io.confluent.connect.avro.AvroConverter`: Avro with a schema id of a registry.
 
-What lives here: values ↔ bytes, and the talk with the registry. What does not: schemas ↔ Avro (`avro_schema`).
+What lives here: values ↔ bytes, and requests to the registry. What does not: schemas ↔ Avro (`avro_schema`).
 
-Settings: `schema.registry.url`; `auto.register.schemas` (true); `scrub.invalid.names` (false). Subjects are `TOPIC-key` and `TOPIC-value`.
+Settings: `schema.registry.url`; `auto.register.schemas` (true); `scrub.invalid.names` (false). Subjects are `TOPIC-key`
+and `TOPIC-value`.
 """
 
 import io
@@ -26,7 +27,7 @@ Change = Callable[[Any], Any]
 
 
 class _Writing:
-    """How values of one schema are written."""
+    """How values of a schema are written."""
 
     __slots__ = ("change", "parsed", "text")
 
@@ -73,7 +74,7 @@ class AvroConverter(Converter):
         self._readings: dict[int, tuple[Any, Schema, Change | None]] = {}
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The framed Avro of a value."""
+        """Return a value's framed Avro."""
         if value is None and (schema is None or schema.optional):
             return None
         if schema is None:
@@ -96,14 +97,16 @@ class AvroConverter(Converter):
             if self._register:
                 return await self._registry.register(subject, text)
             if (subject, text) not in self._found_ids:
-                found = await self._registry.request("POST", f"/subjects/{quote(subject, safe='')}", {"schema": text})
-                self._found_ids[subject, text] = int(found["id"])
+                response = await self._registry.request(
+                    "POST", f"/subjects/{quote(subject, safe='')}", {"schema": text}
+                )
+                self._found_ids[subject, text] = int(response["id"])
             return self._found_ids[subject, text]
         except (RegistryUnreachable, RegistryRefused) as problem:
             raise _translated(problem, f"the schema of {subject}") from None
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """The value in a framed body."""
+        """Return the value of a framed body."""
         if data is None:
             return None, None
         if len(data) < _FRAME.size or data[0] != 0:
@@ -127,9 +130,9 @@ class AvroConverter(Converter):
             except (RegistryUnreachable, RegistryRefused) as problem:
                 raise _translated(problem, f"schema {schema_id}") from None
             try:
-                found = json.loads(text)
-                schema = FromAvro().convert(found)
-                parsed = fastavro.parse_schema(_plain(found))
+                avro = json.loads(text)
+                schema = FromAvro().convert(avro)
+                parsed = fastavro.parse_schema(_plain(avro))
             except ConversionFailed:
                 raise
             except Exception as problem:  # noqa: BLE001 - others' schemas: fastavro raises nearly anything
@@ -151,9 +154,9 @@ def _translated(problem: RegistryUnreachable | RegistryRefused, what: str) -> Ex
 
 
 def _plain(avro: Any) -> Any:
-    """Without logical types: Connect's values are in the form that Avro's primitives have."""
+    """Remove logical types: Connect's values have the form of Avro's primitives."""
     if isinstance(avro, list):
-        return [_plain(one) for one in avro]
+        return [_plain(item) for item in avro]
     if isinstance(avro, dict):
         return {name: _plain(part) if name in _NESTED else part for name, part in avro.items() if name != "logicalType"}
     return avro
@@ -163,19 +166,19 @@ _NESTED: Final = frozenset({"type", "items", "values", "fields"})
 
 
 def _default_out(schema: Schema, value: Any) -> Any:
-    """A default as Avro has it in JSON."""
+    """Return a default as Avro's JSON."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("latin-1")
     if schema.type == "array":
         assert schema.value_schema is not None
-        return [_default_out(schema.value_schema, one) for one in value]
+        return [_default_out(schema.value_schema, item) for item in value]
     if schema.type == "struct":
-        return {one.name: _default_out(one.schema, value.get(one.name)) for one in schema.fields}
+        return {field.name: _default_out(field.schema, value.get(field.name)) for field in schema.fields}
     return value
 
 
 def _change(schema: Schema, *, scrub: bool) -> Change | None:
-    """What has to be done to a value before fastavro takes it; None for nothing, which is the usual."""
+    """Return the conversion of a value for fastavro; None for none needed, the usual case."""
     inner = _change_inner(schema, scrub=scrub)
     default = schema.default if schema.has_default else None
     if default is None and inner is None:
@@ -203,22 +206,23 @@ def _change_inner(schema: Schema, *, scrub: bool) -> Change | None:
         if schema.key_schema.type != "string" or schema.key_schema.optional:
             key = _change(schema.key_schema, scrub=scrub) or _same
             inner = item or _same
-            return lambda value: [{"key": key(name), "value": inner(one)} for name, one in value.items()]
+            return lambda value: [{"key": key(name), "value": inner(content)} for name, content in value.items()]
         return None if item is None else _each_value(item)
     return None
 
 
 def _each(item: Change) -> Change:
-    return lambda value: [item(one) for one in value]
+    return lambda value: [item(element) for element in value]
 
 
 def _each_value(item: Change) -> Change:
-    return lambda value: {name: item(one) for name, one in value.items()}
+    return lambda value: {name: item(content) for name, content in value.items()}
 
 
 def _change_struct(schema: Schema, *, scrub: bool) -> Change | None:
     parts = [
-        (one.name, scrubbed(one.name) if scrub else one.name, _change(one.schema, scrub=scrub)) for one in schema.fields
+        (field.name, scrubbed(field.name) if scrub else field.name, _change(field.schema, scrub=scrub))
+        for field in schema.fields
     ]
     if all(name == shown and change is None for name, shown, change in parts):
         return None
@@ -227,9 +231,9 @@ def _change_struct(schema: Schema, *, scrub: bool) -> Change | None:
 
 
 def _change_back(schema: Schema) -> Change | None:
-    """What has to be done to what fastavro read: maps whose keys are no text are lists of entries in Avro."""
+    """Return the conversion of fastavro's values: maps with non-text keys are lists of entries in Avro."""
     if schema.type == "struct":
-        parts = [(one.name, _change_back(one.schema)) for one in schema.fields]
+        parts = [(field.name, _change_back(field.schema)) for field in schema.fields]
         changes = [(name, change) for name, change in parts if change is not None]
         if not changes:
             return None
@@ -238,13 +242,13 @@ def _change_back(schema: Schema) -> Change | None:
         )
     inner = None if schema.value_schema is None else _change_back(schema.value_schema)
     if schema.type == "array" and inner is not None:
-        return lambda value: value if value is None else [inner(one) for one in value]
+        return lambda value: value if value is None else [inner(element) for element in value]
     if schema.type == "map" and schema.key_schema is not None:
         item = inner or _same
         if schema.key_schema.type != "string" or schema.key_schema.optional:
-            return lambda value: value if value is None else {one["key"]: item(one["value"]) for one in value}
+            return lambda value: value if value is None else {entry["key"]: item(entry["value"]) for entry in value}
         if inner is not None:
-            return lambda value: value if value is None else {name: inner(one) for name, one in value.items()}
+            return lambda value: value if value is None else {name: inner(content) for name, content in value.items()}
     return None
 
 

@@ -1,8 +1,9 @@
-"""Connect's schemas ↔ Avro's, as Confluent's `AvroData` maps them.
+"""Connect's schemas ↔ Avro's, like Confluent's `AvroData`.
 
-What lives here: both directions, as plain JSON. What does not: values (`avro`).
-What Avro cannot say (`int16`, a name on a primitive, versions, parameters) is kept in its `connect.*` properties.
-Source: `io.confluent.connect.avro.AvroData` with its default settings.
+What lives here: both directions, as plain JSON. What does not: values (`avro`). Properties `connect.*` keep what Avro
+cannot express
+(`int16`, a name on a primitive, versions, parameters). Source: `io.confluent.connect.avro.AvroData` with default
+settings.
 """
 
 import dataclasses
@@ -51,7 +52,7 @@ _FROM_AVRO: Final[dict[str, Type]] = {
 
 
 def scrubbed(name: str) -> str:
-    """A name as `scrub.invalid.names` makes it valid."""
+    """Make a name valid like `scrub.invalid.names`."""
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or not name:
         return name
     text = quote_plus(name)
@@ -59,11 +60,11 @@ def scrubbed(name: str) -> str:
 
 
 class ToAvro:
-    """One schema → Avro.
+    """Converts a schema to Avro.
 
     Args:
-        default_out: writes a default as Avro has it in JSON.
-        scrub: whether names that Avro forbids are changed.
+        default_out: writes a default as Avro's JSON.
+        scrub: change invalid names.
     """
 
     def __init__(self, default_out: Any, *, scrub: bool) -> None:
@@ -73,7 +74,7 @@ class ToAvro:
         self._anonymous = 0
 
     def convert(self, schema: Schema) -> Any:
-        """Avro's schema as JSON."""
+        """Return Avro's schema as JSON."""
         inner = self._inner(schema)
         if not schema.optional:
             return inner
@@ -133,24 +134,24 @@ class ToAvro:
         made: dict[str, Any] = {"type": "record", "name": name}
         if namespace:
             made["namespace"] = namespace
-        made["fields"] = [self._field(one) for one in schema.fields]
+        made["fields"] = [self._field(field) for field in schema.fields]
         return made
 
-    def _field(self, one: Field) -> dict[str, Any]:
-        made = {"name": self._valid(one.name), "type": self.convert(one.schema)}
-        if one.schema.has_default and one.schema.default is not None:
-            made["default"] = self._default_out(one.schema, one.schema.default)
-        elif one.schema.optional:
+    def _field(self, field: Field) -> dict[str, Any]:
+        made = {"name": self._valid(field.name), "type": self.convert(field.schema)}
+        if field.schema.has_default and field.schema.default is not None:
+            made["default"] = self._default_out(field.schema, field.schema.default)
+        elif field.schema.optional:
             made["default"] = None
         return made
 
     def _valid(self, name: str) -> str:
-        found = scrubbed(name)
-        if found != name and not self._scrub:
+        valid = scrubbed(name)
+        if valid != name and not self._scrub:
             raise ConversionFailed(
-                f"Avro allows no name {name!r}: set scrub.invalid.names=true to have it changed to {found}"
+                f"Avro allows no name {name!r}: set scrub.invalid.names=true to have it changed to {valid}"
             )
-        return found
+        return valid
 
     def _map(self, schema: Schema) -> dict[str, Any]:
         key, value = _part(schema.key_schema), _part(schema.value_schema)
@@ -175,113 +176,117 @@ def _part(schema: Schema | None) -> Schema:
 
 
 class FromAvro:
-    """Avro's schema as JSON → Connect's."""
+    """Converts Avro's schema as JSON to Connect's."""
 
     def __init__(self) -> None:
         self._named: dict[str, Schema] = {}
 
-    def convert(self, found: Any, namespace: str = "") -> Schema:
-        """Connect's schema.
+    def convert(self, avro: Any, namespace: str = "") -> Schema:
+        """Return Connect's schema.
 
         Raises:
-            ConversionFailed: it is recursive, which Connect's schemas cannot be here, or it is no Avro schema.
+            ConversionFailed: recursive, which is unsupported, or not an Avro schema.
         """
-        if isinstance(found, list):
-            return self._union(found, namespace)
-        if isinstance(found, str):
-            if found in _FROM_AVRO:
-                return Schema(type=_FROM_AVRO[found])
-            known = self._named.get(found if "." in found or not namespace else f"{namespace}.{found}")
+        if isinstance(avro, list):
+            return self._union(avro, namespace)
+        if isinstance(avro, str):
+            if avro in _FROM_AVRO:
+                return Schema(type=_FROM_AVRO[avro])
+            known = self._named.get(avro if "." in avro or not namespace else f"{namespace}.{avro}")
             if known is None:
-                raise ConversionFailed(f"the Avro schema names {found}, which is not known there; it may be recursive")
+                raise ConversionFailed(f"the Avro schema names {avro}, which is not known there; it may be recursive")
             return known
-        if not isinstance(found, dict):
-            raise ConversionFailed(f"no Avro schema: {found!r:.80}")
-        kind = found.get("type")
+        if not isinstance(avro, dict):
+            raise ConversionFailed(f"no Avro schema: {avro!r:.80}")
+        kind = avro.get("type")
         if kind in {"record", "error"}:
-            return self._record(found, namespace)
+            return self._record(avro, namespace)
         if kind == "array":
-            return self._array(found, namespace)
+            return self._array(avro, namespace)
         if kind == "map":
-            inner = self.convert(found.get("values"), namespace)
-            return _annotated(Schema(type="map", key_schema=Schema(type="string"), value_schema=inner), found)
+            inner = self.convert(avro.get("values"), namespace)
+            return _annotated(Schema(type="map", key_schema=Schema(type="string"), value_schema=inner), avro)
         if isinstance(kind, dict | list) or kind not in _FROM_AVRO:
             return self.convert(kind, namespace)
         assert isinstance(kind, str)
-        made = _annotated(Schema(type=_FROM_AVRO[kind]), found)
+        made = _annotated(Schema(type=_FROM_AVRO[kind]), avro)
         if kind in {"enum", "fixed"}:
-            self._named[_full_name(found, namespace)] = made
+            self._named[_full_name(avro, namespace)] = made
         return made
 
-    def _union(self, found: list[Any], namespace: str) -> Schema:
-        others = [one for one in found if one != "null"]
-        optional = len(others) < len(found)
+    def _union(self, avro: list[Any], namespace: str) -> Schema:
+        others = [member for member in avro if member != "null"]
+        optional = len(others) < len(avro)
         if len(others) == 1:
             return dataclasses.replace(self.convert(others[0], namespace), optional=optional)
         fields = []
-        for one in others:
-            name = one if isinstance(one, str) else one.get("name", one.get("type"))
-            inner = dataclasses.replace(self.convert(one, namespace), optional=True)
+        for member in others:
+            name = member if isinstance(member, str) else member.get("name", member.get("type"))
+            inner = dataclasses.replace(self.convert(member, namespace), optional=True)
             fields.append(Field(name=str(name).rpartition(".")[2], schema=inner))
         return Schema(type="struct", name=_UNION, fields=tuple(fields), optional=optional)
 
-    def _array(self, found: dict[str, Any], namespace: str) -> Schema:
-        items = found.get("items")
+    def _array(self, avro: dict[str, Any], namespace: str) -> Schema:
+        items = avro.get("items")
         if isinstance(items, dict) and _full_name(items, namespace) == f"{NAMESPACE}.{_MAP_ENTRY}":
             entry = self.convert(items, namespace)
-            parts = {one.name: one.schema for one in entry.fields}
+            parts = {field.name: field.schema for field in entry.fields}
             made = Schema(type="map", key_schema=parts["key"], value_schema=parts["value"])
         else:
             made = Schema(type="array", value_schema=self.convert(items, namespace))
-        return _annotated(made, found)
+        return _annotated(made, avro)
 
-    def _record(self, found: dict[str, Any], namespace: str) -> Schema:
-        name = _full_name(found, namespace)
+    def _record(self, avro: dict[str, Any], namespace: str) -> Schema:
+        name = _full_name(avro, namespace)
         inner_namespace = name.rpartition(".")[0]
         fields = []
-        for one in found.get("fields", ()):
-            inner = self.convert(one["type"], inner_namespace)
-            if one.get("default") is not None and not inner.has_default and not isinstance(one["default"], dict | list):
-                inner = dataclasses.replace(inner, default=_default(inner, one["default"]), has_default=True)
-            fields.append(Field(name=one["name"], schema=inner))
+        for field in avro.get("fields", ()):
+            inner = self.convert(field["type"], inner_namespace)
+            if (
+                field.get("default") is not None
+                and not inner.has_default
+                and not isinstance(field["default"], dict | list)
+            ):
+                inner = dataclasses.replace(inner, default=_default(inner, field["default"]), has_default=True)
+            fields.append(Field(name=field["name"], schema=inner))
         shown = None if name.startswith(f"{NAMESPACE}.ConnectDefault") else name
-        made = _annotated(Schema(type="struct", name=shown, fields=tuple(fields)), found)
+        made = _annotated(Schema(type="struct", name=shown, fields=tuple(fields)), avro)
         self._named[name] = made
         return made
 
 
-def _full_name(found: Mapping[str, Any], namespace: str) -> str:
-    name = str(found.get("name", ""))
-    space = found.get("namespace", namespace)
+def _full_name(avro: Mapping[str, Any], namespace: str) -> str:
+    name = str(avro.get("name", ""))
+    space = avro.get("namespace", namespace)
     return name if "." in name or not space else f"{space}.{name}"
 
 
-def _annotated(made: Schema, found: Mapping[str, Any]) -> Schema:
-    logical = found.get("logicalType")
-    parameters = {str(name): str(text) for name, text in (found.get("connect.parameters") or {}).items()}
-    name = found.get("connect.name", made.name)
-    version = found.get("connect.version")
+def _annotated(made: Schema, avro: Mapping[str, Any]) -> Schema:
+    logical = avro.get("logicalType")
+    parameters = {str(name): str(text) for name, text in (avro.get("connect.parameters") or {}).items()}
+    name = avro.get("connect.name", made.name)
+    version = avro.get("connect.version")
     if logical == "decimal" and made.type == "bytes":
         name, version = DECIMAL, version or 1
-        parameters.setdefault("scale", str(found.get("scale", 0)))
-        if found.get("precision", _DEFAULT_PRECISION) != _DEFAULT_PRECISION:
-            parameters.setdefault(_PRECISION, str(found["precision"]))
+        parameters.setdefault("scale", str(avro.get("scale", 0)))
+        if avro.get("precision", _DEFAULT_PRECISION) != _DEFAULT_PRECISION:
+            parameters.setdefault(_PRECISION, str(avro["precision"]))
     elif isinstance(logical, str) and logical in _NAME_OF:
         name, version = _NAME_OF[logical], version or 1
-    kind = found.get("connect.type", made.type)
+    kind = avro.get("connect.type", made.type)
     made = dataclasses.replace(
         made,
         type=kind if kind in {"int8", "int16"} else made.type,
         name=name,
         version=version,
-        doc=found.get("connect.doc"),
+        doc=avro.get("connect.doc"),
         parameters=tuple(parameters.items()),
     )
-    if found.get("connect.default") is None:
+    if avro.get("connect.default") is None:
         return made
-    return dataclasses.replace(made, default=_default(made, found["connect.default"]), has_default=True)
+    return dataclasses.replace(made, default=_default(made, avro["connect.default"]), has_default=True)
 
 
 def _default(schema: Schema, value: Any) -> Any:
-    """Avro writes bytes in JSON as text, a character each."""
+    """Convert a default; in Avro's JSON bytes are text with a character for each byte."""
     return value.encode("latin-1") if schema.type == "bytes" and isinstance(value, str) else value

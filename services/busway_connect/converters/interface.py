@@ -1,6 +1,6 @@
-"""What a converter is: values of Connect's data model ↔ the bytes of a record.
+"""Converters between Connect's data model and record bytes.
 
-What lives here: the interface and its errors. What does not: the formats, one module each; which one is meant (`registry`).
+What lives here: the interface and its errors. What does not: formats (a module each), choosing one (`plugins`).
 """
 
 from collections.abc import Mapping
@@ -11,19 +11,19 @@ from busway_connect.schema import Schema
 
 T = TypeVar("T")
 CACHED_SCHEMAS: Final = 1000
-"""As Kafka Connect's `schemas.cache.size`: how many schemas a converter keeps ready."""
+"""Kafka Connect's `schemas.cache.size`: limit of a converter's cached schemas."""
 
 
 class ConversionFailed(ValueError):
-    """A value does not fit its schema, or bytes are not what the converter reads; trying again does not help."""
+    """A value does not fit its schema, or bytes have another format; a retry does not help."""
 
 
 class Converter(Configurable):
     """Kafka Connect's `Converter`.
 
     Args:
-        settings: what follows `key.converter.` or `value.converter.` in the configuration.
-        is_key: whether it converts keys.
+        settings: after `key.converter.` or `value.converter.`.
+        is_key: converts keys.
     """
 
     inert: ClassVar[Mapping[str, str]] = {
@@ -37,42 +37,45 @@ class Converter(Configurable):
         self.is_key = is_key
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """Bytes for a record of this topic.
+        """Return bytes for a record of this topic.
 
         Raises:
             ConversionFailed: the value does not fit.
-            Retriable: what is needed to convert cannot be reached.
+            Retriable: a required service is unreachable.
         """
         raise NotImplementedError
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """What is in a record of this topic, with its schema if it has one.
+        """Return the value of a record of this topic, with its schema if any.
 
         Raises:
-            ConversionFailed: the bytes are something else.
-            Retriable: what is needed to convert cannot be reached.
+            ConversionFailed: another format.
+            Retriable: a required service is unreachable.
         """
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 class BySchema(Generic[T]):
-    """What was worked out for a schema, kept by which object it is: comparing schemas of a hundred fields for every record costs more
-    than the conversion. The oldest goes when there are too many.
+    """A bounded cache keyed by schema object.
+
+    Identity is the key: comparing schemas of a hundred fields for every record would cost more than the conversion. The
+    oldest entry is removed
+    first.
     """
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Schema, T]] = {}
 
     def get(self, schema: Schema) -> T | None:
-        """What is kept for this very object."""
-        found = self._kept.get(id(schema))
-        return None if found is None else found[1]
+        """Return the entry of this object."""
+        entry = self._kept.get(id(schema))
+        return None if entry is None else entry[1]
 
     def put(self, schema: Schema, made: T) -> T:
-        """Keep it, and the schema, so that its id stays its own."""
+        """Store a value, and the schema, so that its id is not reused."""
         if len(self._kept) >= CACHED_SCHEMAS:
             del self._kept[next(iter(self._kept))]
         self._kept[id(schema)] = (schema, made)

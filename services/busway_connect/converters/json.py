@@ -1,4 +1,5 @@
-"""`org.apache.kafka.connect.json.JsonConverter`: JSON with its schema around it, or without (`schemas.enable=false`).
+"""`org.apache.kafka.connect.json.JsonConverter`: JSON in an envelope with its schema, or without
+(`schemas.enable=false`).
 
 What lives here: values ↔ JSON, compiled once for each schema. What does not: schemas ↔ JSON (`json_schema`).
 
@@ -48,7 +49,7 @@ class JsonConverter(Converter):
         self._read_schemas: dict[bytes, Schema | None] = {}
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The JSON of a value."""
+        """Return a value's JSON."""
         try:
             return self._written(topic, schema, value)
         except RecursionError:
@@ -69,7 +70,7 @@ class JsonConverter(Converter):
         return head + body + b"}" if self._with_schemas else body
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """The value in a JSON text."""
+        """Return the value of JSON text."""
         if data is None:
             return None, None
         try:
@@ -79,27 +80,27 @@ class JsonConverter(Converter):
 
     def _read(self, data: bytes) -> tuple[Schema | None, Any]:
         try:
-            found = json.loads(data, parse_float=decimal.Decimal if self._numeric else None)
+            value = json.loads(data, parse_float=decimal.Decimal if self._numeric else None)
         except ValueError as problem:
             raise ConversionFailed(f"the record is not JSON: {problem}") from None
         if not self._with_schemas:
-            return None, found
-        if not isinstance(found, dict) or found.keys() != {"schema", "payload"}:
+            return None, value
+        if not isinstance(value, dict) or value.keys() != {"schema", "payload"}:
             raise ConversionFailed(
                 'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional '
                 "fields. If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter "
                 "configuration."
             )
-        if found["schema"] is None:
-            return None, found["payload"]
-        text = _encode(found["schema"])
+        if value["schema"] is None:
+            return None, value["payload"]
+        text = _encode(value["schema"])
         if text not in self._read_schemas:
             if len(self._read_schemas) >= 1000:
                 self._read_schemas.clear()
-            self._read_schemas[text] = schema_from_json(found["schema"], self._in)
+            self._read_schemas[text] = schema_from_json(value["schema"], self._in)
         schema = self._read_schemas[text]
         assert schema is not None
-        return schema, self._in(schema, found["payload"])
+        return schema, self._in(schema, value["payload"])
 
     # Out
 
@@ -130,7 +131,7 @@ class JsonConverter(Converter):
             return self._out_struct(schema, where)
         if kind == "array":
             item = self._out(_inner(schema), f"{where}[]")
-            return lambda value: [item(one) for one in _of(value, list | tuple, kind, where)]
+            return lambda value: [item(element) for element in _of(value, list | tuple, kind, where)]
         if kind == "map":
             return self._out_map(schema, where)
         if kind in _INTEGERS:
@@ -150,14 +151,14 @@ class JsonConverter(Converter):
         return lambda value: _of(value, wanted, kind, where)
 
     def _out_struct(self, schema: Schema, where: str) -> Convert:
-        parts = [(one.name, self._out(one.schema, f"{where}.{one.name}")) for one in schema.fields]
-        known = {one.name for one in schema.fields}
+        parts = [(field.name, self._out(field.schema, f"{where}.{field.name}")) for field in schema.fields]
+        known = {field.name for field in schema.fields}
 
         def convert(value: Any) -> Any:
-            found = _of(value, Mapping, "struct", where)
-            if not found.keys() <= known:
-                raise ConversionFailed(f"{where}: {sorted(found.keys() - known)[0]} is not a field of its schema")
-            return {name: inner(found.get(name)) for name, inner in parts}
+            struct = _of(value, Mapping, "struct", where)
+            if not struct.keys() <= known:
+                raise ConversionFailed(f"{where}: {sorted(struct.keys() - known)[0]} is not a field of its schema")
+            return {name: inner(struct.get(name)) for name, inner in parts}
 
         return convert
 
@@ -166,8 +167,10 @@ class JsonConverter(Converter):
         key = self._out(schema.key_schema, f"{where} key")
         item = self._out(_inner(schema), f"{where}{{}}")
         if schema.key_schema.type == "string":
-            return lambda value: {key(name): item(one) for name, one in _of(value, Mapping, "map", where).items()}
-        return lambda value: [[key(name), item(one)] for name, one in _of(value, Mapping, "map", where).items()]
+            return lambda value: {
+                key(name): item(content) for name, content in _of(value, Mapping, "map", where).items()
+            }
+        return lambda value: [[key(name), item(content)] for name, content in _of(value, Mapping, "map", where).items()]
 
     def _out_decimal(self, schema: Schema, where: str) -> Convert:
         scale = scale_of(schema)
@@ -184,8 +187,8 @@ class JsonConverter(Converter):
 
     # In
 
-    def _in(self, schema: Schema, found: Any) -> Any:
-        if found is None:
+    def _in(self, schema: Schema, value: Any) -> Any:
+        if value is None:
             if self._defaults and schema.has_default and schema.default is not None:
                 return schema.default
             if schema.optional:
@@ -193,26 +196,26 @@ class JsonConverter(Converter):
             raise ConversionFailed(f"Invalid null value for required {schema.type.upper()} field")
         kind = schema.type
         try:
-            if schema.name == DECIMAL and not isinstance(found, str):
-                return decimal_to_bytes(decimal.Decimal(found), scale_of(schema))
+            if schema.name == DECIMAL and not isinstance(value, str):
+                return decimal_to_bytes(decimal.Decimal(value), scale_of(schema))
             if kind == "struct":
-                given = _of(found, dict, kind, "a struct")
-                return {one.name: self._in(one.schema, given.get(one.name)) for one in schema.fields}
+                given = _of(value, dict, kind, "a struct")
+                return {field.name: self._in(field.schema, given.get(field.name)) for field in schema.fields}
             if kind == "array":
-                return [self._in(_inner(schema), one) for one in _of(found, list, kind, "an array")]
+                return [self._in(_inner(schema), element) for element in _of(value, list, kind, "an array")]
             if kind == "map":
                 assert schema.key_schema is not None
-                pairs = found.items() if isinstance(found, dict) else found
-                return {self._in(schema.key_schema, name): self._in(_inner(schema), one) for name, one in pairs}
+                pairs = value.items() if isinstance(value, dict) else value
+                return {self._in(schema.key_schema, name): self._in(_inner(schema), content) for name, content in pairs}
             if kind in _INTEGERS:
-                return int(_of(found, int, kind, "a number"))
+                return int(_of(value, int, kind, "a number"))
             if kind in {"float32", "float64"}:
-                return float(found)
+                return float(value)
             if kind == "bytes":
-                return base64.b64decode(_of(found, str, kind, "bytes"), validate=True)
-            return _of(found, bool if kind == "boolean" else str, kind, "a value")
+                return base64.b64decode(_of(value, str, kind, "bytes"), validate=True)
+            return _of(value, bool if kind == "boolean" else str, kind, "a value")
         except (ValueError, TypeError, binascii.Error, decimal.DecimalException) as problem:
-            raise ConversionFailed(f"{found!r:.80} is no {kind}: {problem}") from None
+            raise ConversionFailed(f"{value!r:.80} is no {kind}: {problem}") from None
 
 
 def _inner(schema: Schema) -> Schema:
@@ -236,7 +239,7 @@ def _float_out(value: float, *, single: bool) -> Any:
 
 
 def shortest_single(value: float) -> float:
-    """The float with the fewest digits that is the same in single precision, as Java prints a `float`."""
+    """Return the float with the fewest digits that equals it in single precision, as Java prints a `float`."""
     try:
         packed = _FLOAT.pack(value)
     except OverflowError:
@@ -249,17 +252,17 @@ def shortest_single(value: float) -> float:
 
 
 def _plain_out(value: Any) -> Any:
-    """A value without a schema, as JSON."""
+    """Convert a value without schema to JSON."""
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     if isinstance(value, float):
         return _float_out(value, single=False)
     if isinstance(value, Mapping):
         if all(isinstance(name, str) for name in value):
-            return {name: _plain_out(one) for name, one in value.items()}
-        return [[_plain_out(name), _plain_out(one)] for name, one in value.items()]
+            return {name: _plain_out(content) for name, content in value.items()}
+        return [[_plain_out(name), _plain_out(content)] for name, content in value.items()]
     if isinstance(value, list | tuple):
-        return [_plain_out(one) for one in value]
+        return [_plain_out(element) for element in value]
     return value
 
 

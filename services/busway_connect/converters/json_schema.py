@@ -1,6 +1,6 @@
-"""Connect's schemas as JSON, as `org.apache.kafka.connect.json.JsonConverter` writes and reads them.
+"""Connect's schemas as JSON, like `org.apache.kafka.connect.json.JsonConverter`.
 
-What lives here: the schema half of its envelope. What does not: values (`json`).
+What lives here: the envelope's schema. What does not: values (`json`).
 """
 
 import dataclasses
@@ -27,27 +27,29 @@ _TYPES: Final[dict[str, Type]] = {
 
 
 def schema_to_json(schema: Schema, default_to_json: Any) -> dict[str, Any]:
-    """The schema as a JSON object, its members in Java's order; `default_to_json(schema, value)` writes a default."""
-    found: dict[str, Any] = {"type": _NAMES.get(schema.type, schema.type)}
+    """Return the schema as a JSON object in Java's order; `default_to_json(schema, value)` writes a default."""
+    written: dict[str, Any] = {"type": _NAMES.get(schema.type, schema.type)}
     if schema.type == "array":
-        found["items"] = schema_to_json(_part(schema.value_schema), default_to_json)
+        written["items"] = schema_to_json(_part(schema.value_schema), default_to_json)
     elif schema.type == "map":
-        found["keys"] = schema_to_json(_part(schema.key_schema), default_to_json)
-        found["values"] = schema_to_json(_part(schema.value_schema), default_to_json)
+        written["keys"] = schema_to_json(_part(schema.key_schema), default_to_json)
+        written["values"] = schema_to_json(_part(schema.value_schema), default_to_json)
     elif schema.type == "struct":
-        found["fields"] = [{**schema_to_json(one.schema, default_to_json), "field": one.name} for one in schema.fields]
-    found["optional"] = schema.optional
+        written["fields"] = [
+            {**schema_to_json(field.schema, default_to_json), "field": field.name} for field in schema.fields
+        ]
+    written["optional"] = schema.optional
     if schema.name is not None:
-        found["name"] = schema.name
+        written["name"] = schema.name
     if schema.version is not None:
-        found["version"] = schema.version
+        written["version"] = schema.version
     if schema.doc is not None:
-        found["doc"] = schema.doc
+        written["doc"] = schema.doc
     if schema.parameters:
-        found["parameters"] = dict(schema.parameters)
+        written["parameters"] = dict(schema.parameters)
     if schema.has_default and schema.default is not None:
-        found["default"] = default_to_json(schema, schema.default)
-    return found
+        written["default"] = default_to_json(schema, schema.default)
+    return written
 
 
 def _part(schema: Schema | None) -> Schema:
@@ -56,48 +58,48 @@ def _part(schema: Schema | None) -> Schema:
     return schema
 
 
-def schema_from_json(found: Any, default_from_json: Any) -> Schema:
-    """The schema in a JSON object.
+def schema_from_json(given: Any, default_from_json: Any) -> Schema:
+    """Return the schema of a JSON object.
 
     Raises:
-        ConversionFailed: it is none.
+        ConversionFailed: not a schema.
     """
-    if not isinstance(found, dict) or not isinstance(found.get("type"), str):
+    if not isinstance(given, dict) or not isinstance(given.get("type"), str):
         raise ConversionFailed("Schema must contain 'type' field")
-    kind = _TYPES.get(found["type"])
+    kind = _TYPES.get(given["type"])
     if kind is None:
-        raise ConversionFailed(f"Unknown schema type: {found['type']}")
-    parameters = found.get("parameters") or {}
+        raise ConversionFailed(f"Unknown schema type: {given['type']}")
+    parameters = given.get("parameters") or {}
     if not isinstance(parameters, dict) or not all(isinstance(text, str) for text in parameters.values()):
         raise ConversionFailed("Schema parameters must have string values.")
     made = Schema(
         type=kind,
-        optional=found.get("optional") is True,
-        name=found["name"] if isinstance(found.get("name"), str) else None,
-        version=found["version"] if isinstance(found.get("version"), int) else None,
-        doc=found["doc"] if isinstance(found.get("doc"), str) else None,
+        optional=given.get("optional") is True,
+        name=given["name"] if isinstance(given.get("name"), str) else None,
+        version=given["version"] if isinstance(given.get("version"), int) else None,
+        doc=given["doc"] if isinstance(given.get("doc"), str) else None,
         parameters=tuple(parameters.items()),
-        fields=_fields(found, default_from_json) if kind == "struct" else (),
-        key_schema=schema_from_json(found.get("keys"), default_from_json) if kind == "map" else None,
-        value_schema=_value_schema(kind, found, default_from_json),
+        fields=_fields(given, default_from_json) if kind == "struct" else (),
+        key_schema=schema_from_json(given.get("keys"), default_from_json) if kind == "map" else None,
+        value_schema=_value_schema(kind, given, default_from_json),
     )
-    if found.get("default") is None:
+    if given.get("default") is None:
         return made
-    return dataclasses.replace(made, default=default_from_json(made, found["default"]), has_default=True)
+    return dataclasses.replace(made, default=default_from_json(made, given["default"]), has_default=True)
 
 
-def _value_schema(kind: Type, found: dict[str, Any], default_from_json: Any) -> Schema | None:
+def _value_schema(kind: Type, given: dict[str, Any], default_from_json: Any) -> Schema | None:
     part = {"array": "items", "map": "values"}.get(kind)
-    return None if part is None else schema_from_json(found.get(part), default_from_json)
+    return None if part is None else schema_from_json(given.get(part), default_from_json)
 
 
-def _fields(found: dict[str, Any], default_from_json: Any) -> tuple[Field, ...]:
-    fields = found.get("fields")
+def _fields(given: dict[str, Any], default_from_json: Any) -> tuple[Field, ...]:
+    fields = given.get("fields")
     if not isinstance(fields, list):
         raise ConversionFailed('Struct schema\'s "fields" argument is not an array.')
     made = []
-    for one in fields:
-        if not isinstance(one, dict) or not isinstance(one.get("field"), str):
+    for field in fields:
+        if not isinstance(field, dict) or not isinstance(field.get("field"), str):
             raise ConversionFailed("Struct schema's field name not specified properly")
-        made.append(Field(name=one["field"], schema=schema_from_json(one, default_from_json)))
+        made.append(Field(name=field["field"], schema=schema_from_json(field, default_from_json)))
     return tuple(made)

@@ -1,4 +1,4 @@
-"""Text and bytes as they are: `StringConverter`, `ByteArrayConverter`."""
+"""Unchanged text and bytes: `StringConverter`, `ByteArrayConverter`."""
 
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ _OPTIONAL_BYTES = Schema(type="bytes", optional=True)
 
 
 class StringConverter(Converter):
-    """UTF-8 text (`converter.encoding` for another); other values as text."""
+    """UTF-8 text (`converter.encoding` for another encoding); other values as text."""
 
     settings: ClassVar[tuple[Setting, ...]] = (Setting(name="converter.encoding", doc="Of the text", default="utf-8"),)
 
@@ -19,7 +19,7 @@ class StringConverter(Converter):
         return self.config.get("converter.encoding", "utf-8")
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The text of the value."""
+        """Return the value's text."""
         if value is None:
             return None
         try:
@@ -28,7 +28,7 @@ class StringConverter(Converter):
             raise ConversionFailed(f"no text in {self._encoding()}: {problem}") from None
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """The bytes as text."""
+        """Return the bytes as text."""
         if data is None:
             return _OPTIONAL_STRING, None
         try:
@@ -38,19 +38,23 @@ class StringConverter(Converter):
 
 
 def _java_text(value: Any) -> str:
-    """As Java's `toString` writes booleans, maps and structs."""
+    """Format booleans, maps and structs like Java's `toString`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
-        return "Struct{" + ",".join(f"{name}={_java_text(one)}" for name, one in value.items() if one is not None) + "}"
+        return (
+            "Struct{"
+            + ",".join(f"{name}={_java_text(content)}" for name, content in value.items() if content is not None)
+            + "}"
+        )
     return str(value)
 
 
 class ByteArrayConverter(Converter):
-    """Bytes, untouched."""
+    """Bytes, unchanged."""
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The bytes themselves."""
+        """Return the bytes."""
         if schema is not None and schema.type != "bytes":
             raise ConversionFailed(f"the ByteArrayConverter writes bytes only, and the schema says {schema.type}")
         if value is not None and not isinstance(value, bytes | bytearray | memoryview):
@@ -58,5 +62,5 @@ class ByteArrayConverter(Converter):
         return None if value is None else bytes(value)
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """The bytes themselves."""
+        """Return the bytes."""
         return _OPTIONAL_BYTES, data

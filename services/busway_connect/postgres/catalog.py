@@ -72,14 +72,14 @@ class Table:
 
     def without(self, names: Collection[str]) -> "Table":
         """Copy the table without these columns."""
-        return replace(self, columns=tuple(one for one in self.columns if one.name not in names))
+        return replace(self, columns=tuple(column for column in self.columns if column.name not in names))
 
 
 class Types:
     """The database's types by oid, those met later looked up when they are."""
 
     def __init__(self, known: Iterable[TypeInfo] = ()) -> None:
-        self._known = {one.oid: one for one in known}
+        self._known = {kind.oid: kind for kind in known}
 
     def __getitem__(self, oid: int) -> TypeInfo:
         return self._known.get(oid) or TypeInfo(oid=oid, name=f"oid {oid}", kind="b")
@@ -89,7 +89,7 @@ class Types:
 
     def replace(self, known: Iterable[TypeInfo]) -> None:
         """Take over what the catalogue says now."""
-        self._known = {one.oid: one for one in known}
+        self._known = {kind.oid: kind for kind in known}
 
     def resolved(self, oid: int, modifier: int) -> tuple[TypeInfo, int]:
         """The type under any number of domains, with the modifier that counts."""
@@ -139,8 +139,8 @@ def read_types(connection: Connection) -> list[TypeInfo]:
 
 def read_table_ids(connection: Connection) -> list[TableId]:
     """The permanent tables that are not the system's own, ordered by schema and name."""
-    found = [TableId(schema=schema, name=name) for schema, name in connection.execute(_TABLES)]
-    return sorted(found, key=str)
+    tables = [TableId(schema=schema, name=name) for schema, name in connection.execute(_TABLES)]
+    return sorted(tables, key=str)
 
 
 def read_table(connection: Connection, table: TableId) -> Table | None:

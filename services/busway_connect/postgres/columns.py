@@ -265,7 +265,7 @@ def _array(types: Types, info: TypeInfo, modifier: int, settings: Settings) -> C
     read_one = element.read
 
     def read(text: str) -> list[Any]:
-        return [None if one is None else read_one(one) for one in values.array(text)]
+        return [None if element is None else read_one(element) for element in values.array(text)]
 
     of = replace(element.schema, optional=True)
     return Codec(

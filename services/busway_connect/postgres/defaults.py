@@ -39,13 +39,13 @@ def default_of(codec: Codec, expression: str | None) -> Any:
 
 def _constant(kind: str, expression: str) -> str | None:
     if kind == "enum":
-        found = _LITERAL.match(expression)
-        return found[1].replace("''", "'") if found is not None else None
+        match = _LITERAL.match(expression)
+        return match[1].replace("''", "'") if match is not None else None
     if _FUNCTION.match(expression) or expression.lower() in _CLOCKS:
         return _OF_FUNCTION[kind]
-    found = _LITERAL.search(expression)
-    if found is not None:
-        return found[1].replace("''", "'")
+    match = _LITERAL.search(expression)
+    if match is not None:
+        return match[1].replace("''", "'")
     if expression.startswith("NULL::"):
         return None
     return {"true": "t", "false": "f"}.get(expression) if kind == "bool" else expression

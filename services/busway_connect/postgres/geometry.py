@@ -44,7 +44,7 @@ CIRCLE: Final = _struct("Circle", "Geometry (CIRCLE)", 1, center=POINT, radius=_
 
 
 def _numbers(text: str) -> list[float]:
-    return [float(one) for one in _NUMBER.findall(text)]
+    return [float(number) for number in _NUMBER.findall(text)]
 
 
 def _points(text: str) -> list[_Point]:
@@ -53,7 +53,7 @@ def _points(text: str) -> list[_Point]:
 
 
 def _pack(points: Sequence[_Point]) -> bytes:
-    return b"".join(struct.pack("<dd", *one) for one in points)
+    return b"".join(struct.pack("<dd", *point) for point in points)
 
 
 def _line_string(points: Sequence[_Point]) -> bytes:

@@ -128,9 +128,9 @@ class Handover:
                 except TimeoutError:
                     return []
         with self._room:
-            found = [self._records.popleft() for _ in range(min(most, len(self._records)))]
-            self._bytes -= sum(size for _, size in found)
+            taken = [self._records.popleft() for _ in range(min(most, len(self._records)))]
+            self._bytes -= sum(size for _, size in taken)
             self._room.notify_all()
-        if not found and self._problem is not None:
+        if not taken and self._problem is not None:
             raise self._problem
-        return [record for record, _ in found]
+        return [record for record, _ in taken]

@@ -50,7 +50,7 @@ class Mask:
 
     def takes(self, column: str) -> bool:
         """Whether it is for this column, by its full name."""
-        return any(one.fullmatch(column) for one in self.columns)
+        return any(pattern.fullmatch(column) for pattern in self.columns)
 
     def parameters(self, length: int | None) -> tuple[tuple[str, str], ...]:
         """What it says of itself in the schema of a column of this length; None for one that holds no text."""
@@ -99,7 +99,7 @@ def _serialized(text: str) -> bytes:
 
 def is_mask(name: str) -> bool:
     """Whether a setting is one of these."""
-    return any(one.fullmatch(name) for one in (_TRUNCATE, _MASK, _HASH))
+    return any(pattern.fullmatch(name) for pattern in (_TRUNCATE, _MASK, _HASH))
 
 
 def read_masks(config: Mapping[str, str], patterns: Patterns) -> tuple[Mask, ...]:
@@ -108,19 +108,21 @@ def read_masks(config: Mapping[str, str], patterns: Patterns) -> tuple[Mask, ...
     Raises:
         ValueError: as `mask_problems`.
     """
-    found: list[tuple[int, Mask]] = []
+    masks_by_rank: list[tuple[int, Mask]] = []
     for name, text in config.items():
         if truncates := _TRUNCATE.fullmatch(name):
-            found.append((0, Mask(setting=name, columns=patterns(text), chars=int(truncates[1]), truncates=True)))
+            masks_by_rank.append(
+                (0, Mask(setting=name, columns=patterns(text), chars=int(truncates[1]), truncates=True))
+            )
         elif masks := _MASK.fullmatch(name):
-            found.append((1, Mask(setting=name, columns=patterns(text), chars=int(masks[1]))))
+            masks_by_rank.append((1, Mask(setting=name, columns=patterns(text), chars=int(masks[1]))))
         elif hashes := _HASH.fullmatch(name):
             algorithm, salt = _ALGORITHMS[hashes[2].upper()], hashes[3].encode()
             first = hashes[1] is None
-            found.append(
+            masks_by_rank.append(
                 (2, Mask(setting=name, columns=patterns(text), algorithm=algorithm, salt=salt, first_version=first))
             )
-    return tuple(mask for _, mask in sorted(found, key=lambda one: one[0]))
+    return tuple(mask for _, mask in sorted(masks_by_rank, key=lambda ranked: ranked[0]))
 
 
 def mask_problems(config: Mapping[str, str], patterns: Patterns) -> dict[str, str]:

@@ -29,7 +29,7 @@ def adjusted(name: str, mode: str, *, dots: bool) -> str:
     head = name[0]
     if head not in first:
         head = replace(head) + (head if head.isdigit() and not unicode else "")
-    return head + "".join(one if one in later else replace(one) for one in name[1:])
+    return head + "".join(character if character in later else replace(character) for character in name[1:])
 
 
 def _underscore(character: str) -> str:
@@ -38,7 +38,7 @@ def _underscore(character: str) -> str:
 
 def _escaped(character: str) -> str:
     return "".join(
-        "_u" + ("00" + text if len(text) <= 2 else text) for text in (f"{one:x}" for one in _units(character))
+        "_u" + ("00" + text if len(text) <= 2 else text) for text in (f"{unit:x}" for unit in _units(character))
     )
 
 

@@ -157,7 +157,7 @@ def _in_snapshot(offset: Mapping[str, Any], generation: int) -> InSnapshot:
         xid=int(offset.get("txId") or 0),
         at_us=int(offset.get("ts_usec") or 0),
         table=offset.get("snapshot_table"),
-        key=None if key is None else tuple(str(one) for one in key),
+        key=None if key is None else tuple(str(part) for part in key),
         order=None if order is None else tuple(order),
         last=bool(offset.get("snapshot_completed") or offset.get("last_snapshot_record")),
     )

@@ -58,24 +58,26 @@ def prepare_publication(connection: Connection, settings: Settings, tables: list
         ConfigInvalid: there is none, or it leaves out a captured table or tells its changes as another's; says what mends it.
     """
     name = sql.Identifier(settings.publication)
-    listed = sql.SQL(", ").join(sql.Identifier(one.schema, one.name) for one in tables)
+    listed = sql.SQL(", ").join(sql.Identifier(table.schema, table.name) for table in tables)
     mode = settings.publication_mode
-    found = connection.execute(
+    existing = connection.execute(
         "SELECT puballtables FROM pg_catalog.pg_publication WHERE pubname = %s", (settings.publication,)
     ).fetchone()
-    if found is None and mode == "disabled":
+    if existing is None and mode == "disabled":
         raise ConfigInvalid(
             {
                 "publication.name": f"there is no publication {settings.publication}; CREATE PUBLICATION {settings.publication}"
                 " FOR ALL TABLES, or set publication.autocreate.mode"
             }
         )
-    if mode == "filtered" and not (found is not None and found[0]):
+    if mode == "filtered" and not (existing is not None and existing[0]):
         if not tables:
             raise ConfigInvalid({"table.include.list": "chooses no table, so that there is nothing to publish"})
-        verb = sql.SQL("CREATE PUBLICATION {} FOR TABLE {}" if found is None else "ALTER PUBLICATION {} SET TABLE {}")
+        verb = sql.SQL(
+            "CREATE PUBLICATION {} FOR TABLE {}" if existing is None else "ALTER PUBLICATION {} SET TABLE {}"
+        )
         connection.execute(verb.format(name, listed))
-    elif found is None:
+    elif existing is None:
         connection.execute(sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES").format(name))
     _require_tables(connection, settings, tables)
     row = connection.execute(
@@ -116,7 +118,7 @@ def _require_tables(connection: Connection, settings: Settings, tables: list[Tab
         (settings.publication, settings.publication),
     ).fetchall()
     unpublished = {TableId(schema=schema, name=name) for schema, name in rows}
-    missing = [str(one) for one in tables if one in unpublished]
+    missing = [str(table) for table in tables if table in unpublished]
     if missing:
         names = ", ".join(missing)
         raise ConfigInvalid(
@@ -135,7 +137,7 @@ def once_each(connection: Connection, tables: list[TableId]) -> dict[TableId, Pu
         for root_schema, root_name, schema, name in connection.execute(_ANCESTRY)
         if TableId(schema=root_schema, name=root_name) in chosen
     }
-    return {one: Published() for one in tables if one not in doubled}
+    return {table: Published() for table in tables if table not in doubled}
 
 
 def _require_names(

@@ -105,7 +105,7 @@ class Reader:
         settings = self._settings
         self._catalog = catalog = psycopg.connect(slots.conninfo(settings), autocommit=True)
         self._types.replace(read_types(catalog))
-        captured = [one for one in read_table_ids(catalog) if settings.captures(one)]
+        captured = [table for table in read_table_ids(catalog) if settings.captures(table)]
         if settings.snapshot_mode in _STREAMS:
             published = prepare_publication(catalog, settings, captured)
         else:
@@ -113,7 +113,9 @@ class Reader:
         position, exported = self._begin(catalog)
         fresh = not isinstance(self._stored, InStream)
         if isinstance(position, InSnapshot):
-            position = self._snapshot(position, exported, {one: published[one] for one in captured if one in published})
+            position = self._snapshot(
+                position, exported, {table: published[table] for table in captured if table in published}
+            )
         else:
             self._ready(None)
         if settings.snapshot_mode in _STREAMS:
@@ -194,8 +196,8 @@ class Reader:
         self._ready(None)
         tables = [
             table.without(what.left_out)
-            for one, what in published.items()
-            if (table := read_table(catalog, one)) is not None
+            for table_id, what in published.items()
+            if (table := read_table(catalog, table_id)) is not None
         ]
         snapshot = Snapshot(
             catalog,
@@ -204,7 +206,7 @@ class Reader:
             layout=self._layout_of,
             types=self._types,
             headers=self._headers,
-            filters={one: what.rows for one, what in published.items() if what.rows is not None},
+            filters={table_id: what.rows for table_id, what in published.items() if what.rows is not None},
         )
         rows = 0
         for record in snapshot.records(self._partition):
@@ -290,14 +292,14 @@ class Reader:
             stream.layouts[relation.oid] = None
             return
         self._types.replace(read_types(self._catalog))
-        columns = [(one.name, one.type_oid, one.type_modifier, one.key) for one in relation.columns]
+        columns = [(column.name, column.type_oid, column.type_modifier, column.key) for column in relation.columns]
         table = layout_table(read_table(self._catalog, id_), id_, relation.replica_identity, columns)
         layout = stream.layouts[relation.oid] = self._layout_of(table)
-        self._warn_of_keys(layout, {one.name for one in relation.columns if one.key})
+        self._warn_of_keys(layout, {column.name for column in relation.columns if column.key})
 
     def _warn_of_keys(self, layout: Layout, identity: Collection[str]) -> None:
         """Say once for a table that its deletes cannot have their key: the log of an old row has the columns of the identity alone."""
-        missing = [one for one in layout.key if one not in identity]
+        missing = [column for column in layout.key if column not in identity]
         if missing and identity and layout.id not in self._warned:
             self._warned.add(layout.id)
             logger.warning(

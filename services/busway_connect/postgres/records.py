@@ -181,11 +181,11 @@ class Layout:
             if codec.labels:
                 self._labels.append((index, frozenset(codec.labels)))
         self.columns = frozenset(fields)
-        self.key = tuple(one for one in key if one in fields)
-        self._key_fields = tuple(fields[one].name for one in self.key)
+        self.key = tuple(name for name in key if name in fields)
+        self._key_fields = tuple(fields[name].name for name in self.key)
         self.key_schema = None
         if self.key:
-            members = tuple(key_fields[one] for one in self.key)
+            members = tuple(key_fields[name] for name in self.key)
             self.key_schema = Schema(type="struct", name=settings.schema_name(f"{name}.Key"), fields=members)
         require_own_names(table.id, fields)
         row = Schema(
@@ -222,51 +222,51 @@ class Layout:
             if isinstance(cell, str) and cell not in labels and cell not in self._former_labels:
                 raise StaleType(cell)
         values: dict[str, Any] = {}
-        for one in self._cells:
-            cell = cells[one.index]
-            if cell is UNCHANGED and old is not None and old[one.index] is not None:
-                cell = old[one.index]
+        for column in self._cells:
+            cell = cells[column.index]
+            if cell is UNCHANGED and old is not None and old[column.index] is not None:
+                cell = old[column.index]
             if cell is None:
-                values[one.name] = one.nothing
+                values[column.name] = column.nothing
             elif isinstance(cell, str):
-                values[one.name] = self._read(one, cell)
-            elif one.unchanged is NO_PLACEHOLDER:
-                values[one.name] = self._without(
-                    one,
+                values[column.name] = self._read(column, cell)
+            elif column.unchanged is NO_PLACEHOLDER:
+                values[column.name] = self._without(
+                    column,
                     f"an UPDATE left the value as it was, the log does not hold it, and its type has no placeholder; ALTER TABLE"
                     f" {self.id} REPLICA IDENTITY FULL puts it into the log",
                 )
             else:
-                values[one.name] = one.unchanged
+                values[column.name] = column.unchanged
         return values
 
-    def _read(self, one: Cell, cell: str) -> Any:
+    def _read(self, column: Cell, cell: str) -> Any:
         try:
-            return one.read(cell)
+            return column.read(cell)
         except NotANumber:
             return self._without(
-                one, f"{cell} is no value of decimal.handling.mode=precise; set it to double or string"
+                column, f"{cell} is no value of decimal.handling.mode=precise; set it to double or string"
             )
         except (ValueError, OverflowError) as problem:
-            return self._without(one, str(problem))
+            return self._without(column, str(problem))
 
-    def _without(self, one: Cell, why: str) -> Any:
+    def _without(self, column: Cell, why: str) -> Any:
         """NULL in the place of a value that has no form in the record, with a warning, where that is allowed."""
-        text = f"{self.id}.{one.name}: {why}"
-        if not one.optional or self._settings.converting_failure_mode == "fail":
+        text = f"{self.id}.{column.name}: {why}"
+        if not column.optional or self._settings.converting_failure_mode == "fail":
             raise Unreadable(text)
-        if one.name not in self._warned:
-            self._warned.add(one.name)
+        if column.name not in self._warned:
+            self._warned.add(column.name)
             logger.warning("null instead of a value: %s", text)
         return None
 
     def hides(self, columns: Collection[str]) -> bool:
         """Whether one of these columns is masked or cut."""
-        return any(self._settings.mask_of(self.id, one) is not None for one in columns)
+        return any(self._settings.mask_of(self.id, column) is not None for column in columns)
 
     def key_of(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
         """The key of a row; None for a table without one."""
-        return {one: row[one] for one in self._key_fields} if self.key else None
+        return {name: row[name] for name in self._key_fields} if self.key else None
 
     def _envelope(
         self, op: str, before: dict[str, Any] | None, after: dict[str, Any] | None, origin: Origin, now_ns: int
@@ -325,7 +325,7 @@ class Layout:
             return [Part(key=key, value=self._envelope("u", before, after, origin, now_ns))]
         forward = (("__debezium.newkey", _header(key)),)
         back = (("__debezium.oldkey", _header(old_key)),)
-        gone = [replace(one, headers=forward) for one in self.deleted(old, origin, now_ns)]
+        gone = [replace(record, headers=forward) for record in self.deleted(old, origin, now_ns)]
         return [*gone, Part(key=key, value=self._envelope("c", None, after, origin, now_ns), headers=back)]
 
     def truncated(self, origin: Origin, now_ns: int) -> list[Part]:
@@ -363,7 +363,7 @@ def layout_table(
     Args:
         columns: (name, type, modifier, part of the replica identity), as the log tells.
     """
-    known = {one.name: one for one in table.columns} if table is not None else {}
+    known = {column.name: column for column in table.columns} if table is not None else {}
     merged = []
     for name, oid, modifier, _ in columns:
         now = known.get(name)

@@ -192,7 +192,7 @@ class Settings:
 
     def mask_of(self, table: TableId, column: str) -> Mask | None:
         """What hides the values of this column."""
-        return next((one for one in self.masks if one.takes(f"{table}.{column}")), None)
+        return next((mask for mask in self.masks if mask.takes(f"{table}.{column}")), None)
 
     def schema_name(self, name: str) -> str:
         """The full name of a schema."""
@@ -227,18 +227,22 @@ class Choice:
     def takes(self, name: str) -> bool:
         """Whether a name is taken."""
         if self.include:
-            return any(one.fullmatch(name) for one in self.include)
-        return not any(one.fullmatch(name) for one in self.exclude)
+            return any(pattern.fullmatch(name) for pattern in self.include)
+        return not any(pattern.fullmatch(name) for pattern in self.exclude)
 
 
 def serves(name: str) -> bool:
     """Whether a setting means something here."""
-    return name in _CHOICES or is_mask(name) or any(one.name == name for one in SETTINGS)
+    return name in _CHOICES or is_mask(name) or any(setting.name == name for setting in SETTINGS)
 
 
 def problems(config: Mapping[str, str]) -> dict[str, str]:
     """What is wrong, by setting."""
-    wrong = {one.name: f"is missing: {one.doc}" for one in SETTINGS if one.required and not config.get(one.name)}
+    wrong = {
+        setting.name: f"is missing: {setting.doc}"
+        for setting in SETTINGS
+        if setting.required and not config.get(setting.name)
+    }
     for name, allowed in _CHOICES.items():
         value = config.get(name)
         if value is not None and value.lower() not in allowed:
@@ -292,7 +296,9 @@ def parse(config: Mapping[str, str]) -> Settings:
     wrong = problems(config)
     if wrong:
         raise ConfigInvalid(wrong)
-    value = {one.name: one.default or "" for one in SETTINGS} | {name: text for name, text in config.items() if text}
+    value = {setting.name: setting.default or "" for setting in SETTINGS} | {
+        name: text for name, text in config.items() if text
+    }
 
     def choice(name: str) -> Choice:
         include, exclude = value[f"{name}.include.list"], value[f"{name}.exclude.list"]
@@ -347,7 +353,7 @@ def parse(config: Mapping[str, str]) -> Settings:
 
 
 def _words(text: str) -> set[str]:
-    return {one.strip().lower() for one in text.split(",") if one.strip()}
+    return {word.strip().lower() for word in text.split(",") if word.strip()}
 
 
 def _patterns(text: str | None) -> tuple[Pattern, ...]:
@@ -355,17 +361,17 @@ def _patterns(text: str | None) -> tuple[Pattern, ...]:
         raise BadPattern(f"the list has {len(text or '')} characters, {LIST_CHARS_MAX} are the most")
     # A comma separates, unless it is escaped, as in Debezium's lists.
     parts = re.split(r"(?<!\\),", text or "")
-    return tuple(Pattern(one.strip().replace("\\,", ","), ignore_case=True) for one in parts if one.strip())
+    return tuple(Pattern(part.strip().replace("\\,", ","), ignore_case=True) for part in parts if part.strip())
 
 
 def _key_columns(text: str | None) -> tuple[tuple[Pattern, tuple[str, ...]], ...]:
-    found = []
+    columns_by_table = []
     for part in (text or "").split(";"):
         if not part.strip():
             continue
         table, separator, columns = part.rpartition(":")
-        names = tuple(one.strip() for one in columns.split(",") if one.strip())
+        names = tuple(column.strip() for column in columns.split(",") if column.strip())
         if not separator or not names:
             raise ValueError(f"{part.strip()!r} names no columns")
-        found.append((Pattern(table.strip(), ignore_case=True), names))
-    return tuple(found)
+        columns_by_table.append((Pattern(table.strip(), ignore_case=True), names))
+    return tuple(columns_by_table)

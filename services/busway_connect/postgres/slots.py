@@ -98,7 +98,7 @@ def translated(problem: Exception) -> Exception:
         return ConfigInvalid({"slot.name": f"{text}; raise max_replication_slots or drop a slot that nobody reads"})
     if _SLOT_LOST.search(text):
         return PositionLost(text)
-    if problem.sqlstate == _PRIVILEGE or any(one in text for one in _NO_REPLICATION):
+    if problem.sqlstate == _PRIVILEGE or any(phrase in text for phrase in _NO_REPLICATION):
         return ConfigInvalid(
             {"database.user": f"{text}; the user needs REPLICATION, SELECT and, to make a publication, ownership"}
         )

@@ -143,18 +143,20 @@ class Stream:
             origin_lsn=self._origin.commit_lsn if self._origin is not None else None,
         )
         if isinstance(message, pgoutput.Truncate):
-            layouts = [self._layout(one) for one in message.relations]
-            return [(one, part) for one in layouts if one is not None for part in one.truncated(origin, now_ns)]
+            layouts = [self._layout(relation) for relation in message.relations]
+            return [
+                (layout, part) for layout in layouts if layout is not None for part in layout.truncated(origin, now_ns)
+            ]
         layout = self._layout(message.relation)
         if layout is None:
             return []
         if isinstance(message, pgoutput.Insert):
-            found = layout.created(message.new, origin, now_ns)
+            records = layout.created(message.new, origin, now_ns)
         elif isinstance(message, pgoutput.Update):
-            found = layout.updated(message.old, message.new, origin, now_ns)
+            records = layout.updated(message.old, message.new, origin, now_ns)
         else:
-            found = layout.deleted(message.old, origin, now_ns)
-        return [(layout, part) for part in found]
+            records = layout.deleted(message.old, origin, now_ns)
+        return [(layout, part) for part in records]
 
     def _record(self, layout: Layout, part: Part, index: int, count: int, begin: pgoutput.Begin) -> SourceRecord:
         position = InStream(

@@ -101,7 +101,7 @@ def money_units(text: str, digits: int) -> int:
 
     The text has `MONEY_DIGITS` behind the point, whatever the column's currency: sessions have lc_monetary=C (`catalog`).
     """
-    amount = int("".join(one for one in text if one.isdigit()))
+    amount = int("".join(character for character in text if character.isdigit()))
     if digits >= MONEY_DIGITS:
         amount *= int(10 ** (digits - MONEY_DIGITS))
     else:
@@ -124,10 +124,10 @@ def _days(year: int, month: int, day: int) -> int:
 
 def _moment(text: str) -> tuple[int, int]:
     """(days since 1970, microseconds of the day)."""
-    found = _TIMESTAMP.fullmatch(text)
-    if found is None:
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no date or timestamp in ISO form")
-    year, month, day, hour, minute, second, fraction, bc = found.groups()
+    year, month, day, hour, minute, second, fraction, bc = match.groups()
     days = _days(1 - int(year) if bc else int(year), int(month), int(day))
     if hour is None:
         return days, 0
@@ -178,10 +178,10 @@ def zoned_timestamp_of(precision: int) -> Callable[[str], str]:
 
 def _clock(text: str) -> tuple[int, int]:
     """(microseconds of the day, seconds east of UTC)."""
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no time in ISO form")
-    hour, minute, second, fraction, sign, *zone = found.groups()
+    hour, minute, second, fraction, sign, *zone = match.groups()
     offset = int(zone[0] or 0) * 3600 + int(zone[1] or 0) * 60 + int(zone[2] or 0)
     micros = (int(hour) * 3600 + int(minute) * 60 + int(second)) * 1_000_000 + int((fraction or "").ljust(6, "0"))
     return micros, -offset if sign == "-" else offset
@@ -212,16 +212,16 @@ def _interval(text: str) -> tuple[dict[str, int], int, int, int, int]:
     parts = {"year": 0, "mon": 0, "day": 0}
     for number, unit in _INTERVAL_PART.findall(text):
         parts[unit] = int(number)
-    found = _INTERVAL_TIME.search(text)
-    if found is None:
+    match = _INTERVAL_TIME.search(text)
+    if match is None:
         return parts, 0, 0, 0, 0
-    sign = -1 if found[1] == "-" else 1
+    sign = -1 if match[1] == "-" else 1
     return (
         parts,
-        sign * int(found[2]),
-        sign * int(found[3]),
-        sign * int(found[4]),
-        sign * int((found[5] or "").ljust(6, "0")),
+        sign * int(match[2]),
+        sign * int(match[3]),
+        sign * int(match[4]),
+        sign * int((match[5] or "").ljust(6, "0")),
     )
 
 
@@ -253,9 +253,9 @@ def interval_iso(text: str) -> str:
 def hstore_map(text: str) -> dict[str, str | None]:
     """The pairs of an hstore."""
     pairs: dict[str, str | None] = {}
-    for found in _HSTORE.finditer(text):
-        value = None if found[2] is None else _ESCAPED.sub(r"\1", found[2])
-        pairs[_ESCAPED.sub(r"\1", found[1])] = value
+    for pair in _HSTORE.finditer(text):
+        value = None if pair[2] is None else _ESCAPED.sub(r"\1", pair[2])
+        pairs[_ESCAPED.sub(r"\1", pair[1])] = value
     return pairs
 
 
@@ -275,16 +275,16 @@ def array(text: str) -> list[str | None]:
     if not body:
         return []
     if not ('"' in body or "{" in body):
-        return [None if one == "NULL" else one for one in body.split(",")]
+        return [None if element == "NULL" else element for element in body.split(",")]
     elements: list[str | None] = []
     at = 0
     while at < len(body):
-        found = _ARRAY_TOKEN.match(body, at)
-        if found is None:
+        token = _ARRAY_TOKEN.match(body, at)
+        if token is None:
             raise ValueError(f"no array goes on with {body[at : at + 20]!r}")
-        if found[1] is not None:
-            elements.append(_ESCAPED.sub(r"\1", found[1]))
-        elif found[3] is not None:
-            elements.append(None if found[3] == "NULL" else found[3])
-        at = found.end()
+        if token[1] is not None:
+            elements.append(_ESCAPED.sub(r"\1", token[1]))
+        elif token[3] is not None:
+            elements.append(None if token[3] == "NULL" else token[3])
+        at = token.end()
     return elements

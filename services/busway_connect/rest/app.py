@@ -1,4 +1,4 @@
-"""The list of routes, joined into one application."""
+"""The routes as one application."""
 
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ _METRICS: Final = Route("/metrics", metrics, methods=["GET"])
 
 
 def create_app(worker: Worker) -> ASGIApp:
-    """The ASGI application over this worker."""
+    """Make the ASGI application."""
     app = Starlette(routes=[*ROUTES, _METRICS], exception_handlers=dict[Any, Any](HANDLERS))
     app.state.worker = worker
     app.state.metrics = CollectorRegistry()
@@ -25,7 +25,7 @@ def create_app(worker: Worker) -> ASGIApp:
 
 
 class _Encoded:
-    """Routes on the path as it was sent: `%2F` inside a connector's name is no separator. The resources decode their part themselves."""
+    """Routes by the raw path: `%2F` in a connector's name is no separator. Resources decode their part."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,8 +1,8 @@
-"""Reading requests and writing answers: JSON as Kafka Connect's REST API has it.
+"""Requests and responses: JSON of Kafka Connect's REST API.
 
-What lives here: bodies in and out, and every exception → `{"error_code": …, "message": …}`. What does not: what is asked for (`resources`).
-
-One difference from Kafka Connect on purpose: a body that cannot be read is the client's fault and answered with 400, not 500.
+What lives here: bodies, and mapping exceptions to `{"error_code": …, "message": …}`. What does not: resources
+(`resources`). Unlike Kafka
+Connect, an unreadable body is a client error, 400 instead of 500.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ _EMPTY: Final = {"Content-Length": "0"}
 
 
 def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON."""
+    """Make a JSON response."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return Response(text.encode(errors="replace"), status, headers, "application/json")
 
 
 def empty(status: int) -> Response:
-    """No body."""
+    """Make a response without body."""
     return Response(b"", status, None if status == 204 else _EMPTY)
 
 
 async def read_object(request: Request) -> dict[str, Any]:
-    """The JSON object in a body.
+    """Return the JSON object in the body.
 
     Raises:
-        Refused: 400 it is none; 413 it is too large; 415 it is said to be something else.
+        Refused: 400 not an object; 413 too large; 415 another media type.
     """
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -51,32 +51,32 @@ async def read_object(request: Request) -> dict[str, Any]:
         if len(data) > BODY_BYTES_MAX:
             raise Refused(413, f"The body is larger than {BODY_BYTES_MAX} bytes")
     try:
-        found = await asyncio.to_thread(json.loads, bytes(data))  # a megabyte of JSON is tens of milliseconds
+        value = await asyncio.to_thread(json.loads, bytes(data))  # a megabyte of JSON is tens of milliseconds
     except (ValueError, RecursionError) as problem:
         raise Refused(400, f"The body is not JSON: {problem}") from None
-    if not isinstance(found, dict):
-        raise Refused(400, f"The body is a JSON {type(found).__name__}, an object is expected")
-    return found
+    if not isinstance(value, dict):
+        raise Refused(400, f"The body is a JSON {type(value).__name__}, an object is expected")
+    return value
 
 
-def texts(found: Any, what: str) -> dict[str, str | None]:
-    """Settings: text by name; numbers and booleans as their text, as Kafka Connect takes them.
+def texts(given: Any, what: str) -> dict[str, str | None]:
+    """Return settings as text by name; numbers and booleans become text, like in Kafka Connect.
 
     Raises:
-        Refused: 400 a value is an object or a list, or holds half a character.
+        Refused: 400 an object, a list, or a lone surrogate.
     """
-    if not isinstance(found, dict):
+    if not isinstance(given, dict):
         raise Refused(400, f"{what} is an object of names and texts")
-    if len(found) > SETTINGS_MAX:
-        raise Refused(413, f"{what} has {len(found)} settings, {SETTINGS_MAX} are the most")
-    return {text(name, f"a name in {what}"): text(value, f"{what}: {name}") for name, value in found.items()}
+    if len(given) > SETTINGS_MAX:
+        raise Refused(413, f"{what} has {len(given)} settings, {SETTINGS_MAX} are the most")
+    return {text(name, f"a name in {what}"): text(value, f"{what}: {name}") for name, value in given.items()}
 
 
 def text(value: Any, what: str) -> Any:
-    """A text; of a number or a boolean its text, and None as it is.
+    """Return a string, number or boolean as text; None stays None.
 
     Raises:
-        Refused: 400 it is an object or a list, or holds half a character (a lone surrogate), which no topic could keep.
+        Refused: 400 an object, a list, or a lone surrogate, which no topic can store.
     """
     if value is None:
         return None
@@ -91,13 +91,13 @@ def text(value: Any, what: str) -> Any:
 
 
 async def refused(request: Request, problem: Exception) -> Response:
-    """A refusal of ours."""
+    """Handle a refusal."""
     assert isinstance(problem, Refused)
     return answer({"error_code": problem.status, "message": str(problem)}, problem.status)
 
 
 async def no_route(request: Request, problem: Exception) -> Response:
-    """Unknown paths and methods."""
+    """Handle unknown paths and methods."""
     assert isinstance(problem, HTTPException)
     said = {404: "HTTP 404 Not Found", 405: "HTTP 405 Method Not Allowed"}
     message = said.get(problem.status_code, f"HTTP {problem.status_code} {problem.detail}")
@@ -105,28 +105,28 @@ async def no_route(request: Request, problem: Exception) -> Response:
 
 
 async def bus_failed(request: Request, problem: Exception) -> Response:
-    """The brokers do not answer as they should."""
+    """Handle a failure of the brokers."""
     logger.error("%s %s: %s", request.method, request.url.path, problem)
     return answer({"error_code": 500, "message": f"The bus does not answer: {problem}"}, 500)
 
 
 async def not_now(request: Request, problem: Exception) -> Response:
-    """Another worker has taken over in the middle of the request."""
+    """Handle the takeover by another worker during the request."""
     return answer({"error_code": 409, "message": str(problem)}, 409)
 
 
 async def too_large(request: Request, problem: Exception) -> Response:
-    """Settings that are larger than a record of the storage topic may be."""
+    """Handle settings too large for a record of the storage topic."""
     return answer({"error_code": 413, "message": f"The settings are too large to be kept: {problem}"}, 413)
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Log a client that hung up in the middle of its request; the response is not read."""
+    """Log a client that disconnected during its request; the response is not read."""
     return answer({"error_code": 400, "message": "the client hung up"}, 400)
 
 
 async def broken(request: Request, problem: Exception) -> Response:
-    """A defect of ours; the client learns that, the log the rest."""
+    """Handle a defect; only the log has the details."""
     logger.error("defect on %s %s", request.method, request.url.path, exc_info=problem)
     return answer({"error_code": 500, "message": "Internal Server Error; see the worker's log"}, 500)
 

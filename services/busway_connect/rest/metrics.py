@@ -1,21 +1,22 @@
-"""`/metrics`: what the worker's connectors count, for Prometheus.
+"""`/metrics`: counts of the worker's connectors for Prometheus.
 
-What lives here: names, read at the moment of the scrape. What does not: counting (`runtime.parts`).
+What lives here: names, read at the scrape. What does not: counting (`runtime.task_context`).
 
 | metric | labels | meaning |
 |---|---|---|
-| `busway_connect_worker_active` | | 1 while it is this worker's turn |
+| `busway_connect_worker_active` | | 1 while this worker works |
 | `busway_connect_connector_running` | connector, type | 1 while its task runs |
 | `busway_connect_connector_failed` | connector, type | 1 after its task failed for good |
-| `busway_connect_records_polled_total` | connector, type | records that the source handed over, or the sink's topics |
+| `busway_connect_records_polled_total` | connector, type | records read from the source or the sink's topics |
 | `busway_connect_records_written_total` | connector, type | acknowledged by the bus, or written by the sink |
-| `busway_connect_records_already_written_total` | connector, type | found in the topics after a restart, and not written again |
+| `busway_connect_records_already_written_total` | connector, type | found in the topics after a restart, and not
+written again |
 | `busway_connect_records_tolerated_total` | connector, type | bad records passed over |
 | `busway_connect_dead_letters_total` | connector, type | of these, in the dead-letter topic |
-| `busway_connect_offset_commits_total` | connector, type | how often offsets were stored |
-| `busway_connect_task_restarts_total` | connector, type | how often the task started again by itself |
+| `busway_connect_offset_commits_total` | connector, type | offset commits |
+| `busway_connect_task_restarts_total` | connector, type | automatic restarts of the task |
 | `busway_connect_seconds_since_progress` | connector, type | since it last handled records |
-| `busway_connect_source_progress` | connector, type, name | numbers that the connector tells of itself |
+| `busway_connect_source_progress` | connector, type, name | the connector's own figures |
 """
 
 import time
@@ -38,13 +39,13 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class WorkerMetrics(Collector):
-    """Reads a worker."""
+    """A collector that reads a worker."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
     def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
-        """All metrics as they are now."""
+        """Yield all current metrics."""
         active = self._worker.active.is_set()
         yield GaugeMetricFamily(f"{_PREFIX}worker_active", "1 while it is this worker's turn", value=float(active))
         table = [(runner, self._labels(runner)) for runner in self._worker.runners.values()]
@@ -60,15 +61,15 @@ class WorkerMetrics(Collector):
                 counter.add_metric(labels, read(runner))
             yield counter
         since = GaugeMetricFamily(f"{_PREFIX}seconds_since_progress", "since it last handled records", labels=_LABELS)
-        told = GaugeMetricFamily(f"{_PREFIX}source_progress", "what the connector tells", labels=[*_LABELS, "name"])
+        progress = GaugeMetricFamily(f"{_PREFIX}source_progress", "what the connector tells", labels=[*_LABELS, "name"])
         for runner, labels in table:
             since.add_metric(labels, time.monotonic() - runner.counts.progress_at)
             notes = runner.connector.progress.notes if runner.connector is not None else {}
             for name, value in notes.items():
                 if isinstance(value, int | float):
-                    told.add_metric([*labels, name], float(value))
+                    progress.add_metric([*labels, name], float(value))
         yield since
-        yield told
+        yield progress
 
     def _labels(self, runner: Runner) -> list[str]:
         kind = self._worker.kind(runner)
@@ -76,29 +77,29 @@ class WorkerMetrics(Collector):
 
 
 _COUNTERS: Final[tuple[tuple[str, str, Callable[[Runner], float]], ...]] = (
-    ("records_polled", "records handed over", lambda one: one.counts.polled),
-    ("records_written", "records acknowledged or written", lambda one: one.counts.written_records),
+    ("records_polled", "records handed over", lambda runner: runner.counts.polled),
+    ("records_written", "records acknowledged or written", lambda runner: runner.counts.written_records),
     (
         "records_already_written",
         "records found in the topics after a restart",
-        lambda one: one.counts.written.dropped if one.counts.written is not None else 0,
+        lambda runner: runner.counts.written.dropped if runner.counts.written is not None else 0,
     ),
     (
         "records_tolerated",
         "bad records passed over",
-        lambda one: one.counts.failures.tolerated if one.counts.failures is not None else 0,
+        lambda runner: runner.counts.failures.tolerated if runner.counts.failures is not None else 0,
     ),
     (
         "dead_letters",
         "records in the dead-letter topic",
-        lambda one: one.counts.failures.dead_lettered if one.counts.failures is not None else 0,
+        lambda runner: runner.counts.failures.dead_lettered if runner.counts.failures is not None else 0,
     ),
-    ("offset_commits", "how often offsets were stored", lambda one: one.counts.offset_commits),
-    ("task_restarts", "how often the task started again by itself", lambda one: one.counts.restarts),
+    ("offset_commits", "how often offsets were stored", lambda runner: runner.counts.offset_commits),
+    ("task_restarts", "how often the task started again by itself", lambda runner: runner.counts.restarts),
 )
 
 
 async def metrics(request: Request) -> Response:
-    """In Prometheus' text format."""
+    """Return Prometheus' text format."""
     registry: CollectorRegistry = request.app.state.metrics
     return Response(generate_latest(registry), 200, None, CONTENT_TYPE)

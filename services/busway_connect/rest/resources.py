@@ -1,7 +1,8 @@
 """Kafka Connect's REST API, path by path.
 
-What lives here: which request asks the worker for what, and the shape of each answer. What does not: bodies and errors (`bodies`), the
-use cases (`worker`). Source: `org.apache.kafka.connect.runtime.rest.resources` of Kafka 4.3.1.
+What lives here: mapping requests to the worker's use cases, and shapes of responses. What does not: bodies and errors
+(`bodies`), use cases
+(`worker`). Source: `org.apache.kafka.connect.runtime.rest.resources` of Kafka 4.3.1.
 """
 
 import asyncio
@@ -40,12 +41,12 @@ def _name(request: Request) -> str:
 
 
 async def root(request: Request) -> Response:
-    """Which worker this is."""
+    """Return version and cluster."""
     return answer({"version": version("busway"), "commit": "busway", "kafka_cluster_id": _worker(request).cluster_id})
 
 
 async def health(request: Request) -> Response:
-    """Whether it serves (KIP-1017)."""
+    """Return whether it serves (KIP-1017)."""
     if _worker(request).active.is_set():
         text = "Worker has completed startup and is ready to handle requests."
         return answer({"status": "healthy", "message": text})
@@ -67,8 +68,8 @@ def _info(worker: Worker, runner: Runner) -> dict[str, Any]:
 
 
 def _state(worker: Worker, name: str, trace: str | None, shown: str | None) -> dict[str, Any]:
-    found = {"state": name, "worker_id": worker.worker_id, "trace": trace, "version": shown}
-    return {one: text for one, text in found.items() if text is not None}
+    state = {"state": name, "worker_id": worker.worker_id, "trace": trace, "version": shown}
+    return {key: text for key, text in state.items() if text is not None}
 
 
 def _status(worker: Worker, runner: Runner, **instead: str) -> dict[str, Any]:
@@ -92,25 +93,25 @@ def _status(worker: Worker, runner: Runner, **instead: str) -> dict[str, Any]:
 
 
 async def list_connectors(request: Request) -> Response:
-    """Names, or with `expand=status` and `expand=info` more."""
+    """List names, with `expand=status` and `expand=info` more."""
     worker = _worker(request)
     names = worker.names()
     if "expand" not in request.query_params:
         return answer(names)
     wanted = request.query_params.getlist("expand")
-    found: dict[str, Any] = {}
+    connectors: dict[str, Any] = {}
     for name in names:
         runner = worker.find(name)
-        found[name] = {}
+        connectors[name] = {}
         if "status" in wanted:
-            found[name]["status"] = _status(worker, runner)
+            connectors[name]["status"] = _status(worker, runner)
         if "info" in wanted:
-            found[name]["info"] = _info(worker, runner)
-    return await asyncio.to_thread(answer, found)  # megabytes, with many connectors
+            connectors[name]["info"] = _info(worker, runner)
+    return await asyncio.to_thread(answer, connectors)  # megabytes, with many connectors
 
 
 async def create_connector(request: Request) -> Response:
-    """`{"name": …, "config": {…}, "initial_state": …}`."""
+    """Create from `{"name": …, "config": {…}, "initial_state": …}`."""
     body = await read_object(request)
     unknown = body.keys() - {"name", "config", "initial_state"}
     if unknown:
@@ -136,7 +137,7 @@ async def _put(
     request: Request, name: str, given: Mapping[str, str | None], *, create: bool, target: str = "STARTED"
 ) -> Response:
     _same_name(name, given)
-    config = {**{one: text for one, text in given.items() if text is not None}, "name": name}
+    config = {**{setting: text for setting, text in given.items() if text is not None}, "name": name}
     worker = _worker(request)
     new = await worker.put(name, config, create=create, target=target)
     if not new:
@@ -146,24 +147,24 @@ async def _put(
 
 
 async def get_connector(request: Request) -> Response:
-    """Settings, tasks and type."""
+    """Return settings, tasks and type."""
     worker = _worker(request)
     return answer(_info(worker, worker.find(_name(request))))
 
 
 async def delete_connector(request: Request) -> Response:
-    """End it and forget it."""
+    """Stop and remove it."""
     await _worker(request).delete(_name(request))
     return empty(204)
 
 
 async def get_config(request: Request) -> Response:
-    """Settings."""
+    """Return its settings."""
     return answer(dict(_worker(request).find(_name(request)).config))
 
 
 async def put_config(request: Request) -> Response:
-    """Make it, or replace its settings."""
+    """Create it, or replace its settings."""
     given = texts(await read_object(request), "the body")
     return await _put(request, _name(request), given, create=False)
 
@@ -178,25 +179,25 @@ async def patch_config(request: Request) -> Response:
 
 
 async def get_status(request: Request) -> Response:
-    """States and traces."""
+    """Return states and traces."""
     worker = _worker(request)
     return answer(_status(worker, worker.find(_name(request), "No status found for connector {}")))
 
 
 async def pause(request: Request) -> Response:
-    """Go on with nothing, keep everything."""
+    """Pause, keeping all resources."""
     await _worker(request).retarget(_name(request), "PAUSED")
     return empty(202)
 
 
 async def resume(request: Request) -> Response:
-    """Go on."""
+    """Resume."""
     await _worker(request).retarget(_name(request), "STARTED")
     return empty(202)
 
 
 async def stop(request: Request) -> Response:
-    """End the task, keep the connector."""
+    """Stop the task, keep the connector."""
     await _worker(request).retarget(_name(request), "STOPPED")
     return empty(204)
 
@@ -206,7 +207,7 @@ def _flag(request: Request, name: str) -> bool:
 
 
 async def restart(request: Request) -> Response:
-    """Start the connector again, with `includeTasks=true` its task too (KIP-745)."""
+    """Restart the connector, with `includeTasks=true` also its task (KIP-745)."""
     worker = _worker(request)
     runner = worker.find(_name(request), "Unknown connector: {}")
     include, only_failed = _flag(request, "includeTasks"), _flag(request, "onlyFailed")
@@ -230,7 +231,7 @@ def _task(request: Request) -> int:
 
 
 async def list_tasks(request: Request) -> Response:
-    """Tasks with their settings."""
+    """List tasks with settings."""
     runner = _worker(request).find(_name(request))
     if runner.task is None:
         return answer([])
@@ -238,7 +239,7 @@ async def list_tasks(request: Request) -> Response:
 
 
 async def get_task_status(request: Request) -> Response:
-    """The state of one task."""
+    """Return a task's state."""
     worker, name, number = _worker(request), _name(request), _task(request)
     text = f"No status found for task {name}-{number}"
     tasks = _status(worker, worker.find(name, text))["tasks"]
@@ -248,7 +249,7 @@ async def get_task_status(request: Request) -> Response:
 
 
 async def restart_task(request: Request) -> Response:
-    """Start it again."""
+    """Restart a task."""
     await _worker(request).restart_task(_name(request), _task(request))
     return empty(204)
 
@@ -257,9 +258,9 @@ async def restart_task(request: Request) -> Response:
 
 
 async def get_offsets(request: Request) -> Response:
-    """How far it is."""
-    found = await _worker(request).offsets(_name(request))
-    return answer({"offsets": [{"partition": dict(one), "offset": dict(at)} for one, at in found]})
+    """Return offsets."""
+    offsets = await _worker(request).offsets(_name(request))
+    return answer({"offsets": [{"partition": dict(partition), "offset": dict(at)} for partition, at in offsets]})
 
 
 async def patch_offsets(request: Request) -> Response:
@@ -269,11 +270,11 @@ async def patch_offsets(request: Request) -> Response:
     if not isinstance(given, list) or not given:
         raise Refused(400, "Partitions / offsets need to be provided for an alter offsets request")
     changes: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]] = []
-    for one in given:
-        partition = one.get("partition") if isinstance(one, dict) else None
+    for entry in given:
+        partition = entry.get("partition") if isinstance(entry, dict) else None
         if not isinstance(partition, dict):
             raise Refused(400, "Partition objects cannot be null")
-        offset = one.get("offset")
+        offset = entry.get("offset")
         if offset is not None and not isinstance(offset, dict):
             raise Refused(400, f"An offset is an object or null, not {offset!r:.80}")
         changes.append((partition, offset))
@@ -282,19 +283,19 @@ async def patch_offsets(request: Request) -> Response:
 
 
 async def delete_offsets(request: Request) -> Response:
-    """Forget the offsets of a stopped connector."""
+    """Remove the offsets of a stopped connector."""
     await _worker(request).reset_offsets(_name(request))
     return answer({"message": _MODIFIED.format("reset")})
 
 
 async def get_topics(request: Request) -> Response:
-    """The topics that it has used (KIP-558)."""
+    """Return the topics that it has used (KIP-558)."""
     name = _name(request)
     return answer({name: {"topics": _worker(request).topics(name)}})
 
 
 async def reset_topics(request: Request) -> Response:
-    """Forget them."""
+    """Clear them."""
     await _worker(request).reset_topics(_name(request))
     return empty(202)
 
@@ -303,30 +304,30 @@ async def reset_topics(request: Request) -> Response:
 
 
 async def list_plugins(request: Request) -> Response:
-    """Connectors; with `connectorsOnly=false` also transforms and converters."""
+    """List connectors; with `connectorsOnly=false` also transforms and converters."""
     plugins = _worker(request).plugins
-    found = plugins.connectors()
+    infos = plugins.connectors()
     if request.query_params.get("connectorsOnly", "true").lower() == "false":
-        found += plugins.others()
-    shown = [{"class": one.class_name, "type": one.kind, "version": one.version} for one in found]
-    return answer([{name: text for name, text in one.items() if text} for one in shown])
+        infos += plugins.others()
+    shown = [{"class": info.class_name, "type": info.kind, "version": info.version} for info in infos]
+    return answer([{name: text for name, text in entry.items() if text} for entry in shown])
 
 
 async def plugin_config(request: Request) -> Response:
-    """The settings that a connector knows."""
+    """Return a connector's settings."""
     name = unquote(request.path_params["plugin"])
     try:
         kind = _worker(request).plugins.connector(name)
     except NoSuchPlugin:
         raise Refused(404, f"Unknown plugin {name}.") from None
-    return answer([definition(one) for one in known_settings(kind) if one.group is None])
+    return answer([definition(setting) for setting in known_settings(kind) if setting.group is None])
 
 
 async def validate(request: Request) -> Response:
-    """What is wrong with settings."""
+    """Check settings."""
     plugin = unquote(request.path_params["plugin"])
     given = texts(await read_object(request), "the body")
-    config = {one: text for one, text in given.items() if text is not None}
+    config = {setting: text for setting, text in given.items() if text is not None}
     included = config.get("connector.class")
     if included is not None and not included.removesuffix("Connector").endswith(plugin.removesuffix("Connector")):
         raise Refused(400, f"Included connector type {included} does not match request type {plugin}")

@@ -72,5 +72,5 @@ class Reached:
 
     def take(self) -> list[tuple[Mapping[str, Any], Offset]]:
         """Take all offsets. The caller keeps them from now on."""
-        found, self._offsets = list(self._offsets.values()), {}
-        return found
+        offsets, self._offsets = list(self._offsets.values()), {}
+        return offsets

@@ -46,9 +46,9 @@ def read_mark(record: Record, connector: str) -> Mark | None:
     for name, value in record.headers:
         if name == HEADER and value is not None:
             try:
-                found = json.loads(value)
-                if found[0] == connector:
-                    return Mark(epoch=found[1], partition=found[2], place=[*found[3], found[4]])
+                fields = json.loads(value)
+                if fields[0] == connector:
+                    return Mark(epoch=fields[1], partition=fields[2], place=[*fields[3], fields[4]])
             except (ValueError, LookupError, TypeError):
                 return None
     return None
@@ -73,10 +73,10 @@ class Marker:
 
     def mark(self, record: SourceRecord) -> tuple[Mark, bytes] | None:
         """The next record's, and as a header; None where the source does not know its order."""
-        found = self._position(record.offset)
-        if found is None:
+        place = self._position(record.offset)
+        if place is None:
             return None
-        position = list(found)
+        position = list(place)
         self._count = self._count + 1 if position == self._last and record.partition == self._partition else 0
         self._last = position
         if record.partition != self._partition:
@@ -115,7 +115,7 @@ class Written:
     async def look_at(self, topic: str) -> None:
         """Find the last mark in each partition of a topic."""
         described = (await self._admin.describe_topics([topic]))[topic]
-        partitions = [TopicPartition(topic, one.number) for one in described.partitions]
+        partitions = [TopicPartition(topic, info.number) for info in described.partitions]
         self._last.update(await self.last_marks(topic, partitions))
 
     async def last_marks(self, topic: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Mark]:
@@ -123,19 +123,23 @@ class Written:
         wanted = list(partitions)
         firsts = await self._admin.list_offsets(dict.fromkeys(wanted, -2))
         ends = await self._admin.list_offsets(dict.fromkeys(wanted, -1))
-        open_ones = {one: ends[one] for one in wanted if firsts[one] < ends[one]}
-        found: dict[TopicPartition, Mark] = {}
+        open_ones = {partition: ends[partition] for partition in wanted if firsts[partition] < ends[partition]}
+        marks: dict[TopicPartition, Mark] = {}
         step = _FIRST_STEP
         while open_ones:
-            starts = {one: max(firsts[one], before - step) for one, before in open_ones.items()}
-            at = {one.partition: start for one, start in starts.items()}
+            starts = {partition: max(firsts[partition], before - step) for partition, before in open_ones.items()}
+            at = {partition.partition: start for partition, start in starts.items()}
             async for record in self._read_back(topic, at):
                 mark = read_mark(record, self._connector)
                 if mark is not None:
-                    found[TopicPartition(topic, record.partition)] = mark
-            open_ones = {one: start for one, start in starts.items() if one not in found and start > firsts[one]}
+                    marks[TopicPartition(topic, record.partition)] = mark
+            open_ones = {
+                partition: start
+                for partition, start in starts.items()
+                if partition not in marks and start > firsts[partition]
+            }
             step *= 4
-        return found
+        return marks
 
     def has(self, partition: TopicPartition, mark: Mark) -> bool:
         """Whether the record with this mark is in that partition already."""

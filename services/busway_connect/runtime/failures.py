@@ -163,8 +163,8 @@ class Failures:
             await create_if_missing(admin, wanted)
 
     async def _bury(self, topic: str, record: BadRecord, problem: Exception) -> None:
-        told = self._context(record, problem)
-        headers = (*record.headers, *(told if self._tolerance.context_headers else ()))
+        context = self._context(record, problem)
+        headers = (*record.headers, *(context if self._tolerance.context_headers else ()))
         try:
             await self._producer.send_and_wait(topic, record.value, record.key, headers=headers)
         except (MessageTooLarge, BrokerError) as refused:
@@ -176,7 +176,7 @@ class Failures:
         size = len(record.value or b"")
         text = f"the value of {size} bytes, as the record would be larger than the topic takes"
         logger.error("connector %s: a dead letter leaves out %s %s", self._connector, text, topic)
-        short = tuple((name, value and value[:_HEADER_BYTES_MAX]) for name, value in told if name != _TRACE)
+        short = tuple((name, value and value[:_HEADER_BYTES_MAX]) for name, value in context if name != _TRACE)
         key = record.key if record.key is not None and len(record.key) <= _KEY_BYTES_MAX else None
         try:
             await self._producer.send_and_wait(topic, None, key, headers=(*short, (LEFT_OUT, text.encode())))

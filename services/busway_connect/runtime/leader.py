@@ -47,8 +47,10 @@ def superseded(problem: BaseException) -> bool:
     """Whether a producer cannot go on, and a new one of its name could."""
     if isinstance(problem, TurnOver | ProducerFenced):
         return True
-    codes = (getattr(one, "code", None) for one in (problem, problem.__cause__))
-    return isinstance(problem, TransactionFailed) and any(one is not None and one.name in _SUPERSEDED for one in codes)
+    codes = (getattr(error, "code", None) for error in (problem, problem.__cause__))
+    return isinstance(problem, TransactionFailed) and any(
+        code is not None and code.name in _SUPERSEDED for code in codes
+    )
 
 
 class Writer(Protocol):
@@ -130,7 +132,9 @@ async def fence(admin: Admin, transactional_ids: Sequence[str]) -> None:
         BrokerError: one cannot be fenced.
     """
     for first in range(0, len(transactional_ids), _AT_ONCE):
-        await asyncio.gather(*(_fence(admin, one) for one in transactional_ids[first : first + _AT_ONCE]))
+        await asyncio.gather(
+            *(_fence(admin, transactional_id) for transactional_id in transactional_ids[first : first + _AT_ONCE])
+        )
 
 
 async def _fence(admin: Admin, transactional_id: str) -> None:
@@ -157,8 +161,8 @@ async def confirm_turn(consumer: Consumer, topic: str, over: asyncio.Event) -> N
     try:
         await asyncio.wait([asked, ended], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in (asked, ended):
-            one.cancel()
+        for task in (asked, ended):
+            task.cancel()
         await asyncio.wait([asked, ended])
     if over.is_set() or asked.cancelled() or isinstance(asked.exception(), CommitFailed):
         raise TurnOver(NOT_ACTIVE)

@@ -86,11 +86,15 @@ def consumer_options(config: Config, session_timeout_ms: int = ConsumerOptions()
         ValueError: one cannot be.
     """
     given = {name: text for name, text in _given(config, _CONSUMER).items() if name != LOOK_EVERY}
-    found = {"auto_offset_reset": "earliest", "session_timeout_ms": session_timeout_ms, **_options(given, _OF_CONSUMER)}
+    options = {
+        "auto_offset_reset": "earliest",
+        "session_timeout_ms": session_timeout_ms,
+        **_options(given, _OF_CONSUMER),
+    }
     # A third is usual, so that two may be lost.
-    usual = min(ConsumerOptions().heartbeat_interval_ms, max(1, found["session_timeout_ms"] // 3))
-    found.setdefault("heartbeat_interval_ms", usual)
-    return found
+    usual = min(ConsumerOptions().heartbeat_interval_ms, max(1, options["session_timeout_ms"] // 3))
+    options.setdefault("heartbeat_interval_ms", usual)
+    return options
 
 
 def look_every_s(config: Config) -> float:
@@ -108,11 +112,11 @@ def override_problems(config: Config, *, source: bool) -> dict[str, str]:
                 wrong[prefix + name] = f"it is not served; what is: {', '.join(names) or 'none'}; take it out"
                 continue
             try:
-                one = {f"{prefix}{name}": text}
+                override = {f"{prefix}{name}": text}
                 if prefix == _PRODUCER:
-                    ProducerOptions(**producer_options(one))
+                    ProducerOptions(**producer_options(override))
                 else:  # session and heartbeat are judged together
-                    ConsumerOptions(**consumer_options(_session(config) | one))
+                    ConsumerOptions(**consumer_options(_session(config) | override))
             except ValueError as problem:
                 wrong[prefix + name] = str(problem)
     return wrong

@@ -205,7 +205,7 @@ class Runner:
             self._delay_s = min(self._delay_s * 2, self._delay_max_s)
 
     async def _wait_for_start(self) -> None:
-        waits = [asyncio.ensure_future(one.wait()) for one in (self._stop, self._resumed)]
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._stop, self._resumed)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -215,17 +215,17 @@ class Runner:
     async def _once(self) -> None:
         """Run the task once. It is cancelled if it does not stop in time."""
         running = asyncio.ensure_future(self._contained())
-        told = asyncio.ensure_future(self._stop.wait())
+        stopped = asyncio.ensure_future(self._stop.wait())
         try:
-            await asyncio.wait([running, told], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
             if not running.done():
                 await asyncio.wait([running], timeout=self._around.shutdown_timeout_s)
             if not running.done():
                 logger.warning("connector %s did not stop in time and is cut off", self.name)
         finally:
-            told.cancel()
+            stopped.cancel()
             running.cancel()
-            await asyncio.wait([running, told])
+            await asyncio.wait([running, stopped])
         if not running.cancelled():
             running.result()
 

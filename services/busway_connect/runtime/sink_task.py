@@ -42,7 +42,7 @@ class SinkTask:
         self._parts = parts
         text = parts.config.get("topics.regex", "").strip()
         self._pattern = Pattern(text) if text else None
-        self._topics = {one.strip() for one in parts.config.get("topics", "").split(",") if one.strip()}
+        self._topics = {topic.strip() for topic in parts.config.get("topics", "").split(",") if topic.strip()}
         self._look_every_s = look_every_s(parts.config)
         self._looked_at = 0.0
         self._announced: set[str] = set()
@@ -84,12 +84,12 @@ class SinkTask:
                     consumer.resume(*consumer.paused())
                 else:
                     consumer.pause(*consumer.assignment())
-                found = await consumer.getmany(timeout_ms=POLL_MS)
+                polled = await consumer.getmany(timeout_ms=POLL_MS)
                 self._sink.progress.notes["partitions"] = len(consumer.assignment())
-                if found:
-                    await self._deliver([record for records in found.values() for record in records], failures)
+                if polled:
+                    await self._deliver([record for records in polled.values() for record in records], failures)
                 await consumer.commit()  # also where a partition without a record was begun
-                if found:
+                if polled:
                     parts.counts.offset_commits += 1
                     parts.progressed()
 

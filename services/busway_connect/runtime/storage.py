@@ -98,10 +98,10 @@ async def ensure_compacted(admin: Admin, topic: str, partitions: int, replicatio
     )
     if await create_if_missing(admin, wanted):
         return
-    found = (await admin.describe_topics([topic]))[topic]
-    if single and len(found.partitions) != 1:
+    described = (await admin.describe_topics([topic]))[topic]
+    if single and len(described.partitions) != 1:
         raise StorageUnfit(
-            f"the topic {topic} (config.storage.topic) has {len(found.partitions)} partitions and needs exactly one, "
+            f"the topic {topic} (config.storage.topic) has {len(described.partitions)} partitions and needs exactly one, "
             "as its records have one order; name another topic"
         ) from None
     policy = (await admin.describe_configs(topic))["cleanup.policy"].value
@@ -128,13 +128,13 @@ class ConfigStore:
 
     def connectors(self) -> dict[str, Stored]:
         """All of them."""
-        found = {}
+        connectors = {}
         for key, value in self._topic.values.items():
             if key.startswith(b"connector-") and isinstance(value, dict) and isinstance(value.get("properties"), dict):
                 name = key[len(b"connector-") :].decode(errors="replace")
-                config = {one: str(text) for one, text in value["properties"].items() if text is not None}
-                found[name] = Stored(config=config, target_state=self._target_state(name))
-        return found
+                config = {setting: str(text) for setting, text in value["properties"].items() if text is not None}
+                connectors[name] = Stored(config=config, target_state=self._target_state(name))
+        return connectors
 
     def _target_state(self, name: str) -> str:
         value = self._value(f"target-state-{name}")
@@ -143,12 +143,12 @@ class ConfigStore:
 
     def _value(self, key: str) -> Mapping[str, Any]:
         """The value of a key; empty if it is not in our format, which may not keep the worker from starting."""
-        found = self._topic.values.get(key.encode())
-        return found if isinstance(found, dict) else {}
+        value = self._topic.values.get(key.encode())
+        return value if isinstance(value, dict) else {}
 
     def _number(self, key: str, name: str) -> int:
-        found = self._value(key).get(name, 0)
-        return found if isinstance(found, int) else 0
+        number = self._value(key).get(name, 0)
+        return number if isinstance(number, int) else 0
 
     async def put_config(self, name: str, config: Mapping[str, str]) -> None:
         """Keep a connector's settings."""

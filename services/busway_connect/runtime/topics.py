@@ -99,7 +99,7 @@ def creation_problems(config: Config) -> dict[str, str]:
 
 
 def _groups(config: Config) -> list[str]:
-    return [one.strip() for one in config.get(f"{_PREFIX}groups", "").split(",") if one.strip()]
+    return [group.strip() for group in config.get(f"{_PREFIX}groups", "").split(",") if group.strip()]
 
 
 def _settings(config: Config, group: str) -> dict[str, str]:
@@ -108,7 +108,7 @@ def _settings(config: Config, group: str) -> dict[str, str]:
 
 
 def _pattern(text: str | None) -> Pattern | None:
-    parts = [one.strip() for one in (text or "").split(",") if one.strip()]
+    parts = [part.strip() for part in (text or "").split(",") if part.strip()]
     return Pattern("|".join(parts)) if parts else None
 
 

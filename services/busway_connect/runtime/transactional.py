@@ -122,9 +122,9 @@ class Transactional:
         offsets, name, counts = self._parts.stores.offsets, self._parts.name, self._parts.counts
         chosen = self._offsets.take()
         await self._open()
-        sent = [await offsets.send(self.producer, name, *one) for one in chosen]
-        for one in sent:
-            one.waiter.add_done_callback(_looked_at)
+        sent = [await offsets.send(self.producer, name, *partition_offset) for partition_offset in chosen]
+        for record in sent:
+            record.waiter.add_done_callback(_looked_at)
         await self.producer.commit_transaction()
         offsets.committed(sent)
         counts.written_records += self._count

@@ -283,7 +283,7 @@ class Worker(RebalanceListener):
             runner = self.runners.get(name)
             if runner is not None and create:
                 raise Refused(409, f"Connector {name} already exists")
-            require_room(name, config, [other.size for one, other in self.runners.items() if one != name])
+            require_room(name, config, [other.size for other_name, other in self.runners.items() if other_name != name])
             await self._change(name, config, target)
         return runner is None
 
@@ -341,7 +341,7 @@ class Worker(RebalanceListener):
         """
         name = config.get("connector.class")
         if not name:
-            listed = ", ".join(f"{one}={shown(one, text)}" for one, text in config.items())
+            listed = ", ".join(f"{setting}={shown(setting, text)}" for setting, text in config.items())
             raise Refused(400, f"Connector config {{{listed}}} contains no connector type")
         try:
             return self.plugins.connector(name)
@@ -352,8 +352,8 @@ class Worker(RebalanceListener):
         """Change some settings; None removes one (KIP-477)."""
         async with self._one_at_a_time:
             merged = {**self.find(name).config, **changes}
-            config = {one: text for one, text in merged.items() if text is not None}
-            require_room(name, config, [other.size for one, other in self.runners.items() if one != name])
+            config = {setting: text for setting, text in merged.items() if text is not None}
+            require_room(name, config, [other.size for other_name, other in self.runners.items() if other_name != name])
             await self._check(config)
             await self._change(name, config)
 
@@ -391,10 +391,10 @@ class Worker(RebalanceListener):
         if self._is_source(runner):
             return self._need().offsets.of(name)
         assert self._admin is not None
-        found = await self._admin.list_group_offsets(group_of(name))
+        committed = await self._admin.list_group_offsets(group_of(name))
         return [
-            ({"kafka_partition": one.partition, "kafka_topic": one.topic}, {"kafka_offset": at.offset})
-            for one, at in sorted(found.items())
+            ({"kafka_partition": partition.partition, "kafka_topic": partition.topic}, {"kafka_offset": at.offset})
+            for partition, at in sorted(committed.items())
         ]
 
     def _is_source(self, runner: Runner) -> bool:

@@ -1,6 +1,6 @@
-"""A connector's `transforms` and `predicates`: settings in, the transforms in their order out.
+"""A connector's `transforms` and `predicates`: settings → transforms in order.
 
-What lives here: reading and checking those settings. What does not: what each class does.
+What lives here: reading and checking those settings. What does not: the classes.
 """
 
 from collections.abc import Mapping
@@ -13,25 +13,25 @@ from busway_connect.transforms.interface import Predicate, Transform
 from busway_connect.transforms.predicates import Under
 
 ALIASES_MAX: Final = 50
-"""Transforms of a connector, and predicates: each record goes through all of them."""
+"""Limit of transforms and of predicates, as each record passes through all."""
 _OF_EVERY: Final = {"transforms": frozenset({"type", "predicate", "negate"}), "predicates": frozenset({"type"})}
 
 
 def aliases(config: Config, kind: str) -> list[str]:
-    """The names in `transforms` or `predicates`, in order."""
-    return [one.strip() for one in config.get(kind, "").split(",") if one.strip()]
+    """Return the names in `transforms` or `predicates`, in order."""
+    return [alias.strip() for alias in config.get(kind, "").split(",") if alias.strip()]
 
 
 def under(config: Config, prefix: str) -> dict[str, str]:
-    """The settings whose names begin with a prefix, without it."""
+    """Return settings with a prefix, without it."""
     return {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix)}
 
 
 def chain(plugins: Plugins, config: Config) -> list[Transform]:
-    """The transforms.
+    """Return the transforms.
 
     Raises:
-        ConfigInvalid: names each setting that cannot be.
+        ConfigInvalid: names each invalid setting.
     """
     wrong: dict[str, str] = {}
     for kind in _OF_EVERY:
@@ -111,7 +111,7 @@ def _check_served(
 
 
 def _check_aliases(config: Config, wrong: dict[str, str]) -> None:
-    """Refuse a transform that is configured and not run: it may have been there to hide data."""
+    """Refuse transforms that are configured but not listed: one may be needed to hide data."""
     for kind in _OF_EVERY:
         prefixes = tuple(f"{kind}.{alias}." for alias in aliases(config, kind))
         for name in config:

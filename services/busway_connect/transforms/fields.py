@@ -1,6 +1,6 @@
 """`RegexRouter`, `ReplaceField` and `InsertField` of Kafka Connect.
 
-What lives here: what they do to topic, key and value, and to their schemas, which are changed once each. Settings have Kafka's names.
+What lives here: their effect on topic, key, value and schemas, each schema changed once. Settings have Kafka's names.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ _TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 
 
 class RegexRouter(Transform):
-    """Records of a topic whose whole name matches `regex` go to `replacement`, in which `$1` is the first group."""
+    """Routes records of topics that match `regex` as a whole to `replacement`; `$1` is the first group."""
 
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(name="regex", doc="Of the whole topic name", required=True),
@@ -39,21 +39,21 @@ class RegexRouter(Transform):
         self._replacement = re.sub(r"\$(\d+)", r"\\g<\1>", settings["replacement"].replace("\\", r"\\"))
 
     def apply(self, record: R) -> R | None:
-        """The record, perhaps for another topic."""
+        """Return the record, possibly with another topic."""
         try:
-            found = self._regex.match(record.topic)
+            match = self._regex.match(record.topic)
         except TooLong as problem:
             raise TransformFailed(f"regex: {problem}") from None
-        if found is None:
+        if match is None:
             return record
         try:
-            return dataclasses.replace(record, topic=found.expand(self._replacement))
+            return dataclasses.replace(record, topic=match.expand(self._replacement))
         except (regex.error, IndexError) as problem:
             raise TransformFailed(f"replacement: {problem}") from None
 
 
 class _OnStruct(Transform):
-    """Changes the members of a record's value, or of its key."""
+    """Changes fields of a record's value or key."""
 
     on_key: ClassVar[bool] = False
 
@@ -81,7 +81,7 @@ class _OnStruct(Transform):
 
 
 class ReplaceField(_OnStruct):
-    """Takes members out (`exclude`), keeps some alone (`include`), or gives others names (`renames`, `old:new` with commas)."""
+    """Removes fields (`exclude`), keeps only some (`include`), or renames them (`renames`, `old:new` with commas)."""
 
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(name="exclude", doc="Fields to exclude", default="", type="LIST"),
@@ -94,47 +94,48 @@ class ReplaceField(_OnStruct):
         self._exclude = set(_listed(settings, "exclude"))
         self._include = set(_listed(settings, "include"))
         self._renames: dict[str, str] = {}
-        for one in _listed(settings, "renames"):
-            old, colon, new = one.partition(":")
+        for rename in _listed(settings, "renames"):
+            old, colon, new = rename.partition(":")
             if not colon or not old or not new:
-                raise ValueError(f"renames: {one!r} is not old:new")
+                raise ValueError(f"renames: {rename!r} is not old:new")
             self._renames[old] = new
 
     def _kept(self, name: str) -> bool:
         return name not in self._exclude and (not self._include or name in self._include)
 
     def apply(self, record: R) -> R | None:
-        """The record with fewer or renamed members."""
+        """Return the record with fewer or renamed fields."""
         schema, value = self._part(record)
         if value is None:
             return record
-        made = {self._renames.get(name, name): one for name, one in value.items() if self._kept(name)}
+        made = {self._renames.get(name, name): content for name, content in value.items() if self._kept(name)}
         return self._with(record, self._changed(schema, self._fields), made)
 
     def _fields(self, schema: Schema) -> tuple[Field, ...]:
         return tuple(
-            dataclasses.replace(one, name=self._renames.get(one.name, one.name))
-            for one in schema.fields
-            if self._kept(one.name)
+            dataclasses.replace(field, name=self._renames.get(field.name, field.name))
+            for field in schema.fields
+            if self._kept(field.name)
         )
 
 
 class ReplaceKeyField(ReplaceField):
-    """The same on keys."""
+    """The same for keys."""
 
     on_key: ClassVar[bool] = True
 
 
 class InsertField(_OnStruct):
-    """Adds what is known of a record: `topic.field`, `partition.field`, `offset.field`, `timestamp.field`, `static.field` with `static.value`.
+    """Adds metadata: `topic.field`, `partition.field`, `offset.field`, `timestamp.field`, `static.field` with
+    `static.value`.
 
-    A `!` behind a name makes the member required, `?` optional, which is the default. Partition and offset are known in sinks only.
+    A `!` after a name makes the field required, `?` optional (default). Partition and offset exist in sinks only.
     """
 
     settings: ClassVar[tuple[Setting, ...]] = (
         *(
-            Setting(name=f"{one}.field", doc=f"Field name for the {one}")
-            for one in ("topic", "partition", "offset", "timestamp", "static")
+            Setting(name=f"{inserted}.field", doc=f"Field name for the {inserted}")
+            for inserted in ("topic", "partition", "offset", "timestamp", "static")
         ),
         Setting(name="static.value", doc="Of the static field"),
     )
@@ -152,7 +153,7 @@ class InsertField(_OnStruct):
             raise ValueError("static.value: No value specified for static field")
 
     def apply(self, record: R) -> R | None:
-        """The record with more members."""
+        """Return the record with more fields."""
         schema, value = self._part(record)
         if value is None:
             return record
@@ -174,22 +175,22 @@ class InsertField(_OnStruct):
         added = []
         for kind, name, optional in self._adds:
             if kind == "timestamp":
-                one = Schema(type="int64", name=_TIMESTAMP, version=1, optional=optional)
+                inserted = Schema(type="int64", name=_TIMESTAMP, version=1, optional=optional)
             elif kind == "partition":
-                one = Schema(type="int32", optional=optional)
+                inserted = Schema(type="int32", optional=optional)
             elif kind == "offset":
-                one = Schema(type="int64", optional=optional)
+                inserted = Schema(type="int64", optional=optional)
             else:
-                one = Schema(type="string", optional=optional)
-            added.append(Field(name=name, schema=one))
+                inserted = Schema(type="string", optional=optional)
+            added.append(Field(name=name, schema=inserted))
         return (*schema.fields, *added)
 
 
 class InsertKeyField(InsertField):
-    """The same on keys."""
+    """The same for keys."""
 
     on_key: ClassVar[bool] = True
 
 
 def _listed(settings: Mapping[str, str], name: str) -> list[str]:
-    return [one.strip() for one in settings.get(name, "").split(",") if one.strip()]
+    return [part.strip() for part in settings.get(name, "").split(",") if part.strip()]

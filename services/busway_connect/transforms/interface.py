@@ -1,6 +1,8 @@
-"""What a transform (SMT) is: a record in, a record out, or none; and a predicate, which says for which records.
+"""Transforms (SMT) and predicates.
 
-What lives here: the interfaces and their errors. What does not: transforms and predicates; which one is meant (`plugins`).
+What lives here: interfaces and errors: a transform maps a record to a record or None, a predicate selects records. What
+does not:
+transforms and predicates, choosing one (`plugins`).
 """
 
 from collections.abc import Mapping
@@ -12,32 +14,32 @@ R = TypeVar("R", SourceRecord, SinkRecord)
 
 
 class TransformFailed(ValueError):
-    """A record is not what the transform works on."""
+    """The transform does not apply to this record's shape."""
 
 
 class _Step(Configurable):
     def __init__(self, settings: Mapping[str, str]) -> None:
-        for one in self.settings:
-            if one.required and not settings.get(one.name):
-                raise ValueError(f"{one.name} is missing")
+        for setting in self.settings:
+            if setting.required and not settings.get(setting.name):
+                raise ValueError(f"{setting.name} is missing")
         self.config = settings
 
 
 class Predicate(_Step):
-    """One of a connector's `predicates`; says of a record yes or no.
+    """One of a connector's `predicates`.
 
     Args:
-        settings: what follows `predicates.NAME.` in the configuration.
+        settings: after `predicates.NAME.`.
 
     Raises:
-        ValueError: a setting is missing or cannot be; the text begins with its name.
+        ValueError: a missing or invalid setting; the text begins with its name.
     """
 
     def test(self, record: SourceRecord | SinkRecord) -> bool:
-        """Whether it is so.
+        """Return whether it holds for a record.
 
         Raises:
-            TransformFailed: it cannot be said of this record.
+            TransformFailed: undecidable for this record.
         """
         raise NotImplementedError
 
@@ -46,21 +48,21 @@ class Transform(_Step):
     """One of a connector's `transforms`.
 
     Args:
-        settings: what follows `transforms.NAME.` in the configuration.
+        settings: after `transforms.NAME.`.
 
     Raises:
-        ValueError: a setting is missing or cannot be; the text begins with its name.
+        ValueError: a missing or invalid setting; the text begins with its name.
     """
 
     @property
     def shown(self) -> str:
-        """Its name in the headers of dead letters."""
+        """Name in headers of dead letters."""
         return type(self).__qualname__
 
     def apply(self, record: R) -> R | None:
-        """The record as it goes on; None takes it out.
+        """Return the transformed record; None drops it.
 
         Raises:
-            TransformFailed: the record is not what the transform works on.
+            TransformFailed: the record has another shape.
         """
         raise NotImplementedError

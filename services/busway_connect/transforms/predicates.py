@@ -1,7 +1,8 @@
-"""Kafka Connect's predicates (KIP-585): which records a transform is for; and `Filter`, which drops those that it is for.
+"""Kafka Connect's predicates (KIP-585), and `Filter`.
 
-What lives here: `TopicNameMatches`, `HasHeaderKey`, `RecordIsTombstone`, `Filter`, and a transform under a predicate. What does not: which
-classes and settings are meant (`chain`).
+What lives here: `TopicNameMatches`, `HasHeaderKey`, `RecordIsTombstone`, `Filter`, and a transform under a predicate.
+What does not:
+reading settings (`chain`).
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from busway_connect.transforms.interface import Predicate, R, Transform, Transfo
 
 
 class TopicNameMatches(Predicate):
-    """The whole name of its topic matches `pattern`."""
+    """The topic's whole name matches `pattern`."""
 
     settings: ClassVar[tuple[Setting, ...]] = (Setting(name="pattern", doc="Of the whole topic name", required=True),)
 
@@ -25,7 +26,7 @@ class TopicNameMatches(Predicate):
             raise ValueError(f"pattern: {problem}") from None
 
     def test(self, record: SourceRecord | SinkRecord) -> bool:
-        """Whether it does."""
+        """Return whether it matches."""
         try:
             return self._pattern.fullmatch(record.topic)
         except TooLong as problem:
@@ -33,7 +34,7 @@ class TopicNameMatches(Predicate):
 
 
 class HasHeaderKey(Predicate):
-    """It has a header called `name`."""
+    """The record has a header `name`."""
 
     settings: ClassVar[tuple[Setting, ...]] = (Setting(name="name", doc="Of the header", required=True),)
 
@@ -42,28 +43,28 @@ class HasHeaderKey(Predicate):
         self._name = settings["name"]
 
     def test(self, record: SourceRecord | SinkRecord) -> bool:
-        """Whether it does."""
+        """Return whether it has."""
         return any(name == self._name for name, _ in record.headers)
 
 
 class RecordIsTombstone(Predicate):
-    """It has no value."""
+    """The record has no value."""
 
     def test(self, record: SourceRecord | SinkRecord) -> bool:
-        """Whether it is one."""
+        """Return whether it is one."""
         return record.value is None
 
 
 class Filter(Transform):
-    """Drops every record; under a predicate those that it is for."""
+    """Drops all records, under a predicate those selected."""
 
     def apply(self, record: R) -> R | None:
-        """Nothing."""
+        """Return None."""
         return None
 
 
 class Under(Transform):
-    """A transform for the records that a predicate takes, or with `negate` for the others; those that are left are as they were."""
+    """A transform for records selected by a predicate, with `negate` for the others; the rest pass unchanged."""
 
     def __init__(self, transform: Transform, predicate: Predicate, *, negate: bool) -> None:
         super().__init__(transform.config)
@@ -73,9 +74,9 @@ class Under(Transform):
 
     @property
     def shown(self) -> str:
-        """The transform's own."""
+        """The transform's name."""
         return self._transform.shown
 
     def apply(self, record: R) -> R | None:
-        """The record, changed or not."""
+        """Return the record, transformed or not."""
         return record if self._predicate.test(record) == self._negate else self._transform.apply(record)

@@ -1,7 +1,9 @@
-"""`io.debezium.transforms.ExtractNewRecordState`: the row out of Debezium's envelope.
+"""`io.debezium.transforms.ExtractNewRecordState`: the row from Debezium's envelope.
 
-What lives here: that transform. Settings: `delete.tombstone.handling.mode` (tombstone, drop, rewrite, rewrite-with-tombstone,
-delete-to-tombstone; tombstone is the default, as in Debezium) and `add.fields` (`op`, `source.ts_ms`, …, with `add.fields.prefix`, `__`).
+What lives here: that transform. Settings: `delete.tombstone.handling.mode` (tombstone, drop, rewrite,
+rewrite-with-tombstone,
+delete-to-tombstone; tombstone is the default, as in Debezium) and `add.fields` (`op`, `source.ts_ms`, …, with
+`add.fields.prefix`, `__`).
 """
 
 import dataclasses
@@ -18,17 +20,17 @@ _DELETED: Final = Field(name="__deleted", schema=Schema(type="string", optional=
 
 
 def is_envelope(schema: Schema | None, value: Any) -> bool:
-    """Whether a value is Debezium's envelope of a change."""
+    """Return whether a value is Debezium's change envelope."""
     if schema is not None and schema.name is not None:
         return schema.name.endswith(".Envelope")
     return isinstance(value, Mapping) and {"op", "source"} <= value.keys() and ("after" in value or "before" in value)
 
 
 def part_schema(schema: Schema | None, name: str) -> Schema | None:
-    """The schema of a member of a struct."""
+    """Return the schema of a struct's field."""
     if schema is None:
         return None
-    return next((one.schema for one in schema.fields if one.name == name), None)
+    return next((field.schema for field in schema.fields if field.name == name), None)
 
 
 class ExtractNewRecordState(Transform):
@@ -47,14 +49,14 @@ class ExtractNewRecordState(Transform):
             raise ValueError(f"delete.tombstone.handling.mode is one of {', '.join(_MODES)}, not {self._mode!r}")
         prefix = settings.get("add.fields.prefix", "__")
         self._adds = [
-            (one, prefix + one.rpartition(":")[2].replace(".", "_"))
-            for one in (text.strip() for text in settings.get("add.fields", "").split(","))
-            if one
+            (added, prefix + added.rpartition(":")[2].replace(".", "_"))
+            for added in (text.strip() for text in settings.get("add.fields", "").split(","))
+            if added
         ]
         self._schemas: dict[bool, BySchema[Schema]] = {True: BySchema(), False: BySchema()}
 
     def apply(self, record: R) -> R | None:
-        """The row after the change; other records as they are."""
+        """Return the row after the change; other records pass unchanged."""
         value = record.value
         if value is None:
             # The tombstone that follows a delete is kept or dropped as the mode says.
@@ -92,9 +94,9 @@ class ExtractNewRecordState(Transform):
         if envelope is None:
             return None
         kept = self._schemas[which == "after"]
-        found = kept.get(envelope)
-        if found is not None:
-            return found
+        unwrapped = kept.get(envelope)
+        if unwrapped is not None:
+            return unwrapped
         row = part_schema(envelope, which)
         if row is None:
             raise TransformFailed(f"the schema {envelope.name} has no {which!r}")

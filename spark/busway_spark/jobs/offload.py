@@ -57,7 +57,7 @@ def work(job: Job) -> None:
         ]
 
     for query in job.run(start, topics=[topic], subject=given.subject):
-        records = sum(one.numInputRows for one in query.recentProgress)
+        records = sum(progress.numInputRows for progress in query.recentProgress)
         sys.stdout.write(
             f"{query.name}: looked through {records} records of {topic}; {_what(query.name, topic)} are in {job.place(query.name)}\n"
         )

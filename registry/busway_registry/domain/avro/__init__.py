@@ -1,1 +1,1 @@
-"""Avro schemas: what they are, how they are read, checked and written back."""
+"""Avro schemas: tree, parsing, checks, canonical text."""

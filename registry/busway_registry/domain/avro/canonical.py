@@ -1,7 +1,8 @@
 """A schema tree → its text, as Avro's Java library writes it.
 
-What lives here: the canonical form in which schemas are kept and compared, and the normalised one (`normalize=true`). What does not:
-Avro's parsing canonical form, which drops documentation and defaults; the registry drops nothing.
+What lives here: the canonical form for storage and comparison, and the normalised form (`normalize=true`). What does
+not: Avro's parsing
+canonical form, which drops documentation and defaults; the registry keeps them.
 """
 
 import math
@@ -53,20 +54,23 @@ _LOGICAL_TYPES: Final = {
     "uuid": {*PRIMITIVES, "fixed"},
     "big-decimal": {"bytes"},
 }
-"""The logical types that Java's library knows, and on what; beside them decimals."""
+"""Logical types of Java's library and their base types; decimals are separate."""
 _JAVA_WORDS: Final = ("avro.java.string", "java-class", "java-key-class", "java-element-class")
-"""Properties that rule out a logical type."""
+"""Properties that exclude a logical type."""
 
 
 def canonical(schema: Schema, *, normalize: bool = False, referenced: frozenset[str] = frozenset()) -> str:
-    """Compact JSON: attributes in Java's order, names shortened inside their own namespace, each named type defined where it is
-    first met and named after.
+    """Return compact JSON in Java's form.
+
+    Attributes are in Java's order, names are shortened inside their own namespace, and a named type is defined at its
+    first use.
 
     Args:
-        schema: what to write.
-        normalize: also sort properties (a known logical type first) and aliases, spell defaults as their type does, and leave out
-            empty documentation of named types.
-        referenced: names of types that come from references; they are not defined again.
+        schema: to write.
+        normalize: also sort properties (a known logical type first) and aliases, write defaults in their type's form,
+        and omit empty
+            documentation of named types.
+        referenced: names of types from references, which are not defined again.
     """
     return dump_json(_Writer(normalize, referenced).schema(schema, ""))
 
@@ -93,51 +97,55 @@ class _Writer:
     def _named(self, schema: Record | Enum | Fixed, namespace: str) -> Any:
         if schema.name in self._defined:
             return _shortened(self._defined[schema.name], namespace)
-        # Java's normal form writes full names alone, so that a type without a namespace ends up in the one around it, and it knows
-        # no errors.
+        # Java's normal form writes only full names, so a type without a namespace gets the enclosing one, and errors become
+        # records.
         own = schema.namespace or (namespace if self._normalize else "")
         self._defined[schema.name] = f"{own}.{schema.short_name}" if own else schema.name
         kind = "record" if self._normalize and schema.type == "error" else schema.type
-        found: dict[str, Any] = {"type": kind, "name": schema.short_name}
+        written_type: dict[str, Any] = {"type": kind, "name": schema.short_name}
         if own != namespace:
-            found["namespace"] = own
+            written_type["namespace"] = own
         if schema.doc or (schema.doc is not None and not self._normalize):
-            found["doc"] = schema.doc
+            written_type["doc"] = schema.doc
         if isinstance(schema, Record):
-            found["fields"] = [self._field(one, own) for one in schema.fields]
+            written_type["fields"] = [self._field(field, own) for field in schema.fields]
         elif isinstance(schema, Enum):
-            found["symbols"] = list(schema.symbols)
+            written_type["symbols"] = list(schema.symbols)
             if schema.default is not None:
-                found["default"] = schema.default
+                written_type["default"] = schema.default
         else:
-            found["size"] = schema.size
-        found.update(self._properties(schema))
+            written_type["size"] = schema.size
+        written_type.update(self._properties(schema))
         if schema.aliases:
             aliases = sorted(schema.aliases, key=_java_order) if self._normalize else schema.aliases
-            # `F` and `.F` are two inside a namespace, and Java writes both alike; its normal form has one.
+            # Inside a namespace Java writes `F` and `.F` alike; its normal form removes the duplicate.
             written = [_shortened(alias, own) for alias in aliases]
-            found["aliases"] = list(dict.fromkeys(written)) if self._normalize else written
-        return found
+            written_type["aliases"] = list(dict.fromkeys(written)) if self._normalize else written
+        return written_type
 
     def _field(self, field: Field, namespace: str) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": field.name, "type": self.schema(field.schema, namespace)}
+        written_field: dict[str, Any] = {"name": field.name, "type": self.schema(field.schema, namespace)}
         if field.doc is not None:
-            found["doc"] = field.doc
+            written_field["doc"] = field.doc
         if field.default is not MISSING:
-            found["default"] = _normal_default(field.schema, field.default) if self._normalize else field.default
+            written_field["default"] = (
+                _normal_default(field.schema, field.default) if self._normalize else field.default
+            )
         if field.order != "ascending":
-            found["order"] = field.order
+            written_field["order"] = field.order
         if field.aliases:
-            found["aliases"] = sorted(field.aliases, key=_java_order) if self._normalize else list(field.aliases)
-        found.update(_sorted(field.properties) if self._normalize else field.properties)
-        return found
+            written_field["aliases"] = (
+                sorted(field.aliases, key=_java_order) if self._normalize else list(field.aliases)
+            )
+        written_field.update(_sorted(field.properties) if self._normalize else field.properties)
+        return written_field
 
     def _properties(self, schema: Primitive | Array | Map | Record | Enum | Fixed) -> dict[str, Any]:
         if not self._normalize:
             return dict(schema.properties)
-        found = _sorted(schema.properties)
-        first = {name: found[name] for name in _logical_words(schema)}
-        return {**first, **found}
+        properties = _sorted(schema.properties)
+        first = {name: properties[name] for name in _logical_words(schema)}
+        return {**first, **properties}
 
 
 def _sorted(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,16 +155,16 @@ def _sorted(properties: Mapping[str, Any]) -> dict[str, Any]:
 def _deeply_sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return _sorted(value)
-    return [_deeply_sorted(one) for one in value] if isinstance(value, list) else value
+    return [_deeply_sorted(item) for item in value] if isinstance(value, list) else value
 
 
 def _java_order(text: str) -> bytes:
-    """Java compares strings by their UTF-16 units."""
+    """Return a sort key: Java compares strings by UTF-16 units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def _logical_words(schema: Schema) -> list[str]:
-    """The properties that make up a logical type that Java knows; none where it is not valid."""
+    """Return the properties of a valid logical type that Java has; none otherwise."""
     if not isinstance(schema, Primitive | Fixed):
         return []
     name = schema.properties.get("logicalType")
@@ -186,12 +194,12 @@ def _is_int(value: Any) -> bool:
 
 
 def _normal_default(schema: Schema | None, value: Any) -> Any:
-    """The value as Java spells it once it has been an object of the schema's type."""
+    """Return the default as Java writes it after conversion to the schema's type."""
     if isinstance(schema, Union):
         return _normal_default(schema.branches[0], value) if schema.branches else value
     if isinstance(value, list):
         items = schema.items if isinstance(schema, Array) else None
-        return [_normal_default(items, one) for one in value]
+        return [_normal_default(items, item) for item in value]
     if isinstance(value, dict):
         return {
             name: _normal_default(_part_named(schema, name), value[name]) for name in sorted(value, key=_java_order)

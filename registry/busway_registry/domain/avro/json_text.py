@@ -1,7 +1,8 @@
 """JSON as Avro's Java library reads and writes it.
 
-What lives here: reading with comments and a bound on nesting, writing compactly with Java's spelling of numbers. What does not: what the
-JSON means (`parser`, `canonical`).
+What lives here: reading with comments and a limit on nesting, compact writing with Java's number format. What does not:
+the meaning
+(`parser`, `canonical`).
 """
 
 import json
@@ -11,40 +12,40 @@ import struct
 from collections.abc import Iterable
 from typing import Any, Final
 
-# Unterminated strings and comments run to the end, and no quantifier gives back what it took: each character is looked at once.
+# Unterminated strings and comments match to the end, and quantifiers are possessive: linear time.
 _COMMENT: Final = re.compile(r'"(?:\\(?:.|\Z)|[^"\\])*+(?:"|\Z)|/\*.*?(?:\*/|\Z)|//[^\r\n]*+', re.DOTALL)
 _CONTROL: Final = re.compile(r"\\\\|\\u00[01][0-9a-f]")
 _BLANKS: Final = "".join(map(chr, range(33)))
-"""What Java trims: all controls, not only what JSON takes for white space."""
+"""Characters that Java trims: all controls, not only JSON's white space."""
 _DEEPEST: Final = 250
-"""Levels of arrays and objects; far above any schema in use, far below the interpreter's stack."""
+"""Limit on nested arrays and objects; far above any schema in use, far below the interpreter's stack."""
 
 
 class BadJson(ValueError):
-    """The text is not JSON that can be kept; says why."""
+    """The text is not JSON that can be stored; the message has the reason."""
 
 
 def load_json(text: str) -> Any:
-    """JSON with `/* */` and `//` comments, as Avro's parser takes it.
+    """Parse JSON with `/* */` and `//` comments, like Avro's parser.
 
     Raises:
-        BadJson: it is not that, is nested too deeply, or holds a number or a character that cannot be kept.
+        BadJson: invalid, nested too deeply, or with a number or a character that cannot be stored.
     """
     text = text.rstrip(_BLANKS)
     try:
-        found = _load(text)
+        value = _load(text)
     except BadJson:
         if "/*" not in text and "//" not in text:
             raise
-        found = _load(_COMMENT.sub(_blank, text))
-    _check_depth(found)
+        value = _load(_COMMENT.sub(_blank, text))
+    _check_depth(value)
     try:
         text.encode()
         if "\\u" in text:
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise BadJson("a string holds half of a surrogate pair") from None
-    return found
+    return value
 
 
 def _load(text: str) -> Any:
@@ -56,16 +57,16 @@ def _load(text: str) -> Any:
         raise BadJson("the JSON is nested too deeply") from None
     except BadJson:
         raise
-    except ValueError:  # the interpreter's bound on digits
+    except ValueError:  # the interpreter's limit on digits
         raise BadJson("a number has too many digits") from None
 
 
-def _blank(found: re.Match[str]) -> str:
-    if found[0][0] == '"':
-        return found[0]
-    if found[0][1] == "*" and (len(found[0]) < len("/**/") or not found[0].endswith("*/")):
+def _blank(match: re.Match[str]) -> str:
+    if match[0][0] == '"':
+        return match[0]
+    if match[0][1] == "*" and (len(match[0]) < len("/**/") or not match[0].endswith("*/")):
         raise BadJson("not JSON: a comment has no end")
-    if found.end() == len(found.string):
+    if match.end() == len(match.string):
         raise BadJson("not JSON: a comment follows it; comments go inside")
     return " "
 
@@ -81,40 +82,40 @@ def _finite(text: str) -> float:
     return number
 
 
-def _check_depth(found: Any) -> None:
-    level = [found]
+def _check_depth(value: Any) -> None:
+    level = [value]
     for _ in range(_DEEPEST):
-        level = [one for outer in level for one in _inside(outer) if isinstance(one, dict | list)]
+        level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, dict | list)]
         if not level:
             return
     raise BadJson(f"the JSON is nested more than {_DEEPEST} levels deep")
 
 
-def _inside(found: Any) -> Iterable[Any]:
-    if isinstance(found, dict):
-        return found.values()
-    return found if isinstance(found, list) else ()
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
-def dump_json(found: Any) -> str:
-    """Compact JSON as Jackson writes it."""
-    if isinstance(found, dict):
-        return "{" + ",".join([f"{_string(name)}:{dump_json(value)}" for name, value in found.items()]) + "}"
-    if isinstance(found, list):
-        return "[" + ",".join([dump_json(one) for one in found]) + "]"
-    if isinstance(found, str):
-        return _string(found)
-    if isinstance(found, float):
-        return _double(found)
-    return json.dumps(found)
+def dump_json(value: Any) -> str:
+    """Return compact JSON as Jackson writes it."""
+    if isinstance(value, dict):
+        return "{" + ",".join([f"{_string(name)}:{dump_json(item)}" for name, item in value.items()]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([dump_json(item) for item in value]) + "]"
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, float):
+        return _double(value)
+    return json.dumps(value)
 
 
 def _string(text: str) -> str:
-    return _CONTROL.sub(lambda found: found[0][:2] + found[0][2:].upper(), json.dumps(text, ensure_ascii=False))
+    return _CONTROL.sub(lambda match: match[0][:2] + match[0][2:].upper(), json.dumps(text, ensure_ascii=False))
 
 
 def _double(number: float) -> str:
-    """`Double.toString`: at least one digit after the point, an exponent below 0.001 and from ten million on."""
+    """Format like `Double.toString`: a digit after the point, an exponent below 0.001 and from 10,000,000."""
     if number == 0 or 1e-3 <= abs(number) < 1e7:
         return f"{number:.{_places(number)}f}"
     digits, _, exponent = f"{number:.{len(_digits(number)) - 1}e}".partition("e")
@@ -127,13 +128,13 @@ def _places(number: float) -> int:
 
 
 def _digits(number: float) -> str:
-    """The fewest digits that name the number."""
+    """Return the fewest digits that identify the number."""
     text = repr(abs(number)).partition("e")[0].replace(".", "")
     return text.lstrip("0").rstrip("0") or "0"
 
 
 def narrowed(number: float) -> float:
-    """The number as a Java `float` shows it: the fewest digits that name it among the 32-bit ones."""
+    """Return the number as a Java `float` prints it: the fewest digits that identify it among 32-bit floats."""
     try:
         (single,) = struct.unpack(">f", struct.pack(">f", number))
     except OverflowError:

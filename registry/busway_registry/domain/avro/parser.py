@@ -1,8 +1,10 @@
 """JSON text → a checked schema tree, by the rules of Avro's Java parser.
 
-What lives here: syntax, names, references between named types, defaults. What does not: compatibility, writing the text back.
-Why our own: the libraries of the language accept schemas that Java refuses (duplicate fields, illegal names, wrong defaults) and
-refuse some that it takes. Source: Avro 1.11 specification; verdicts compared with Confluent's Java client 7.5.3.
+What lives here: syntax, names, references between named types, defaults. What does not: compatibility, writing. Reason
+for an own parser:
+Python's libraries accept schemas that Java refuses (duplicate fields, illegal names, wrong defaults) and refuse others
+that Java accepts.
+Source: Avro 1.11 specification; verdicts compared with Confluent's Java client 7.5.3.
 """
 
 import json
@@ -39,31 +41,31 @@ _ENUM_WORDS: Final = _SCHEMA_WORDS | {"default"}
 _FIELD_WORDS: Final = frozenset({"default", "doc", "name", "order", "type", "aliases"})
 _ORDERS: Final = frozenset({"ascending", "descending", "ignore"})
 _DEEPEST: Final = 64
-"""Levels of nesting; far above any schema in use, far below the interpreter's stack."""
+"""Limit on nesting; far above any schema in use, far below the interpreter's stack."""
 _SIZES: Final = range(2**31 - 8)
-"""The largest is the longest array of Java."""
+"""Limited by Java's longest array."""
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _INT: Final = range(-(2**31), 2**31)
 _LONG: Final = range(-(2**63), 2**63)
 
 
 class AvroError(ValueError):
-    """The text is not an Avro schema; says where and why."""
+    """The text is not an Avro schema; the message has place and reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """A schema, and the names of the types that it takes from its references."""
+    """A schema, and the names of its types from references."""
 
     schema: Schema
     referenced: frozenset[str]
 
 
 def parse(text: str, references: Iterable[str] = ()) -> Parsed:
-    """The schema in `text`; `references` are the texts of schemas whose named types it may use, dependencies first.
+    """Parse `text`, which may use named types of the schemas in `references`, dependencies first.
 
     Raises:
-        AvroError: the text or a reference is not valid.
+        AvroError: the text or a reference is invalid.
     """
     parser = _Parser()
     for reference in references:
@@ -78,42 +80,42 @@ class _Parser:
 
     def read(self, text: str) -> Schema:
         try:
-            found = load_json(text)
+            value = load_json(text)
         except BadJson as problem:
             raise AvroError(str(problem)) from None
-        return self._schema(found, namespace="", at="schema", depth=0)
+        return self._schema(value, namespace="", at="schema", depth=0)
 
-    def _schema(self, found: Any, *, namespace: str, at: str, depth: int) -> Schema:
+    def _schema(self, given: Any, *, namespace: str, at: str, depth: int) -> Schema:
         if depth > _DEEPEST:
             raise AvroError(f"{at} is nested more than {_DEEPEST} levels deep")
-        if isinstance(found, str):
-            return self._by_name(found, namespace, at)
-        if isinstance(found, list):
-            return self._union(found, namespace, at, depth)
-        if not isinstance(found, dict):
-            raise AvroError(f"{at}: a schema is a name, an object or an array, not {_shown(found)}")
-        kind = found.get("type")
+        if isinstance(given, str):
+            return self._by_name(given, namespace, at)
+        if isinstance(given, list):
+            return self._union(given, namespace, at, depth)
+        if not isinstance(given, dict):
+            raise AvroError(f"{at}: a schema is a name, an object or an array, not {_shown(given)}")
+        kind = given.get("type")
         if not isinstance(kind, str):
-            raise AvroError(f"{at}: no type: {_shown(found)}; type is a name, and another schema is not wrapped in it")
+            raise AvroError(f"{at}: no type: {_shown(given)}; type is a name, and another schema is not wrapped in it")
         if kind in PRIMITIVES:
-            return Primitive(type=kind, properties=_properties(found, _SCHEMA_WORDS))
+            return Primitive(type=kind, properties=_properties(given, _SCHEMA_WORDS))
         if kind == "array":
-            items = self._part(found, "items", at)
+            items = self._part(given, "items", at)
             schema = self._schema(items, namespace=namespace, at=f"{at}.items", depth=depth + 1)
-            return Array(items=schema, properties=_properties(found, _SCHEMA_WORDS))
+            return Array(items=schema, properties=_properties(given, _SCHEMA_WORDS))
         if kind == "map":
-            values = self._part(found, "values", at)
+            values = self._part(given, "values", at)
             schema = self._schema(values, namespace=namespace, at=f"{at}.values", depth=depth + 1)
-            return Map(values=schema, properties=_properties(found, _SCHEMA_WORDS))
+            return Map(values=schema, properties=_properties(given, _SCHEMA_WORDS))
         if kind in _COMPLEX:
-            return self._named(found, kind, namespace, at, depth)
+            return self._named(given, kind, namespace, at, depth)
         return self._by_name(kind, namespace, at, wrapped=True)
 
     def _by_name(self, name: str, namespace: str, at: str, *, wrapped: bool = False) -> Schema:
         if name in PRIMITIVES:
             return Primitive(type=name)
         names = [_qualified(name, namespace)]
-        if not wrapped:  # Java looks outside the namespace too, but not for `{"type": name}`
+        if not wrapped:  # Java also looks outside the namespace, but not for `{"type": name}`
             names.append(name)
         for full in names:
             if full in self.named:
@@ -122,11 +124,11 @@ class _Parser:
                 return schema
         raise AvroError(f'{at}: "{name}" is not a defined name. Define the type before it is used, or add a reference')
 
-    def _union(self, found: list[Any], namespace: str, at: str, depth: int) -> Union:
+    def _union(self, given: list[Any], namespace: str, at: str, depth: int) -> Union:
         branches: list[Schema] = []
         seen: set[str] = set()
-        for number, one in enumerate(found):
-            branch = self._schema(one, namespace=namespace, at=f"{at}[{number}]", depth=depth + 1)
+        for number, member in enumerate(given):
+            branch = self._schema(member, namespace=namespace, at=f"{at}[{number}]", depth=depth + 1)
             if isinstance(branch, Union):
                 raise AvroError(f"{at}[{number}]: a union may not hold another union")
             name = branch.name if isinstance(branch, Named) else branch.type
@@ -136,27 +138,27 @@ class _Parser:
             branches.append(branch)
         return Union(branches=tuple(branches))
 
-    def _named(self, found: Mapping[str, Any], kind: str, namespace: str, at: str, depth: int) -> Schema:
-        name = _full_name(found, namespace, at)
+    def _named(self, given: Mapping[str, Any], kind: str, namespace: str, at: str, depth: int) -> Schema:
+        name = _full_name(given, namespace, at)
         own_namespace = name.rpartition(".")[0]
-        doc = found.get("doc")
+        doc = given.get("doc")
         common: dict[str, Any] = {
             "type": kind,
             "name": name,
             "doc": doc if isinstance(doc, str) else None,
-            "aliases": tuple(dict.fromkeys(_alias(one, own_namespace, at) for one in _aliases(found, at))),
-            "properties": _properties(found, _ENUM_WORDS if kind == "enum" else _SCHEMA_WORDS),
+            "aliases": tuple(dict.fromkeys(_alias(alias, own_namespace, at) for alias in _aliases(given, at))),
+            "properties": _properties(given, _ENUM_WORDS if kind == "enum" else _SCHEMA_WORDS),
         }
         if kind == "enum":
-            return self._define(_enum(found, common, at), at)
+            return self._define(_enum(given, common, at), at)
         if kind == "fixed":
-            size = found.get("size")
+            size = given.get("size")
             if not isinstance(size, int) or isinstance(size, bool) or size not in _SIZES:
                 raise AvroError(f"{at}: fixed {name} needs a size from 0 to {_SIZES[-1]}, not {_shown(size)}")
             return self._define(Fixed(**common, size=size), at)
         record = Record(**common)
         self._define(record, at)
-        fields = found.get("fields")
+        fields = given.get("fields")
         if not isinstance(fields, list):
             raise AvroError(f"{at}: record {name} has no array of fields")
         record.set_fields(self._fields(fields, name, own_namespace, depth))
@@ -170,34 +172,34 @@ class _Parser:
         self.named[schema.name] = schema
         return schema
 
-    def _fields(self, found: list[Any], record: str, namespace: str, depth: int) -> tuple[Field, ...]:
+    def _fields(self, given: list[Any], record: str, namespace: str, depth: int) -> tuple[Field, ...]:
         fields: list[Field] = []
         seen: set[str] = set()
-        for number, one in enumerate(found):
-            if not isinstance(one, dict):
-                raise AvroError(f"{record}: field {number} is {_shown(one)}, not an object")
-            name = one.get("name")
+        for number, given_field in enumerate(given):
+            if not isinstance(given_field, dict):
+                raise AvroError(f"{record}: field {number} is {_shown(given_field)}, not an object")
+            name = given_field.get("name")
             if not isinstance(name, str) or not _is_name(name):
                 raise AvroError(f"{record}: {_shown(name)} is not a valid name of a field; letters, digits and _ are")
             if name in seen:
                 raise AvroError(f"{record}: duplicate field {name}")
             seen.add(name)
             at = f"{record}.{name}"
-            if "type" not in one:
+            if "type" not in given_field:
                 raise AvroError(f"{at}: no type")
-            schema = self._schema(one["type"], namespace=namespace, at=at, depth=depth + 1)
-            order = one.get("order", "ascending")
+            schema = self._schema(given_field["type"], namespace=namespace, at=at, depth=depth + 1)
+            order = given_field.get("order", "ascending")
             if not isinstance(order, str) or order.lower() not in _ORDERS:
                 raise AvroError(f"{at}: order is ascending, descending or ignore, not {_shown(order)}")
-            doc = one.get("doc")
+            doc = given_field.get("doc")
             field = Field(
                 name=name,
                 schema=schema,
-                default=_default(one, schema, at),
+                default=_default(given_field, schema, at),
                 doc=doc if isinstance(doc, str) else None,
                 order=order.lower(),
-                aliases=tuple(_aliases(one, at)),
-                properties=_properties(one, _FIELD_WORDS),
+                aliases=tuple(_aliases(given_field, at)),
+                properties=_properties(given_field, _FIELD_WORDS),
             )
             spelt = schema.type in {"float", "double"} and field.default in _NOT_FINITE
             if field.default is not MISSING and not spelt and not _fits(field.schema, field.default):
@@ -206,14 +208,14 @@ class _Parser:
         return tuple(fields)
 
     @staticmethod
-    def _part(found: Mapping[str, Any], name: str, at: str) -> Any:
-        if name not in found:
-            raise AvroError(f"{at}: {found['type']} has no {name}")
-        return found[name]
+    def _part(given: Mapping[str, Any], name: str, at: str) -> Any:
+        if name not in given:
+            raise AvroError(f"{at}: {given['type']} has no {name}")
+        return given[name]
 
 
-def _enum(found: Mapping[str, Any], common: Mapping[str, Any], at: str) -> Enum:
-    symbols = found.get("symbols")
+def _enum(given: Mapping[str, Any], common: Mapping[str, Any], at: str) -> Enum:
+    symbols = given.get("symbols")
     if not isinstance(symbols, list):
         raise AvroError(f"{at}: enum {common['name']} has no array of symbols")
     seen: set[str] = set()
@@ -223,7 +225,7 @@ def _enum(found: Mapping[str, Any], common: Mapping[str, Any], at: str) -> Enum:
         if symbol in seen:
             raise AvroError(f"{at}: duplicate symbol {symbol}")
         seen.add(symbol)
-    default = found.get("default")
+    default = given.get("default")
     if not isinstance(default, str):
         default = None
     elif default not in seen:
@@ -231,14 +233,14 @@ def _enum(found: Mapping[str, Any], common: Mapping[str, Any], at: str) -> Enum:
     return Enum(**common, symbols=tuple(symbols), default=default)
 
 
-def _full_name(found: Mapping[str, Any], namespace: str, at: str) -> str:
-    name = found.get("name")
+def _full_name(given: Mapping[str, Any], namespace: str, at: str) -> str:
+    name = given.get("name")
     if not isinstance(name, str):
-        raise AvroError(f"{at}: {found['type']} has no name")
+        raise AvroError(f"{at}: {given['type']} has no name")
     if "." in name:
         space, _, short = name.rpartition(".")
     else:
-        own = found.get("namespace", namespace)
+        own = given.get("namespace", namespace)
         space, short = own if isinstance(own, str) else namespace, name
     if not _is_name(short):
         raise AvroError(f"{at}: illegal name {_shown(name)}; letters, digits and _ are allowed, no digit first")
@@ -246,8 +248,10 @@ def _full_name(found: Mapping[str, Any], namespace: str, at: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Letters, digits and _, no digit first. Java takes the letters of every alphabet (of the basic plane), and so do we."""
-    return bool(text) and not text[0].isdecimal() and all(_may_be_in_name(one) for one in text)
+    """Return whether a name has only letters, digits and _, and no digit first. Like Java, accepts letters of every
+    alphabet (of the basic plane).
+    """
+    return bool(text) and not text[0].isdecimal() and all(_may_be_in_name(character) for character in text)
 
 
 def _may_be_in_name(character: str) -> bool:
@@ -266,19 +270,19 @@ def _alias(alias: str, namespace: str, at: str) -> str:
     return _qualified(alias, namespace)
 
 
-def _aliases(found: Mapping[str, Any], at: str) -> list[str]:
-    aliases = found.get("aliases", [])
+def _aliases(given: Mapping[str, Any], at: str) -> list[str]:
+    aliases = given.get("aliases", [])
     if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
         raise AvroError(f"{at}: aliases is not an array of names")
     return list(dict.fromkeys(aliases))
 
 
-def _properties(found: Mapping[str, Any], words: frozenset[str]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name not in words}
+def _properties(given: Mapping[str, Any], words: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name not in words}
 
 
 def _default(field: Mapping[str, Any], schema: Schema, at: str) -> Any:
-    """The default of a field; Java also takes text for a float or a double, and spells what no JSON number can be as text."""
+    """Return a field's default. Like Java, accepts text for a float or a double, for values that JSON numbers lack."""
     value = field.get("default", MISSING)
     if not isinstance(value, str) or schema.type not in {"float", "double"}:
         return value
@@ -291,21 +295,21 @@ def _default(field: Mapping[str, Any], schema: Schema, at: str) -> Any:
 
 
 def _fits(schema: Schema, value: Any) -> bool:
-    """Whether a JSON value can be a default of this schema; of a union the first branch counts (Avro 1.11)."""
+    """Return whether a JSON value is a valid default; a union's default has its first branch's type (Avro 1.11)."""
     if isinstance(schema, Record):
-        # Looked at from the value, which is in the text: a record of many fields costs nothing for each `{}` in a list of them.
+        # Iterates over the value, not the fields: many `{}` for a record of many fields stay cheap.
         return (
-            schema.complete  # a record that is being read cannot hold a default of its own kind
+            schema.complete  # a record still being read cannot have a default of its own type
             and isinstance(value, dict)
             and all(name in value for name in schema.required)
-            and all(_fits(schema.by_name[name].schema, one) for name, one in value.items() if name in schema.by_name)
+            and all(_fits(schema.by_name[name].schema, part) for name, part in value.items() if name in schema.by_name)
         )
     if isinstance(schema, Union):
         return bool(schema.branches) and _fits(schema.branches[0], value)
     if isinstance(schema, Array):
-        return isinstance(value, list) and all(_fits(schema.items, one) for one in value)
+        return isinstance(value, list) and all(_fits(schema.items, item) for item in value)
     if isinstance(schema, Map):
-        return isinstance(value, dict) and all(_fits(schema.values, one) for one in value.values())
+        return isinstance(value, dict) and all(_fits(schema.values, item) for item in value.values())
     if isinstance(schema, Enum | Fixed) or schema.type in {"bytes", "string"}:
         return isinstance(value, str)
     if schema.type == "null":

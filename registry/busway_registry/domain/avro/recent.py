@@ -1,6 +1,7 @@
-"""Schemas that were parsed a short while ago, as trees.
+"""A cache of parsed schemas.
 
-What lives here: a bounded memory for the earlier versions that every new one is compared with. What does not: parsing (`parser`).
+What lives here: a bounded cache of the earlier versions that each new one is compared with. What does not: parsing
+(`parser`).
 """
 
 from collections import OrderedDict
@@ -10,10 +11,10 @@ from busway_registry.domain.avro.parser import Parsed, parse
 
 
 class RecentlyParsed:
-    """`parse`, with a memory.
+    """`parse` with a cache.
 
     Args:
-        most_chars: how much text the trees kept may have come from; a tree takes about fifty bytes for a character.
+        most_chars: limit on the source text of cached trees; a tree takes about 50 bytes for each character.
     """
 
     def __init__(self, most_chars: int) -> None:
@@ -22,15 +23,15 @@ class RecentlyParsed:
         self._trees: OrderedDict[tuple[str, ...], Parsed] = OrderedDict()
 
     def missing_chars(self, text: str, references: Iterable[str] = ()) -> int:
-        """How much text would have to be read for it."""
+        """Return the characters to parse for an uncached schema; 0 for a cached one."""
         key = (text, *references)
         return 0 if key in self._trees else _size(key)
 
     def __call__(self, text: str, references: Iterable[str] = ()) -> Parsed:
-        """The schema in `text`.
+        """Return the schema in `text`.
 
         Raises:
-            AvroError: the text or a reference is not valid.
+            AvroError: the text or a reference is invalid.
         """
         key = (text, *references)
         if key in self._trees:

@@ -1,7 +1,8 @@
 """The tree of an Avro schema.
 
-What lives here: one class per kind of schema, as Avro 1.11 defines them. What does not: reading JSON (`parser`), writing it
-(`canonical`), comparing two (`compatibility.avro`).
+What lives here: a class for each kind of schema of Avro 1.11. What does not: reading JSON (`parser`), writing it
+(`canonical`), comparison
+(`compatibility.avro`).
 """
 
 from collections.abc import Mapping
@@ -11,12 +12,12 @@ from typing import Any, Final, TypeAlias
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 
 MISSING: Final = object()
-"""Stands for a default that is not there; None is the default `null`."""
+"""No default, as opposed to None, the default `null`."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Primitive:
-    """One of `PRIMITIVES`, with its other properties such as `logicalType`."""
+    """One of `PRIMITIVES`, with other properties such as `logicalType`."""
 
     type: str
     properties: Mapping[str, Any] = field(default_factory=dict)
@@ -24,7 +25,7 @@ class Primitive:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Named:
-    """What a record, an enum and a fixed share; `name` is the full name, `aliases` are full names."""
+    """Common parts of record, enum and fixed; `name` and `aliases` are full names."""
 
     type: str
     name: str
@@ -45,7 +46,7 @@ class Named:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Field:
-    """One field of a record; `default` is a JSON value or `MISSING`."""
+    """A record's field; `default` is a JSON value or `MISSING`."""
 
     name: str
     schema: "Schema"
@@ -58,8 +59,9 @@ class Field:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Record(Named):
-    """A record, or with `type` "error" an error; its fields are set after it, as they may refer to it. `required` are the names of
-    those without a default.
+    """A record, or with `type` "error" an error.
+
+    Its fields are set later, as they may refer to it. `required` has the names of fields without a default.
     """
 
     fields: tuple[Field, ...] = ()
@@ -68,17 +70,17 @@ class Record(Named):
     complete: bool = False
 
     def set_fields(self, fields: tuple[Field, ...]) -> None:
-        """The fields, once all of them have been read."""
+        """Set the fields after all were read."""
         assert not self.complete
         self.fields = fields
-        self.by_name = {one.name: one for one in fields}
-        self.required = tuple(one.name for one in fields if one.default is MISSING)
+        self.by_name = {field.name: field for field in fields}
+        self.required = tuple(field.name for field in fields if field.default is MISSING)
         self.complete = True
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Enum(Named):
-    """An enum; `default` is the symbol that stands for ones the reader does not know."""
+    """An enum; readers replace unknown symbols by `default`."""
 
     symbols: tuple[str, ...]
     default: str | None = None

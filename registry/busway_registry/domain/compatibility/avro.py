@@ -1,8 +1,10 @@
-"""Whether a reader's Avro schema can read all that a writer's schema writes, and if not, where and why.
+"""Whether a reader's Avro schema can read everything a writer's schema writes; if not, where and why.
 
-What lives here: the rules of schema resolution as Java's `SchemaCompatibility` applies them, one `Incompatibility` for each breach.
-What does not: which versions are compared (`levels`), the text of HTTP answers (`check`), bounds on work and memory (`breaches`).
-Source: Avro 1.11 specification, "Schema Resolution"; verdicts, kinds and paths compared with Confluent's Java client 7.5.3.
+What lives here: schema resolution as in Java's `SchemaCompatibility`, an `Incompatibility` for each breach. What does
+not: choice of
+versions (`levels`), text of HTTP responses (`check`), limits on work and memory (`breaches`). Source: Avro 1.11
+specification, "Schema
+Resolution"; verdicts, kinds and paths compared with Confluent's Java client 7.5.3.
 """
 
 from collections.abc import Generator, Sequence
@@ -43,21 +45,21 @@ _PROMOTIONS: Final = {
     "string": frozenset({"bytes"}),
 }
 _STEPS_TO_TELL: Final = 20
-"""One breach takes as long to put into words."""
+"""Cost of formatting a breach."""
 _LOOKS_IN_A_STEP: Final = 16
-"""So many names are looked through in the time of one pair of types."""
+"""Names that can be looked up for the cost of one step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incompatibility:
-    """One breach.
+    """A breach.
 
     Attributes:
         kind: Java's `SchemaIncompatibilityType`, such as `READER_FIELD_MISSING_DEFAULT_VALUE`.
-        path: Java's location of it, as a JSON pointer: `/fields/1/type`; it starts again at the root inside some unions.
-        where: the whole way to it in the reader's schema.
-        info: the short fact: a field's name, the missing symbols, the two types.
-        remedy: what to change.
+        path: Java's location as a JSON pointer: `/fields/1/type`; restarts at the root inside some unions.
+        where: the full pointer into the reader's schema.
+        info: a field's name, the missing symbols, the two types.
+        remedy: the change to make.
     """
 
     kind: str
@@ -75,13 +77,13 @@ _Steps: TypeAlias = Generator[tuple[Schema, Schema, Place], _Found, _Found]
 def incompatibilities(
     reader: Schema, writer: Schema, *, budget: Budget | None = None, most: int = MOST_BREACHES
 ) -> list[Incompatibility]:
-    """The breaches, in the order of the reader's fields; empty when the reader can read everything.
+    """Return the breaches in the order of the reader's fields; empty if compatible.
 
     Args:
-        reader: the schema that reads.
-        writer: the schema that has written.
-        budget: what the request may still compute; a whole one when left out.
-        most: how many are reported; types that refer to one another have more breaches than there is memory.
+        reader: the reader's schema.
+        writer: the writer's schema.
+        budget: what is left of the request's; by default a full one.
+        most: limit; mutually referring types can have more breaches than fit into memory.
 
     Raises:
         TooMuchWork: the budget is spent.
@@ -90,7 +92,7 @@ def incompatibilities(
     under_way = [check.pair(reader, writer, Place())]
     answer: _Found = None
     fresh = True
-    # The checks run on a stack of ours: how deep types refer to one another is up to the client, the interpreter's stack is not.
+    # An explicit stack: the depth of references is up to the client, and could exhaust the interpreter's.
     while under_way:
         try:
             under_way.append(check.pair(*(next(under_way[-1]) if fresh else under_way[-1].send(answer))))
@@ -99,27 +101,27 @@ def incompatibilities(
             under_way.pop()
             answer, fresh = done.value, False
         except _Ambiguous as problem:
-            return [problem.found]
-    told = []
-    for one in islice(each(answer), most):
+            return [problem.incompatibility]
+    reported = []
+    for breach in islice(each(answer), most):
         check.budget.spend(_STEPS_TO_TELL)
-        told.append(one.tell())
-    return told
+        reported.append(breach.tell())
+    return reported
 
 
 class _Ambiguous(Exception):
-    """A field may stand for several of the writer's; Java gives up on the whole comparison, and so do we."""
+    """A field matches several of the writer's; like Java, this ends the comparison."""
 
-    def __init__(self, found: Incompatibility) -> None:
-        self.found = found
+    def __init__(self, incompatibility: Incompatibility) -> None:
+        self.incompatibility = incompatibility
 
 
 class _Check:
-    """The comparison of one pair after another; each asks for the pairs inside it by yielding them."""
+    """Compares pairs; each comparison yields its inner pairs and receives their breaches."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
-        # Keyed by identity: the trees live as long as this check, and a recursive type meets itself as the same object.
+        # Keyed by identity: the trees outlive this check, and a recursive type refers to the same object.
         self._seen: dict[tuple[int, int], _Found] = {}
 
     def pair(self, reader: Schema, writer: Schema, at: Place) -> _Steps:
@@ -127,19 +129,19 @@ class _Check:
         key = (id(reader), id(writer))
         if key in self._seen:
             return self._seen[key]
-        self._seen[key] = None  # as long as it is under way, there is nothing new below
-        found = yield from self._compare(reader, writer, at)
-        self._seen[key] = found
-        return found
+        self._seen[key] = None  # a recursive visit adds no breach
+        breaches = yield from self._compare(reader, writer, at)
+        self._seen[key] = breaches
+        return breaches
 
     def _compare(self, reader: Schema, writer: Schema, at: Place) -> _Steps:
         if isinstance(reader, Union):
             return (yield from self._union(reader, writer, at))
         if isinstance(writer, Union):
-            found: list[_Found] = []
+            breaches: list[_Found] = []
             for branch in writer.branches:
-                found += [(yield (reader, branch, at.branch()))]
-            return joined(found)
+                breaches += [(yield (reader, branch, at.branch()))]
+            return joined(breaches)
         match reader, writer:
             case Primitive(), Primitive() if reader.type == writer.type:
                 return None
@@ -159,12 +161,12 @@ class _Check:
 
     def _union(self, reader: Union, writer: Schema, at: Place) -> _Steps:
         if isinstance(writer, Union):
-            found: list[_Found] = []
+            breaches: list[_Found] = []
             for number, branch in enumerate(writer.branches):
                 if inside := (yield (reader, branch, at.branch())):
                     cause = first(inside).cause
-                    found.append(Breach(partial(_missing_branch, branch, at.down(number), at, cause), cause))
-            return joined(found)
+                    breaches.append(Breach(partial(_missing_branch, branch, at.down(number), at, cause), cause))
+            return joined(breaches)
         cause = None
         for number, branch in enumerate(reader.branches):
             problems = yield (branch, writer, at.branch(number))
@@ -176,26 +178,26 @@ class _Check:
 
     def _fields(self, reader: Record, writer: Record, at: Place) -> _Steps:
         self.budget.spend(len(reader.fields))
-        found: list[_Found] = []
+        breaches: list[_Found] = []
         for number, field in enumerate(reader.fields):
             here = at.down("fields", number)
             written = self._written_as(field, writer)
             if len(written) > 1:
                 raise _Ambiguous(_several(field, written, here))
             if written:
-                found += [(yield (field.schema, written[0].schema, here.down("type")))]
+                breaches += [(yield (field.schema, written[0].schema, here.down("type")))]
             elif field.default is MISSING and isinstance(field.schema, Enum) and field.schema.default is not None:
-                # As Java does: it compares the enum with the whole record. The verdict is right, the kind is not.
+                # Like Java, compares the enum with the whole record: the verdict is right, the kind is not.
                 (breach,) = each((yield (field.schema, writer, here.down("type"))))
-                found.append(Breach(partial(_new_enum, field, breach)))
+                breaches.append(Breach(partial(_new_enum, field, breach)))
             elif field.default is MISSING:
-                found.append(Breach(partial(_absent, field, reader, here)))
-        return joined(found)
+                breaches.append(Breach(partial(_absent, field, reader, here)))
+        return joined(breaches)
 
     def _written_as(self, field: Field, writer: Record) -> list[Field]:
         self.budget.spend(len(field.aliases))
         names = (field.name, *field.aliases)  # an alias equal to the name counts twice, as in Java
-        return [one for name in names if (one := writer.by_name.get(name)) is not None]
+        return [written for name in names if (written := writer.by_name.get(name)) is not None]
 
     def _names(self, reader: Named, writer: Named, at: Place) -> _Found:
         self.budget.spend(len(reader.aliases) // _LOOKS_IN_A_STEP)
@@ -214,11 +216,11 @@ def _sizes(reader: Fixed, writer: Fixed, at: Place) -> _Found:
     return None if reader.size == writer.size else Breach(partial(_resized, reader, writer, at))
 
 
-# The text of each kind of breach
+# Texts of breaches
 
 
 def _several(field: Field, written: Sequence[Field], here: Place) -> Incompatibility:
-    names = ", ".join(one.name for one in written)
+    names = ", ".join(candidate.name for candidate in written)
     return Incompatibility(
         kind="NAME_MISMATCH",
         path=here.path(),
@@ -287,7 +289,7 @@ def _mismatch(reader: Schema, writer: Schema, at: Place) -> Incompatibility:
 
 
 def _missing_branch(writer: Schema, java: Place, at: Place, cause: _Breach | None) -> Incompatibility:
-    """Java says no more than that; `cause` is the breach in the branch that was meant to read it."""
+    """Report a missing branch like Java; `cause` is the breach in the branch of the same name, for the remedy."""
     hidden = cause.tell() if cause is not None else None
     return Incompatibility(
         kind="MISSING_UNION_BRANCH",

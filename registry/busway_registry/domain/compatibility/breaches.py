@@ -1,8 +1,10 @@
-"""What a comparison finds and what it costs, both bounded.
+"""Breaches of a comparison and its cost, both bounded.
 
-What lives here: the budget of a request, places in a schema, and breaches in the form in which they were found: shared where the same
-types meet again, expanded to text when they are read. Types that refer twice to the one before have a breach for each way through them,
-more than there is memory for; here they cost what their definitions cost. What does not: what a breach is (`avro`).
+What lives here: a request's budget, places in a schema, and breaches in shared form: common subtrees are stored once
+and expanded when read.
+Types that refer twice to the previous one have a breach for each path through them, more than fits into memory; in this
+form they cost as
+much as their definitions. What does not: the meaning of a breach (`avro`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,25 +12,27 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
 MOST_STEPS: Final = 500_000
-"""Of one request, over all versions and both directions: some seconds, and 300 MiB at most. A record of two thousand fields against
-thirty versions both ways takes half."""
+"""Limit of a request over all versions and both directions: some seconds, at most 300 MiB. A record of 2,000 fields
+against 30 versions in
+both directions takes half.
+"""
 MOST_BREACHES: Final = 200
-"""Breaches reported for one request."""
+"""Limit of breaches reported for a request."""
 _MOST_NODES: Final = 1_000
-"""Nodes of a path that are reported: the last ones. No schema in use is so deep."""
+"""Limit of path nodes reported, counted from the end. No schema in use is so deep."""
 
 Told = TypeVar("Told")
 
 
 class TooMuchWork(ValueError):
-    """The budget of a request is spent; the text says so."""
+    """A request's budget is spent."""
 
 
 class Budget:
-    """What a request may still compute.
+    """The remaining work of a request.
 
     Args:
-        steps: how much; one is a pair of types, or a field.
+        steps: a step is a pair of types, or a field.
     """
 
     def __init__(self, steps: int = MOST_STEPS) -> None:
@@ -36,10 +40,10 @@ class Budget:
         self.left = steps
 
     def spend(self, steps: int) -> None:
-        """Take it.
+        """Subtract steps.
 
         Raises:
-            TooMuchWork: there is not so much left.
+            TooMuchWork: fewer are left.
         """
         self.left -= steps
         if self.left < 0:
@@ -48,26 +52,26 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the reader's schema: the way down to it from `above`; `restarts` where Java begins a path of its own."""
+    """A place in the reader's schema, as steps below `above`; Java restarts its path at `restarts`."""
 
     above: "Place | None" = None
     steps: tuple[str | int, ...] = ()
     restarts: bool = False
 
     def down(self, *steps: str | int) -> "Place":
-        """Further in."""
+        """Return a place further in."""
         return Place(self, steps)
 
     def branch(self, *steps: str | int) -> "Place":
-        """Inside a union."""
+        """Return a place inside a union."""
         return Place(self, steps, restarts=True)
 
     def path(self) -> str:
-        """As Java tells it: a JSON pointer from the last restart."""
+        """Return Java's JSON pointer, from the last restart."""
         return self._pointer(from_restart=True)
 
     def where(self) -> str:
-        """In full: a JSON pointer from the root, or the end of one that is too long."""
+        """Return the JSON pointer from the root; only its end if too long."""
         return self._pointer(from_restart=False)
 
     def _pointer(self, *, from_restart: bool) -> str:
@@ -85,11 +89,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Breach(Generic[Told]):
-    """One breach.
+    """A breach.
 
     Attributes:
-        tell: puts it into words.
-        cause: the breach further in that it hides, if it does; itself one that hides none.
+        tell: formats it.
+        cause: the inner breach that it hides, if any; itself without a cause.
     """
 
     tell: Callable[[], Told]
@@ -98,37 +102,37 @@ class Breach(Generic[Told]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Several(Generic[Told]):
-    """Two or more, each of which may be several; `first` is the first breach in all of them."""
+    """Two or more breaches, possibly nested; `first` is the first of all."""
 
     parts: "Sequence[Breach[Told] | Several[Told]]"
     first: Breach[Told]
 
 
 Breaches: TypeAlias = Breach[Told] | Several[Told] | None
-"""What one pair of types has; None for nothing."""
+"""Breaches of a pair of types; None for none."""
 
 
-def joined(found: "Sequence[Breaches[Told]]") -> "Breaches[Told]":
-    """All of them, in order; nothing is copied."""
-    parts = [one for one in found if one is not None]
+def joined(breaches: "Sequence[Breaches[Told]]") -> "Breaches[Told]":
+    """Join in order, without copying."""
+    parts = [part for part in breaches if part is not None]
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else Several(parts, first(parts[0]))
 
 
-def first(found: Breach[Told] | Several[Told]) -> Breach[Told]:
-    """The first one."""
-    return found.first if isinstance(found, Several) else found
+def first(breaches: Breach[Told] | Several[Told]) -> Breach[Told]:
+    """Return the first breach."""
+    return breaches.first if isinstance(breaches, Several) else breaches
 
 
-def each(found: "Breaches[Told]") -> Iterator[Breach[Told]]:
-    """One after another, each as often as there are ways to it: end it in time."""
-    under_way: list[Iterator[Breach[Told] | Several[Told]]] = [iter([] if found is None else [found])]
+def each(breaches: "Breaches[Told]") -> Iterator[Breach[Told]]:
+    """Yield each breach once for each path to it. Callers must stop in time."""
+    under_way: list[Iterator[Breach[Told] | Several[Told]]] = [iter([] if breaches is None else [breaches])]
     while under_way:
-        one = next(under_way[-1], None)
-        if one is None:
+        part = next(under_way[-1], None)
+        if part is None:
             under_way.pop()
-        elif isinstance(one, Several):
-            under_way.append(iter(one.parts))
+        elif isinstance(part, Several):
+            under_way.append(iter(part.parts))
         else:
-            yield one
+            yield part

@@ -1,6 +1,6 @@
-"""A new schema against earlier versions, at a level: the verdict and its explanation.
+"""A new schema against earlier versions at a level: verdict and explanation.
 
-What lives here: which pairs are compared, in which order, and the text of a breach. What does not: the rules for one pair (`avro`).
+What lives here: the pairs to compare, their order, and texts of breaches. What does not: the rules for a pair (`avro`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +14,14 @@ from busway_registry.domain.compatibility.levels import Level
 from busway_registry.domain.schemas import Artifact
 
 _MOST_CHARS: Final = 2_000
-"""Of each part of a message: names and lists of symbols are as long as their author likes."""
+"""Limit of each part of a message, as names and lists of symbols have no limit."""
 
 Parse: TypeAlias = Callable[[str, Sequence[str]], Parsed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """A version to compare with; `reference_texts` are the schemas it refers to, dependencies first."""
+    """A version to compare with; `reference_texts` are its references, dependencies first."""
 
     version: int
     artifact: Artifact
@@ -37,15 +37,15 @@ def explain(
     budget: Budget | None = None,
     parse: Parse = parse,
 ) -> list[str]:
-    """What speaks against the new schema; empty when it is compatible.
+    """Return messages on the first incompatible version; empty if compatible.
 
     Args:
-        new: the schema to judge.
-        reference_texts: the schemas it refers to, dependencies first.
+        new: the schema to check.
+        reference_texts: its references, dependencies first.
         earlier: live versions, newest first.
-        level: of these only the first counts unless the level is transitive; the first bad one ends the search.
-        budget: what the request may still compute; a whole one when left out.
-        parse: how texts are read; one that remembers those it has read saves the most.
+        level: only the newest version counts unless the level is transitive.
+        budget: what is left of the request's; by default a full one.
+        parse: reads texts; a caching one saves most of the time.
 
     Raises:
         TooMuchWork: the budget is spent.
@@ -53,36 +53,34 @@ def explain(
     if level is Level.NONE:
         return []
     budget = budget or Budget()
-    for one in earlier if level.transitive else earlier[:1]:
-        found = _against(new, reference_texts, one, level, budget=budget, parse=parse)
-        if found:
+    for version in earlier if level.transitive else earlier[:1]:
+        messages = _against(new, reference_texts, version, level, budget=budget, parse=parse)
+        if messages:
             return [
-                *found,
-                _message({"oldSchemaVersion": one.version}),
-                _message({"oldSchema": one.artifact.text}),
+                *messages,
+                _message({"oldSchemaVersion": version.version}),
+                _message({"oldSchema": version.artifact.text}),
                 _message({"compatibility": level.value}),
             ]
     return []
 
 
 def _against(
-    new: Artifact, reference_texts: Sequence[str], one: Earlier, level: Level, *, budget: Budget, parse: Parse
+    new: Artifact, reference_texts: Sequence[str], version: Earlier, level: Level, *, budget: Budget, parse: Parse
 ) -> list[str]:
-    if new.schema_type != one.artifact.schema_type:
-        description = (
-            f"the schema is {new.schema_type}, version {one.version} is {one.artifact.schema_type}: use another subject"
-        )
+    if new.schema_type != version.artifact.schema_type:
+        description = f"the schema is {new.schema_type}, version {version.version} is {version.artifact.schema_type}: use another subject"
         return [_message({"errorType": "TYPE_CHANGED", "description": description})]
     ours = parse(new.text, reference_texts).schema
-    theirs = parse(one.artifact.text, one.reference_texts).schema
+    theirs = parse(version.artifact.text, version.reference_texts).schema
     most = MOST_BREACHES + 1
-    found = []
+    breaches = []
     if level.old_reads_new:
-        found += [(problem, "old", "new") for problem in incompatibilities(theirs, ours, budget=budget, most=most)]
+        breaches += [(problem, "old", "new") for problem in incompatibilities(theirs, ours, budget=budget, most=most)]
     if level.new_reads_old:
-        most -= len(found)
-        found += [(problem, "new", "old") for problem in incompatibilities(ours, theirs, budget=budget, most=most)]
-    told = [
+        most -= len(breaches)
+        breaches += [(problem, "new", "old") for problem in incompatibilities(ours, theirs, budget=budget, most=most)]
+    messages = [
         _message(
             {
                 "errorType": problem.kind,
@@ -91,11 +89,11 @@ def _against(
                 "additionalInfo": _clipped(problem.info),
             }
         )
-        for problem, reader, writer in found[:MOST_BREACHES]
+        for problem, reader, writer in breaches[:MOST_BREACHES]
     ]
-    if len(found) > MOST_BREACHES:
-        told.append(_message({"more": f"these are the first {MOST_BREACHES}; mend them and check again"}))
-    return told
+    if len(breaches) > MOST_BREACHES:
+        messages.append(_message({"more": f"these are the first {MOST_BREACHES}; mend them and check again"}))
+    return messages
 
 
 def _clipped(text: str) -> str:

@@ -1,6 +1,6 @@
-"""The seven compatibility levels: which earlier versions count, and who has to read whom.
+"""The seven compatibility levels.
 
-What lives here: the direction and the reach of each level. What does not: what makes two schemas incompatible (`avro`).
+What lives here: direction and reach of each level. What does not: incompatibility of two schemas (`avro`).
 """
 
 from enum import StrEnum
@@ -9,7 +9,7 @@ from busway_registry.domain.errors import invalid_compatibility
 
 
 class Level(StrEnum):
-    """Confluent's levels; plain ones look at the latest version, transitive ones at all live versions."""
+    """Confluent's levels; transitive ones check all live versions, others the latest."""
 
     NONE = "NONE"
     BACKWARD = "BACKWARD"
@@ -26,20 +26,20 @@ class Level(StrEnum):
 
     @property
     def new_reads_old(self) -> bool:
-        """Whether the new schema must read what earlier ones wrote."""
+        """Whether the new schema must read records of earlier ones."""
         return self.value.startswith(("BACKWARD", "FULL"))
 
     @property
     def old_reads_new(self) -> bool:
-        """Whether earlier schemas must read what the new one writes."""
+        """Whether earlier schemas must read records of the new one."""
         return self.value.startswith(("FORWARD", "FULL"))
 
 
 def parse_level(text: object) -> Level:
-    """The level of that name, in any case.
+    """Return the level of a name in any case.
 
     Raises:
-        RegistryError: 42203; there is none.
+        RegistryError: 42203, no such level.
     """
     if not isinstance(text, str) or text.upper() not in Level.__members__:
         raise invalid_compatibility()

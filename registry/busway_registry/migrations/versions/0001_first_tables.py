@@ -1,6 +1,6 @@
-"""The tables of busway 0.1.0, which made them without Alembic; such a database is taken to be at this step.
+"""The tables of busway 0.1.0, created without Alembic; such a database counts as this revision.
 
-What lives here: what they were. A later change is a step of its own.
+What lives here: the original tables. Each later change is a migration.
 """
 
 import sqlalchemy as sa

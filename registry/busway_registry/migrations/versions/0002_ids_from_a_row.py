@@ -1,7 +1,8 @@
-"""Ids come from a row, and who refers to whom is kept without the names.
+"""Ids from a row, and references without names.
 
-What lives here: a row takes part in a transaction, a sequence of PostgreSQL does not: an import of the highest id that is taken back
-would leave no ids. The name of a reference is as long as its author likes, and PostgreSQL's index takes 2704 bytes.
+What lives here: a row takes part in a transaction, a sequence of PostgreSQL does not: a rolled-back import of the
+highest id would use up
+all ids. A reference's name has no limit, while PostgreSQL's index takes 2,704 bytes.
 """
 
 import sqlalchemy as sa
@@ -12,7 +13,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Count on from the highest id that was ever given; copy the references."""
+    """Continue from the highest id ever given; copy the references."""
     connection = op.get_bind()
     ids = op.create_table(
         "ids",

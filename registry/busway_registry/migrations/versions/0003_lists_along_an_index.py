@@ -1,7 +1,8 @@
-"""Subjects sort by code points, and a schema's users are found in order.
+"""Subjects sorted by code points; a schema's users found in order.
 
-What lives here: PostgreSQL sorts by the rules of the database's language unless a column says otherwise, and then no index helps a list
-of names or a prefix. SQLite always sorts by code points.
+What lives here: by default PostgreSQL sorts by the database's language, and then no index serves lists of names or
+prefixes. SQLite always
+sorts by code points.
 """
 
 import sqlalchemy as sa

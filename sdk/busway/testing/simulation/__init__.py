@@ -1,6 +1,7 @@
-"""A service under simulation: instances of it, a broker and a registry in one process, with faults that a seed draws.
+"""Simulation of a service: instances, a broker and a registry in one process, with faults drawn from a seed.
 
-What lives here: what a test imports. What does not: the simulated machine (`busway_bus.testing.world`), a service on real sockets
+What lives here: imports for tests. What does not: the simulated machine (`busway_bus.testing.world`), a service on real
+sockets
 (`busway.testing.bus`).
 """
 

@@ -1,6 +1,7 @@
-"""What a workload and properties see of a simulation.
+"""The bus of workloads and properties in a simulation.
 
-What lives here: `SimulatedBus`: sending as another service would, reading what is there. What does not: faults, which it outlives (`run`).
+What lives here: `SimulatedBus`: sending from outside the service, and reading. What does not: faults, which it retries
+through (`run`).
 """
 
 import asyncio
@@ -28,7 +29,7 @@ _AGAIN_S: Final = 0.2
 
 
 class Sent(NamedTuple):
-    """A record that was acknowledged to the workload."""
+    """A record of the workload that was acknowledged."""
 
     topic: str
     key: Any
@@ -38,12 +39,12 @@ class Sent(NamedTuple):
 
 
 class SimulatedBus:
-    """A bus as a client beside the service has it.
+    """A client beside the service.
 
     Attributes:
-        chance: random numbers of the seed, for what to send and when.
-        sent: what was acknowledged, in that order.
-        state: for the workload to leave something for properties; empty at the beginning of each history.
+        chance: random numbers of the seed: what to send, and when.
+        sent: acknowledged records, in the order of acknowledgement.
+        state: values that the workload leaves for properties; empty at the start of each history.
     """
 
     def __init__(self, app: Application, bootstrap_servers: str, chance: Random, story: Story) -> None:
@@ -59,15 +60,15 @@ class SimulatedBus:
 
     @property
     def now_s(self) -> float:
-        """Virtual seconds since the beginning."""
+        """Virtual seconds since the start."""
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        """Let virtual time pass."""
+        """Sleep in virtual time."""
         await asyncio.sleep(seconds)
 
     def note(self, text: str) -> None:
-        """A line for the story."""
+        """Add a line to the story."""
         self._story.tell(WHO, text)
 
     async def send(
@@ -79,11 +80,11 @@ class SimulatedBus:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Write a record and wait until it is acknowledged, however often connections and brokers fail meanwhile.
+        """Write a record and wait for its acknowledgement, through failures of connections and brokers.
 
         Raises:
             Unencodable: the value or the key is of another type.
-            DeliveryFailed: it was not acknowledged in time.
+            DeliveryFailed: not acknowledged in time.
         """
         await self._prepare(topic)
         assert self._producer is not None
@@ -98,12 +99,12 @@ class SimulatedBus:
         return where
 
     async def records(self, topic: Topic[K, V]) -> list[ConsumerRecord[K, V]]:
-        """All records of a topic, typed, by partition and offset."""
+        """Return all records of a topic, decoded, by partition and offset."""
         await self._prepare(topic)
         return [await self._serdes.decode(record) for record in await self._read(topic.name)]
 
     async def rows(self, table: Table[K, V]) -> dict[K, V]:
-        """A table as its topic has it."""
+        """Return a table's rows, read from its topic."""
         rows: dict[K, V] = {}
         for record in await self.records(table.topic):
             assert record.key is not None
@@ -114,7 +115,7 @@ class SimulatedBus:
         return rows
 
     async def dead_letters(self, topic: Topic[K, V]) -> list[DeadLetter[K, V]]:
-        """The records of a topic that the service put aside, typed."""
+        """Return the service's dead letters of a topic, decoded."""
         if not (records := await self._read(dead_letter_topic(topic.name, self._app.group_id))):
             return []
         await self._prepare(topic)
@@ -153,7 +154,7 @@ class SimulatedBus:
 
 
 async def _until_reached(work: Callable[[], Awaitable[V]]) -> V:
-    """What `work` returns; a broker that is away comes back."""
+    """Call `work` until a broker answers; return its result."""
     while True:
         try:
             return await work()

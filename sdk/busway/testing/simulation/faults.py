@@ -1,9 +1,10 @@
-"""What goes wrong in a simulation, and when; pure.
+"""Faults of a simulation; pure.
 
-What lives here: kinds of faults, drawing some of them, their names in a replay. What does not: making them happen (`run`).
+What lives here: kinds of faults, drawing them, seeds as text. What does not: injecting them (`run`).
 
-Each seed draws first which kinds there are at all (Groce et al., "Swarm Testing"): a history with crashes alone goes where none goes in
-which everything happens at once.
+Each seed first draws the kinds that may occur (Groce et al., "Swarm Testing"): a history with crashes alone reaches
+states that a history
+with every kind does not.
 """
 
 from collections.abc import Sequence
@@ -16,13 +17,13 @@ from busway.app.extending.extension import CRASH_POINTS
 
 FAULTS_MAX: Final = 8
 TROUBLE_S: Final = (5.0, 40.0)
-"""How long faults go on, in virtual time."""
+"""Range of the duration of faults, in virtual seconds."""
 STEPS_MAX: Final = 60
-"""An instance that is to be killed at a step of a record is, at one of its first so many."""
+"""A kill at a step happens within this many arrivals at the step."""
 
 
 class Kind(Enum):
-    """What happens; the value is how the story tells it."""
+    """Kinds of faults; the value is the text in a story."""
 
     KILL = "is killed"
     KILL_AT = "is to be killed"
@@ -40,14 +41,14 @@ OF_BROKER: Final = frozenset({Kind.KILL_BROKER, Kind.POWER_CUT, Kind.FREEZE_BROK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One of them.
+    """A fault of a history.
 
     Attributes:
-        number: among those that the seed draws; what is left out of a replay.
-        at_s: since the faults began.
-        lasts_s: until what was killed comes back, what is frozen or silent goes on.
+        number: index in the draw; names the fault in a `Seed`.
+        at_s: since faults began.
+        lasts_s: until a killed process restarts, or a frozen or silent one continues.
         instance: of the service, from 1; 0 for the broker.
-        point, step: of `KILL_AT`: at which step of handling, and the how-manieth time that the instance comes there.
+        point, step: of `KILL_AT`: the step of handling, and at which arrival of the instance, from 1.
     """
 
     number: int
@@ -60,7 +61,7 @@ class Fault:
 
 
 def draw(chance: Random, instances: int) -> tuple[Fault, ...]:
-    """The faults of one history, in their order."""
+    """Draw the faults of a history, in order of time."""
     kinds = [kind for kind in Kind if chance.random() < 0.5] or [chance.choice(list(Kind))]
     trouble_s = chance.uniform(*TROUBLE_S)
     moments = sorted(chance.uniform(0, trouble_s) for _ in range(chance.randint(1, FAULTS_MAX)))
@@ -68,7 +69,7 @@ def draw(chance: Random, instances: int) -> tuple[Fault, ...]:
 
 
 def _one(chance: Random, number: int, kind: Kind, at_s: float, instances: int) -> Fault:
-    # Short ones are ridden out, long ones end the member's session.
+    # Short faults are survived, long ones expire the member's session.
     lasts_s = chance.uniform(0.05, 3) if chance.random() < 0.7 else chance.uniform(3, 60)
     return Fault(
         number=number,
@@ -83,9 +84,9 @@ def _one(chance: Random, number: int, kind: Kind, at_s: float, instances: int) -
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """What a history is made from: a number, and which of its faults happen; None for all.
+    """The origin of a history: a number, and the faults that happen; None for all.
 
-    `text` and `parse` are each other's inverse: `17`, `17:0,4`, `17:` without any fault.
+    `text` and `parse` are inverse: `17`, `17:0,4`, `17:` without any fault.
     """
 
     number: int
@@ -93,19 +94,19 @@ class Seed:
 
     @property
     def text(self) -> str:
-        """As a user types it."""
+        """The seed as a user types it."""
         return str(self.number) if self.faults is None else f"{self.number}:{','.join(map(str, self.faults))}"
 
     @staticmethod
     def parse(text: str) -> "Seed":
-        """What a user typed.
+        """Parse a seed.
 
         Raises:
-            ValueError: it is no seed.
+            ValueError: not a seed.
         """
         number, colon, faults = text.strip().partition(":")
         try:
-            chosen = tuple(int(one) for one in faults.split(",") if one) if colon else None
+            chosen = tuple(int(number) for number in faults.split(",") if number) if colon else None
             return Seed(int(number), chosen)
         except ValueError:
             raise ValueError(
@@ -113,5 +114,5 @@ class Seed:
             ) from None
 
     def choose(self, faults: Sequence[Fault]) -> tuple[Fault, ...]:
-        """Those that happen."""
+        """Return the faults that happen."""
         return tuple(fault for fault in faults if self.faults is None or fault.number in self.faults)

@@ -1,9 +1,11 @@
-"""The world outside of a simulated service: what its code reads of clocks and chance comes from the seed, what cannot is refused.
+"""Clocks, chance and system calls of a simulated service: seeded or refused.
 
-What lives here: `outside`, in whose block that is so. What does not: loop, network and disk (`busway_bus.testing.world`).
+What lives here: `outside`, which patches them for a block. What does not: loop, network and disk
+(`busway_bus.testing.world`).
 
-`time`, `datetime`, `uuid`, `random` and `os.urandom` are the simulation's. A `random.Random()` without a seed, the order of a set of
-strings (PYTHONHASHSEED) and of objects without a hash of their own are not; files are the machine's own.
+Seeded: `time`, `datetime`, `uuid`, `random` and `os.urandom`. Not seeded: a `random.Random()` without a seed, the order
+of a set of strings
+(PYTHONHASHSEED) or of objects hashed by identity. Files are the machine's.
 """
 
 import contextlib
@@ -23,7 +25,7 @@ from busway.net.machine import current_machine
 
 
 class NotSimulated(BuswayError):
-    """The service does something that a simulation cannot decide; names it and what to do instead."""
+    """Raised for an operation that is not simulated; the text names it and an alternative."""
 
 
 def _refusing(refused: Callable[[NotSimulated], None]) -> Callable[[str, str], Callable[..., NoReturn]]:
@@ -39,19 +41,19 @@ def _refusing(refused: Callable[[NotSimulated], None]) -> Callable[[str, str], C
 
 
 def _no_time(seconds: float, /) -> None:
-    """A thread that sleeps takes no virtual time."""
+    """Replace `time.sleep`: a sleeping thread takes no virtual time."""
 
 
 @contextlib.contextmanager
 def outside(seed: object, refused: Callable[[NotSimulated], None]) -> Iterator[None]:
-    """Within, code in a simulated process is told the time and the chance of its machine.
+    """Give code in simulated processes their machine's time and chance within the block.
 
     Args:
-        refused: told of what is not simulated, as the service may take the error for a failure of its handler.
+        refused: called with each refusal, as the service may take the error for a failure of its handler.
     """
     import time_machine
 
-    uuid.getnode()  # it starts a program where nobody has asked before, and is then known
+    uuid.getnode()  # the first call starts a program; later calls use its cached result
     refusing = _refusing(refused)
     chance = random.Random(f"{seed}/outside")  # noqa: S311 - a simulation can be run again
     state = random.getstate()

@@ -1,10 +1,12 @@
-"""One history: a service, its broker and registry in a world, from a seed.
+"""One history: a service, its broker and registry in a simulated world, from a seed.
 
-What lives here: starting them, the faults as they come, the quiet afterwards, and looking whether what has to hold does. What does not:
-which faults (`faults`), many histories and the smallest that fails (`simulation`).
+What lives here: starting them, injecting faults, healing, checking properties. What does not: drawing faults
+(`faults`), running many
+histories and shrinking (`simulation`).
 
-First there is trouble: the workload sends while faults come. Then everything is whole again, and the service must come to rest: all
-records handled and committed, in a time that is counted from the last fault. Then properties are looked at.
+A history has two phases. Trouble: the workload sends while faults happen. Quiet: all faults end, and within `REST_S`
+the service must have
+handled and committed all records. Then properties are checked.
 """
 
 import asyncio
@@ -35,13 +37,13 @@ BROKER: Final = "broker"
 REGISTRY: Final = "registry"
 REGISTRY_PORT: Final = 8081
 REST_S: Final = 300.0
-"""After the last fault the service must have handled everything within this; a lost member's session ends after 45 s."""
+"""Limit after the last fault for handling everything; a lost member's session takes 45 s of it."""
 QUIET_S: Final = 0.5
-"""Between two looks whether it has."""
+"""Interval of checking that."""
 AGAIN_S: Final = 1.0
-"""Whoever supervises the service starts it again so long after it ended because it could not go on without a broker."""
+"""A supervisor's delay before it restarts an instance that ended."""
 LOOK_S: Final = 2.0
-"""Between two looks at what must hold always."""
+"""Interval of checking invariants."""
 _END: Final = -1
 
 Work = Callable[[SimulatedBus], Awaitable[Any] | Any]
@@ -49,13 +51,13 @@ Work = Callable[[SimulatedBus], Awaitable[Any] | Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is simulated, whatever the seed.
+    """A simulation's parts that no seed changes.
 
     Attributes:
-        service: which.
-        instances: how many of it.
-        workload: sends what it is there for.
-        outcomes: hold when everything is handled.
+        service: to simulate.
+        instances: number of its processes.
+        workload: sends records.
+        outcomes: hold once everything is handled.
         invariants: hold always.
     """
 
@@ -68,13 +70,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What became of one seed.
+    """The result of one seed.
 
     Attributes:
-        faults: those that happened.
-        problem: what did not hold; None if all did.
-        story: what happened.
-        digest: of every event; equal when the history is.
+        faults: that happened.
+        problem: the property that did not hold; None if all held.
+        story: the events as text.
+        digest: of all events; equal histories have equal digests.
     """
 
     faults: tuple[Fault, ...]
@@ -84,14 +86,14 @@ class History:
 
 
 class _DoesNotHold(Exception):
-    """Something that must; the text says what."""
+    """A property does not hold; the text names it."""
 
 
 def run(plan: Plan, seed: Seed) -> History:
-    """One history.
+    """Run one history.
 
     Raises:
-        NotSimulated: the service does what cannot be.
+        NotSimulated: the service does something that is not simulated.
     """
     from busway_bus.testing.world import Stuck, World
 
@@ -103,8 +105,8 @@ def run(plan: Plan, seed: Seed) -> History:
     with outside(seed.number, history.fails):
         try:
             world.run(history.live)
-        except _DoesNotHold as found:
-            problem = str(found)
+        except _DoesNotHold as failed:
+            problem = str(failed)
         except Stuck as stuck:
             problem = f"nothing goes on any more: {stuck}"
         outcome = History(faults=faults, problem=problem, story=story.text(), digest=world.trace.digest)
@@ -113,7 +115,7 @@ def run(plan: Plan, seed: Seed) -> History:
 
 
 def _bury(world: "World") -> None:
-    """Let go of what has not ended; nobody wants to hear what its `finally` blocks say."""
+    """Drop unfinished tasks; logging is off, as their `finally` blocks would log."""
     before = logging.root.manager.disable
     logging.disable()
     try:
@@ -158,7 +160,7 @@ class _History:
             await instance.stop()
 
     async def _until(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Wait for it, or for something that does not hold."""
+        """Wait for `work`, or raise the failure of the history."""
         task = asyncio.ensure_future(work)
         broken = self._broken
         assert broken is not None
@@ -169,7 +171,7 @@ class _History:
         task.result()
 
     def fails(self, problem: Exception) -> None:
-        """The history has failed."""
+        """Fail the history; the first failure counts."""
         if self._broken is not None and not self._broken.done():
             self._broken.set_exception(problem)
 
@@ -229,7 +231,7 @@ class _History:
         while self._plan.invariants:
             await asyncio.sleep(LOOK_S)
             for work in self._plan.invariants:
-                # Nobody sees anything while the broker is away.
+                # Nothing can be read while the broker is down.
                 with contextlib.suppress(BuswayError, TimeoutError):
                     async with asyncio.timeout(LOOK_S):
                         await self._client.run(self._look, work)
@@ -288,7 +290,7 @@ class _History:
         self._story.tell("world", "is whole again")
 
     async def _rest(self) -> None:
-        """Until all records of the service's topics are handled, and that is committed."""
+        """Wait until all records of the service's topics are handled and committed."""
         app = self._plan.service.app
         topics = sorted({topic.name for route in app.routes for topic in route.topics})
         if not topics:
@@ -310,7 +312,7 @@ class _History:
 async def _left(admin: Admin, app: Application, topics: Sequence[str]) -> dict[str, int]:
     there = set(await admin.list_topics())
     described = await admin.describe_topics([topic for topic in topics if topic in there])
-    partitions = [TopicPartition(name, one.number) for name, topic in described.items() for one in topic.partitions]
+    partitions = [TopicPartition(name, info.number) for name, topic in described.items() for info in topic.partitions]
     ends = await admin.list_offsets(dict.fromkeys(partitions, _END))
     committed = await admin.list_group_offsets(app.group_id)
     left = {}
@@ -322,7 +324,7 @@ async def _left(admin: Admin, app: Application, topics: Sequence[str]) -> dict[s
 
 
 class _Instance:
-    """One instance of the service: the host, and the process in which it runs now."""
+    """An instance of the service: a host and its current process."""
 
     def __init__(self, number: int, history: _History, registry_url: str | None) -> None:
         self.name = f"service-{number}"
@@ -336,7 +338,7 @@ class _Instance:
         self._history.story.tell(self.name, what)
 
     def start(self) -> None:
-        """Begin a new process."""
+        """Start a new process."""
         self._process = process = self._history.world.process(self.name)
         self._tell("starts")
         process.start(self._serve, process).add_done_callback(lambda done: self._ended(process, done))
@@ -381,7 +383,7 @@ class _Instance:
         loop.call_later(AGAIN_S, self._start_if_down, context=context)
 
     async def suffer(self, fault: Fault) -> None:
-        """A fault comes over it."""
+        """Inject a fault."""
         process = self._process
         if process is None or not process.alive:
             return
@@ -421,7 +423,7 @@ class _Instance:
                 self._start_if_down()
 
     async def stop(self) -> None:
-        """End it as a signal does."""
+        """Stop it as a signal does."""
         process, app = self._process, self._app
         if process is None or app is None or not process.alive:
             return
@@ -436,7 +438,7 @@ class _Instance:
         process.crash()
 
     def heal(self) -> None:
-        """No fault any more."""
+        """End all faults; restart a dead process."""
         self._kills.clear()
         if self._process is not None and self._process.alive:
             self._process.thaw()

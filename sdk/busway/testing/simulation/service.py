@@ -1,9 +1,9 @@
-"""The service that is simulated: finding it, and making it anew for each process.
+"""The simulated service: finding it, and making it again for each process.
 
 What lives here: `Service`. What does not: running it (`run`).
 
-A process that starts imports the service's modules; so does a simulated one, and gets modules of its own. What two instances keep in
-variables is theirs alone, and is gone with the process.
+A simulated process imports the service's modules afresh, like a real one. Module variables of instances are separate
+and end with the process.
 """
 
 import contextlib
@@ -29,27 +29,27 @@ _OURS: Final = frozenset(
 )
 
 Target = str | Application | Callable[[], Application]
-"""`module:app`, an app that is a name of its module, or a function that makes one."""
+"""`module:app`, an app bound to a name of its module, or a function that makes one."""
 
 
 class NoService(BuswayError):
-    """What was given cannot be simulated; the text says what can."""
+    """The target cannot be simulated; the text says what can."""
 
 
 class Service:
     """A service that can be made many times.
 
     Args:
-        target: which.
-        environment: variables that an instance finds; `{instance}` in them is its name.
-        prepare: called with each app that is made, before it starts.
+        target: the service.
+        environment: variables of an instance; `{instance}` in a value is replaced by its name.
+        prepare: called with each new app before it starts.
 
     Attributes:
-        app: one of it, which never runs: its topics, for who sends and reads them.
-        name: in messages.
+        app: an instance that never runs; gives its topics to senders and readers.
+        name: for messages.
 
     Raises:
-        NoService: there is none.
+        NoService: the target is none.
     """
 
     def __init__(
@@ -67,15 +67,15 @@ class Service:
             self._module, colon, self._attribute = target.partition(":")
             if not colon or not self._module or not self._attribute:
                 raise NoService(f"{target}: give MODULE:APP, such as shop.service:app")
-            found = getattr(importlib.import_module(self._module), self._attribute, None)
+            origin = getattr(importlib.import_module(self._module), self._attribute, None)
             self.name = target
         else:
-            self._make = found = target
+            self._make = origin = target
             self.name = getattr(target, "__qualname__", repr(target))
-        self.app = _app_of(found, self.name)
+        self.app = _app_of(origin, self.name)
 
     def make(self, instance: str) -> Application:
-        """An app for a process that starts."""
+        """Make an app for a new process."""
         app = self._made(instance)
         if self._prepare is not None:
             self._prepare(app)
@@ -90,13 +90,13 @@ class Service:
 
 
 def _app_of(found: object, name: str) -> Application:
-    if callable(found) and not isinstance(found, Application):
-        found = found()
-    if not isinstance(found, Application):
+    if callable(target) and not isinstance(target, Application):
+        target = target()
+    if not isinstance(target, Application):
         raise NoService(
-            f"{name} is {type(found).__name__}; give an App, or a function without arguments that makes one"
+            f"{name} is {type(target).__name__}; give an App, or a function without arguments that makes one"
         )
-    return found
+    return target
 
 
 def _place_of(app: Application) -> str:
@@ -111,7 +111,7 @@ def _place_of(app: Application) -> str:
 
 
 def _is_users(module: ModuleType, package: str | None = None) -> bool:
-    """Whether a module is the user's own: no part of Python, of what was installed beside it, or of Busway; or of this package."""
+    """Return whether a module is the user's: not of Python, installed packages or Busway; or of `package`."""
     top = module.__name__.partition(".")[0]
     return top == package or (top not in _OURS and _is_elsewhere(getattr(module, "__file__", None)))
 
@@ -123,19 +123,19 @@ def _is_elsewhere(file: str | None) -> bool:
 
 @contextlib.contextmanager
 def _modules_of_its_own(package: str) -> Iterator[None]:
-    """Within, the user's modules are imported anew; before and after, they are those that were there."""
-    mine = {
+    """Import the user's modules afresh within; restore the old ones after."""
+    modules = {
         name: module for name, module in list(sys.modules.items()) if module is not None and _is_users(module, package)
     }
-    for name in mine:
+    for name in modules:
         del sys.modules[name]
     try:
         yield
     finally:
         for name, module in list(sys.modules.items()):
-            if module is not None and name not in mine and _is_users(module, package):
+            if module is not None and name not in modules and _is_users(module, package):
                 del sys.modules[name]
-        sys.modules.update(mine)
+        sys.modules.update(modules)
 
 
 @contextlib.contextmanager
@@ -153,17 +153,17 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def here_first() -> None:
-    """Modules of the current directory can be imported, as `busway run` finds them."""
+    """Make modules of the current directory importable, as `busway run` does."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
 
 
 def attribute_of(target: str) -> Any:
-    """What `module:name` names.
+    """Return the object named `module:name`.
 
     Raises:
-        NoService: there is nothing of that name.
+        NoService: no object of that name.
     """
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or not name:

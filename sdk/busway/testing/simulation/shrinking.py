@@ -1,7 +1,8 @@
-"""Making what fails small; pure.
+"""Minimising a failing input; pure.
 
-What lives here: the search for a part that suffices (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input"). What does
-not: of what, and whether it fails, which whoever searches knows.
+What lives here: delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input"). What does
+not: the items and
+the test for failure, which callers pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +12,10 @@ Item = TypeVar("Item")
 
 
 def ddmin(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> list[Item]:
-    """A part of `items`, which fail, that still fails and of which no single one can be left out; what was last found to fail is returned."""
+    """Return a part of the failing `items` that still fails and from which no single item can be removed.
+
+    The result is the last input for which `fails` returned true.
+    """
     left, chunks = list(items), 2
     if left and fails([]):
         return []

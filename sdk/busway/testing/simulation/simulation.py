@@ -1,6 +1,6 @@
-"""Many histories of a service, and the smallest that fails.
+"""Many histories of a service, and the smallest failing one.
 
-What lives here: `Simulation` and `simulate`, as tests and `busway simulate` use them. What does not: one history (`run`).
+What lives here: `Simulation` and `simulate`, for tests and `busway simulate`. What does not: one history (`run`).
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from busway.testing.simulation.shrinking import ddmin
 SEEDS: Final = 50
 INSTANCES: Final = 2
 SHRINKING_MAX: Final = 200
-"""Histories that are tried for a smaller one."""
+"""Limit of histories run for shrinking."""
 
 W = TypeVar("W", bound=Work)
 _real_s = time.perf_counter
 
 
 class SimulationFailed(AssertionError):
-    """A history in which something does not hold; the text tells it.
+    """A property does not hold in a history; the text has its story.
 
     Attributes:
-        seed: that gives it again: `simulate(…, seed=…)`, `busway simulate … --seed …`.
-        history: the smallest one that was found.
+        seed: repeats it: `simulate(…, seed=…)`, `busway simulate … --seed …`.
+        history: the smallest failing history.
     """
 
     def __init__(self, text: str, seed: str, history: History) -> None:
@@ -40,7 +40,7 @@ class SimulationFailed(AssertionError):
 
 
 class Simulation:
-    """A service, what is sent to it, and what has to hold.
+    """A service, its workload and its properties.
 
         simulation = Simulation("shop.service:app")
 
@@ -58,10 +58,10 @@ class Simulation:
             simulation.run()
 
     Args:
-        service: `"module:app"`, an app that is a name of its module, or a function that makes an app.
-        instances: how many of it run.
-        environment: variables that an instance finds; `{instance}` in them is its name.
-        prepare: called with each app that is made, before it starts: `app.overrides` for what cannot be simulated.
+        service: `"module:app"`, an app bound to a name of its module, or a function that makes an app.
+        instances: number of its processes.
+        environment: variables of an instance; `{instance}` in a value is replaced by its name.
+        prepare: called with each new app before it starts: `app.overrides` for what cannot be simulated.
     """
 
     def __init__(
@@ -83,19 +83,19 @@ class Simulation:
         self._invariants: list[Work] = []
 
     def workload(self, function: W) -> W:
-        """What other services and users send while faults come."""
+        """Register what other services and users send during faults."""
         if self._workload is not None:
             raise ValueError(f"{function!r}: this simulation has a workload already, {self._workload!r}")
         self._workload = function
         return function
 
     def outcome(self, function: W) -> W:
-        """What holds once everything is handled: a function of the bus that asserts it, or returns whether it does."""
+        """Register a property of the end state: a function of the bus that asserts it, or returns a bool."""
         self._outcomes.append(function)
         return function
 
     def invariant(self, function: W) -> W:
-        """What holds always: it is looked at again and again while faults come, and at the end."""
+        """Register a property that always holds; checked every 2 s during faults and at the end."""
         self._invariants.append(function)
         return function
 
@@ -108,34 +108,32 @@ class Simulation:
         time_s: float | None = None,
         told: Callable[[int], None] | None = None,
     ) -> int:
-        """Run histories; how many.
+        """Run histories; return their number.
 
         Args:
             seeds: how many, from 0 on, or which.
-            seed: this one alone, as a failure names it.
-            shrink: leave out faults of a failing history for as long as it fails.
-            time_s: begin no more of them after so many seconds.
-            told: called with each seed that held.
+            seed: only this one, in the form that a failure names.
+            shrink: leave out faults of a failing history while it still fails.
+            time_s: start no history after so many seconds.
+            told: called with the number of each seed that held.
 
         Raises:
-            SimulationFailed: something does not hold.
-            NotSimulated: the service does what cannot be simulated.
+            SimulationFailed: a property does not hold.
+            NotSimulated: the service does something that cannot be simulated.
             MissingExtra: the simulation's packages are not installed.
         """
         plan = self._plan()
         count, until_s = 0, None if time_s is None else _real_s() + time_s
-        run(
-            plan, Seed(0, ())
-        )  # what is imported and compiled on the way takes time and chance; let no history have it alone
-        for one in _seeds(seeds, seed):
+        run(plan, Seed(0, ()))  # warms imports, which consume time and chance
+        for chosen in _seeds(seeds, seed):
             if until_s is not None and _real_s() >= until_s:
                 break
-            history = run(plan, one)
+            history = run(plan, chosen)
             count += 1
             if history.problem is not None:
-                raise self._failure(plan, one, history, count, shrink=shrink)
+                raise self._failure(plan, chosen, history, count, shrink=shrink)
             if told is not None:
-                told(one.number)
+                told(chosen.number)
         return count
 
     def _plan(self) -> Plan:
@@ -175,13 +173,15 @@ class Simulation:
 
 
 def _repeats(plan: Plan, seed: Seed, history: History) -> bool:
-    """Whether a seed gives the same history again; the first one under new faults may still have to import something."""
+    """Return whether a seed repeats its history. A first run under new faults may still import modules, so two are
+    tried.
+    """
     again = run(plan, seed)
     return again.digest == history.digest or run(plan, seed).digest == again.digest
 
 
 def shrunk(plan: Plan, seed: Seed, history: History) -> tuple[History, Seed]:
-    """A failing history with as few faults as suffice, and its seed; no more than `SHRINKING_MAX` histories are run for that."""
+    """Return the smallest failing history found within `SHRINKING_MAX` runs, and its seed."""
     numbers = [fault.number for fault in history.faults]
     smallest, chosen, tried = history, Seed(seed.number, tuple(numbers)), 0
 
@@ -191,10 +191,10 @@ def shrunk(plan: Plan, seed: Seed, history: History) -> tuple[History, Seed]:
             return False
         tried += 1
         candidate = Seed(seed.number, tuple(kept))
-        found = run(plan, candidate)
-        if found.problem is None:
+        outcome = run(plan, candidate)
+        if outcome.problem is None:
             return False
-        smallest, chosen = found, candidate
+        smallest, chosen = outcome, candidate
         return True
 
     ddmin(numbers, fails)
@@ -220,18 +220,18 @@ def simulate(
     seed: int | str | None = None,
     **options: Any,
 ) -> int:
-    """Run a service with crashes, freezes and cut connections under many seeds; how many held.
+    """Run a service under many seeds with crashes, freezes and cut connections; return how many held.
 
     Args:
-        service: `"module:app"`, an app that is a name of its module, or a function that makes an app.
-        workload: a coroutine function that sends what the service is there for, as `Simulation.workload`.
+        service: `"module:app"`, an app bound to a name of its module, or a function that makes an app.
+        workload: a coroutine function that sends records, as `Simulation.workload`.
         properties: hold once everything is handled, as `Simulation.outcome`.
         invariants: hold always, as `Simulation.invariant`.
         instances, environment, prepare: as `Simulation`.
         seeds, seed, options: as `Simulation.run`.
 
     Raises:
-        SimulationFailed: one did not; the text has the seed and the story of the smallest history that fails.
+        SimulationFailed: a property does not hold; the text has the seed and the story of the smallest failing history.
     """
     simulation = Simulation(service, instances=instances, environment=environment, prepare=prepare)
     simulation.workload(workload)

@@ -1,6 +1,7 @@
-"""What happened in a simulation, as its reader wants it told.
+"""The events of a simulation, for a reader.
 
-What lives here: the lines, and the extension that tells what an instance does. What does not: each packet, which is in the world's trace.
+What lives here: the lines, and the extension that records an instance's events. What does not: packets, which are in
+the world's trace.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from busway.app.extending.extension import Extension, Handling
 from busway.types import TopicPartition
 
 LINES_MAX: Final = 120
-"""Of a story; in a longer one the middle is left out."""
+"""Limit of a story's lines; a longer one loses its middle."""
 _NAMES_MAX: Final = 4
 
 
@@ -22,11 +23,11 @@ class _Line:
     who: str
     what: str
     last: int = -1
-    """Of a row of records: the last offset."""
+    """Last offset of a run of records."""
 
 
 class Story:
-    """What happened.
+    """The events of a history.
 
     Args:
         now: virtual seconds.
@@ -37,11 +38,11 @@ class Story:
         self._lines: list[_Line] = []
 
     def tell(self, who: str, what: str) -> None:
-        """One thing."""
+        """Add an event."""
         self._lines.append(_Line(self._now(), who, what))
 
     def handled(self, who: str, handling: Handling) -> None:
-        """An instance has handled a record, or failed to; records in a row make one line."""
+        """Add the end of a handler's call; consecutive records share a line."""
         place = f"{handling.topic}-{handling.partition}"
         what = f"{handling.outcome.replace('_', '-')} {place} offset"
         last = handling.offset + handling.records - 1
@@ -62,7 +63,7 @@ class Story:
         self._lines.append(_Line(self._now(), who, text, last))
 
     def text(self) -> str:
-        """All of it."""
+        """Return the story."""
         lines = [f"{line.at_s:9.3f}  {line.who:<10} {line.what}" for line in self._lines]
         if len(lines) > LINES_MAX:
             half = LINES_MAX // 2
@@ -71,10 +72,10 @@ class Story:
 
 
 class Teller(Extension):
-    """Tells what an instance does.
+    """Adds an instance's events to the story.
 
     Args:
-        story: where.
+        story: to add to.
         who: the instance.
     """
 
@@ -83,22 +84,22 @@ class Teller(Extension):
         self._who = who
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Partitions came."""
+        """Add an assignment."""
         if partitions:
             self._story.tell(self._who, f"is given {_shown(partitions)}")
         return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions went."""
+        """Add a revocation."""
         self._story.tell(self._who, f"gives up {_shown(partitions)}")
 
     def finished(self, handling: Handling) -> None:
-        """A call has ended."""
+        """Add a call's end."""
         self._story.handled(self._who, handling)
 
 
 class Executioner(Teller):
-    """Tells, too, when an instance comes to the step at which it is to be killed, and does it there."""
+    """Also kills the instance at its drawn step, and adds that."""
 
     def __init__(self, story: Story, who: str, kills: dict[str, int], kill: Callable[[str], None]) -> None:
         super().__init__(story, who)
@@ -106,7 +107,7 @@ class Executioner(Teller):
         self._kill = kill
 
     async def reached(self, point: str, topic: str, partition: int, offset: int) -> None:
-        """A step is reached; at the one that was drawn nothing goes on."""
+        """Count down to the drawn arrival; kill and block there."""
         left = self._kills.get(point)
         if left is None:
             return
