@@ -57,8 +57,14 @@ class Positions(ABC):
             await REAL_TIME.sleep(_POSITION_S)
 
     def place(self, partition: TopicPartition) -> int | None:
-        """As `position`, and None while it is not known, or the partition is not assigned."""
+        """As `position`, and None while it is not known, is one in a topic that was deleted, or the partition is not assigned."""
+        if self._fetcher.is_replaced(partition, self._fetcher.read_topic_id(partition)):
+            return None
         return getattr(self._fetcher.assigned.get(partition), "position", None)
+
+    def is_replaced(self, partition: TopicPartition) -> bool:
+        """Return whether the topic of the records handed out last was deleted and created again."""
+        return bool(self._given.of_replaced_topics([partition]))
 
     def reset_at(self, partition: TopicPartition) -> int | None:
         """The position that a reset found for a partition; None where it was committed or sought, or is not known."""
