@@ -5,7 +5,6 @@ import dataclasses
 from typing import Any
 
 import pytest
-
 from tests.support.patience import patient
 
 from busway import (
