@@ -60,6 +60,22 @@ class MemberFencing:
         if longest_ms is not None:
             self.connections.heard(carrier, key, longest_ms, heartbeat=heartbeat, interval_ms=interval_ms)
 
+    def joins(self, carrier: Carrier, group_id: str, member_id: str) -> None:
+        """Note which connection carries JoinGroup, as `heard`. With an id that was handed out it is the member's first."""
+        key = group_id, member_id
+        longest_ms = self._longest_ms(key)
+        if longest_ms is not None:
+            group = self._group(group_id)
+            first = isinstance(group, ClassicGroup) and member_id not in group.members
+            self.connections.heard(carrier, key, longest_ms, rejoins=not first)
+
+    def joined(self, carrier: Carrier, group_id: str, member_id: str) -> None:
+        """Note which connection carries the answer of JoinGroup, as `heard`."""
+        key = group_id, member_id
+        longest_ms = self._longest_ms(key)
+        if longest_ms is not None:
+            self.connections.heard(carrier, key, longest_ms, rejoins=None)
+
     def parked(self, carrier: Carrier, group_id: str, waiter: Waiter) -> None:
         """Note the connection of a new member's first JoinGroup. Only the response carries the member id."""
         group = self._group(group_id)

@@ -23,6 +23,10 @@ from busway_bus.kernel.limits import MEMBERS_PER_CONNECTION_MAX
 
 logger = logging.getLogger("busway.groups")
 WAITING_HEARTBEAT_MS: Final = 1000
+LATE_MS: Final = 100
+"""A timer that comes later than this shows that the broker stood still."""
+LOOK_MS: Final = 30_000
+"""How often it is checked, during a long wait, that the member is still in its group."""
 MemberKey = tuple[str, str]
 """Group id and member id."""
 
@@ -51,13 +55,19 @@ class _Heard:
         longest_ms: its longest possible heartbeat interval, used until its interval is known.
         interval_ms: its heartbeat interval, measured or requested by the coordinator; 0 while unknown.
         id_sent: whether its member id may have reached the client.
+        rejoins: whether the member has joined again, and not synced since.
+        closed_ms: when its connection was closed.
+        until_ms: when it is fenced.
     """
 
     carrier: Carrier
     longest_ms: int
     id_sent: bool
+    rejoins: bool = False
     heartbeat_ms: int | None = None
     interval_ms: int = 0
+    closed_ms: int = 0
+    until_ms: int = 0
     timer: asyncio.TimerHandle | None = None
 
 
@@ -104,6 +114,7 @@ class MemberConnections:
         heartbeat: bool = False,
         interval_ms: int = 0,
         id_sent: bool = True,
+        rejoins: bool | None = False,
     ) -> None:
         """Note that a connection carries requests of a member.
 
@@ -111,11 +122,11 @@ class MemberConnections:
         for a member without another.
 
         Args:
-            longest_ms: the member's longest possible heartbeat interval.
-            heartbeat: whether the request is a periodic one.
-            interval_ms: the interval requested by the coordinator, if any.
-            id_sent: whether the member id may have reached the client; if not, no other connection can carry its
-            requests.
+            longest_ms: the longest heartbeat interval that the member may have.
+            heartbeat: whether this is one of the requests that come at an interval.
+            interval_ms: the interval that the coordinator asked for, where it does.
+            id_sent: whether the member id may have reached the client; if not, no other connection can carry a request of the member.
+            rejoins: whether this is JoinGroup of a member that may hold partitions; None for the answer of a JoinGroup.
         """
         if not self._grace_ms:
             return
@@ -135,6 +146,7 @@ class MemberConnections:
         carrier.when_closed = partial(self._closed, carrier)
         self._wait_no_more(key, heard)
         heard.longest_ms, heard.id_sent = longest_ms, id_sent
+        heard.rejoins = heard.rejoins if rejoins is None else rejoins
         heard.interval_ms = max(heard.interval_ms, interval_ms)
         if not heartbeat:
             heard.heartbeat_ms = None  # members send no heartbeats while they wait for the end of a rebalance
@@ -144,6 +156,12 @@ class MemberConnections:
             heard.heartbeat_ms = now
         if carrier.gone:
             self._wait(key, heard, now)
+
+    def lives(self, carrier: Carrier, key: MemberKey) -> None:
+        """Note that a connection carries a commit of a member: it is not fenced while its own connection is closed."""
+        heard = self._entry(key)
+        if heard is not None and heard.timer is not None:
+            self.heard(carrier, key, heard.longest_ms)
 
     def _entry(self, key: MemberKey) -> _Heard | None:
         return self._heard.get(key[0], {}).get(key[1])
@@ -204,13 +222,22 @@ class MemberConnections:
                 del self._waiting[key[0]]
 
     def _wait(self, key: MemberKey, heard: _Heard, now: int) -> None:
+        """Fence a member later, unless another connection carries its requests by then, or the session decides."""
+        if heard.rejoins:
+            self.forget(key)
+            return
         wait_ms = self._grace_ms
         if heard.id_sent:
             last_ms = now if heard.heartbeat_ms is None else heard.heartbeat_ms
             wait_ms = max(wait_ms, last_ms + (heard.interval_ms or heard.longest_ms) * 3 // 2 - now)
-        call_later = self._call_later or asyncio.get_running_loop().call_later
+        heard.closed_ms, heard.until_ms = now, now + wait_ms
         self._waiting[key[0]] += 1
-        heard.timer = call_later(wait_ms / 1000, self._over, key, wait_ms)
+        self._set_timer(key, heard, now)
+
+    def _set_timer(self, key: MemberKey, heard: _Heard, now: int) -> None:
+        wait_ms = min(heard.until_ms - now, LOOK_MS)
+        call_later = self._call_later or asyncio.get_running_loop().call_later
+        heard.timer = call_later(wait_ms / 1000, self._look, key, heard, now + wait_ms)
 
     def _closed(self, carrier: Carrier, by_client: bool) -> None:
         """Start the timers of its members. If the broker closed it, they keep their sessions."""
@@ -221,12 +248,21 @@ class MemberConnections:
                 self.forget(key)
             return
         now = self._now()
-        for group_id, member_id in carrier.members:
+        for group_id, member_id in tuple(carrier.members):
             self._wait((group_id, member_id), self._heard[group_id][member_id], now)
 
-    def _over(self, key: MemberKey, waited_ms: int) -> None:
-        self.forget(key)
-        self._fence(*key, waited_ms)
+    def _look(self, key: MemberKey, heard: _Heard, due_ms: int) -> None:
+        """Fence a member whose wait is over; forget one that is out of its group."""
+        now = self._now()
+        if (late_ms := now - due_ms) > LATE_MS:
+            heard.until_ms = max(heard.until_ms, now) + min(late_ms, self._grace_ms)
+        if not self._is_member(key):
+            self.forget(key)
+        elif now < heard.until_ms:
+            self._set_timer(key, heard, now)
+        else:
+            self.forget(key)
+            self._fence(*key, now - heard.closed_ms)
 
     def close(self) -> None:
         """Cancel all timers; fence no more."""

@@ -37,8 +37,13 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
     """Handle a heartbeat; respond once its effect is durable."""
     if not served(context):
         return _refused(ErrorCode.UNSUPPORTED_VERSION, None)
+    fencing = context.node.groups.fencing
     try:
         _check(request, context)
+        if request.member_epoch >= 0:
+            fencing.heard(
+                context.peer, request.group_id, request.member_id
+            )  # the answer may wait for the disk for long
         beaten = await context.node.groups.beat(request.group_id, _beat(request, context))
     except KafkaError as problem:
         return _refused(problem.code, problem.message)
@@ -46,7 +51,7 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
     if request.member_epoch < 0:
         connections.forget(key)
     else:
-        context.node.groups.fencing.heard(context.peer, *key, heartbeat=True, interval_ms=beaten.interval_ms)
+        fencing.heard(context.peer, *key, heartbeat=True, interval_ms=beaten.interval_ms)
     assignment = None
     if beaten.assigned is not None:
         topics = [TopicPartitions(topic_id=topic, partitions=list(held)) for topic, held in beaten.assigned.items()]

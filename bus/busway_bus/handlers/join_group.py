@@ -40,13 +40,13 @@ async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGrou
         can_skip_assignment=context.api_version >= SKIP_SINCE,
         reason=request.reason,
     )
-    context.node.groups.fencing.heard(context.peer, request.group_id, request.member_id)
+    context.node.groups.fencing.joins(context.peer, request.group_id, request.member_id)
     try:
         joined = await context.node.groups.join(request.group_id, join, context.peer)
     except KafkaError as problem:
         return _failed(problem.code, request, context)
     if joined.error in _IS_MEMBER:
-        context.node.groups.fencing.heard(context.peer, request.group_id, joined.member_id)
+        context.node.groups.fencing.joined(context.peer, request.group_id, joined.member_id)
     if joined.error is not ErrorCode.NONE:
         return _failed(joined.error, request, context, joined.member_id)
     return JoinGroupResponse(

@@ -35,6 +35,7 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
     names = [_name(topic, context) for topic in request.topics]
     requested = ((name, topic.partitions) for name, topic in zip(names, request.topics, strict=True))
     offsets = new_offsets(context.node.image, requested, retention_ms=request.retention_time_ms)
+    context.node.groups.connections.lives(context.peer, (request.group_id, request.member_id))
     try:
         committer = Committer(
             member_id=request.member_id,

@@ -48,10 +48,8 @@ NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timest
 UNSTABLE = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 """An offset that an open transaction may change."""
 UNSTABLE_FIRST = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
-"""A partition's first offset, pending in a transaction.
-
-A request for all offsets of a group omits it, as in Kafka.
-"""
+"""Stands for the offset of a partition that has none but one pending in an open transaction. A request that names the partition is answered
+with UNSTABLE_OFFSET_COMMIT; a request for all offsets of a group omits it, as in Kafka."""
 
 Table = dict[tuple[str, int], CommittedOffset]
 TopicPartitions = list[tuple[str | None, UUID, Sequence[int]]]

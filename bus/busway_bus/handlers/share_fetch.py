@@ -175,9 +175,10 @@ def _answer(
 
 
 def _is_news(session: ShareSession, place: Place, got: Got) -> bool:
-    """Whether an incremental response includes a partition.
+    """Return whether a running session's response includes a partition, and update the session.
 
-    It does with records, an error, its recovery, or a new partition.
+    It does with records, with an error, in the first response after the error is over, and in the first after the session has got the partition.
+    One that gave records moves to the end of the order.
     """
     due = session.partitions.get(place, False)
     if place in session.partitions:

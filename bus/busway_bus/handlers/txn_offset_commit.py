@@ -39,6 +39,7 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
     """Check the partitions, store the offsets, respond once durable."""
     offsets = new_offsets(context.node.image, ((topic.name, topic.partitions) for topic in request.topics))
     codes: dict[Place, ErrorCode] = {}
+    context.node.groups.connections.lives(context.peer, (request.group_id, request.member_id))
     if offsets:
         try:
             codes = await _commit(request, offsets, context)

@@ -4,6 +4,7 @@ What lives here: `ConfigKey` and the parser for Kafka's config types. What does 
 and the settings object (`config`). Types and their textual forms are those of Kafka's `ConfigDef`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -16,6 +17,9 @@ ConfigValue: TypeAlias = "bool | int | float | str | list[str] | None"
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 """Largest INT and LONG of Kafka's, often in place of no bound."""
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
+_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,9})?")
+"""Numbers as Java reads them; Python would also take underscores, digits of other scripts, and nan, which no bound refuses."""
 
 
 class ConfigError(ValueError):
@@ -122,18 +126,14 @@ def _parse(name: str, kind: ConfigType, text: str) -> ConfigValue:
         return lowered == "true"
     if kind in _RANGES:
         low, high = _RANGES[kind]
-        try:
-            number = int(text)
-        except ValueError:
-            number = high + 1
+        number = int(text) if _INTEGER.fullmatch(text) else high + 1
         if not low <= number <= high:
             raise BadValue(name, text, f"Not a number of type {kind.name}")
         return number
     if kind is ConfigType.DOUBLE:
-        try:
-            return float(text)
-        except ValueError:
-            raise BadValue(name, text, f"Not a number of type {kind.name}") from None
+        if not _FLOAT.fullmatch(text):
+            raise BadValue(name, text, f"Not a number of type {kind.name}")
+        return float(text)
     if kind is ConfigType.LIST:
         return [item.strip() for item in text.split(",") if item.strip()]
     return text

@@ -143,6 +143,19 @@ _KEPT: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "metric.reporters": lambda value: None if set(value) <= {_JMX} else "plug-in classes are never loaded; remove it",
 }
 """Checks of inert keys. Each returns the reason to refuse a value that promises something unserved, else None."""
+_AT_LEAST: Final[Mapping[str, int]] = {
+    "background.threads": 1,
+    "group.coordinator.cached.buffer.max.bytes": 524_288,
+    "group.streams.assignment.interval.ms": 0,
+    "log.cleaner.backoff.ms": 0,
+    "log.cleaner.io.buffer.size": 0,
+    "log.cleaner.threads": 0,
+    "num.io.threads": 1,
+    "num.network.threads": 1,
+    "num.recovery.threads.per.data.dir": 1,
+    "share.coordinator.cached.buffer.max.bytes": 524_288,
+}
+"""Kafka's bounds of inert keys that are dynamic: what is written to the metadata has to be valid on other brokers, too."""
 
 INERT_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
     ConfigKey(
@@ -151,6 +164,7 @@ INERT_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         default=default,
         doc="Accepted as in Apache Kafka; without effect on this node.",
         refuse=_KEPT.get(name),
+        at_least=_AT_LEAST.get(name),
     )
     for name, kind, default in _INERT
 )

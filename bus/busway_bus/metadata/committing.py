@@ -11,7 +11,7 @@ from busway_protocol.types import Buffer
 
 
 class Owner(Protocol):
-    """The owner of the records. Its methods must not call the writer before they return."""
+    """The owner of the records. The writer calls its methods within its own steps: they propose nothing before they return."""
 
     def leads(self, first_offset: int, end_offset: int, epoch: int) -> None:
         """Handle the start of leadership: the epoch begins at `first_offset`; control records, which it did not propose, end at `end_offset`."""

@@ -58,8 +58,14 @@ class Positions(ABC):
             await REAL_TIME.sleep(_POSITION_S)
 
     def place(self, partition: TopicPartition) -> int | None:
-        """Return the position without waiting; None if unknown or unassigned."""
+        """As `position`, and None while it is not known, is one in a topic that was deleted, or the partition is not assigned."""
+        if self._fetcher.is_replaced(partition, self._fetcher.read_topic_id(partition)):
+            return None
         return getattr(self._fetcher.assigned.get(partition), "position", None)
+
+    def is_replaced(self, partition: TopicPartition) -> bool:
+        """Return whether the topic of the records handed out last was deleted and created again."""
+        return bool(self._given.of_replaced_topics([partition]))
 
     def reset_at(self, partition: TopicPartition) -> int | None:
         """Return the position that a reset chose; None after a commit or seek."""

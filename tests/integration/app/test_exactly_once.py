@@ -5,9 +5,22 @@ import dataclasses
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 
-from busway import Admin, App, BadDeclaration, Batch, ConsumerRecord, Exponential, HandlerFailed, Retry
+from busway import (
+    Admin,
+    App,
+    BadDeclaration,
+    Batch,
+    ConsumerRecord,
+    Exponential,
+    HandlerFailed,
+    NewTopic,
+    Producer,
+    Retry,
+)
 from busway.app.handling.work import SentTooLate
+from busway.consumer.position_resolver import PositionResolver
 from busway.testing import TestBus, crash_points
 from busway_bus.log.producer_state import ProducerState
 from busway_bus.testing.local_cluster import LocalCluster
@@ -370,3 +383,53 @@ async def test_what_a_task_sends_that_outlives_its_handler_is_refused() -> None:
         with pytest.raises(SentTooLate, match="outlived its handler"):
             await tasks[0]
         assert await bus.records(notes) == []
+
+
+async def test_no_offset_of_a_topic_that_was_created_again_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its beginning is looked for, and after: a restart would skip records of the new topic."""
+    app = App("recreated", commit_interval_s=0.02)
+    orders = app.topic("orders", value=int, format="json", partitions=1)
+    texts = app.topic("texts", value=str, format="json", partitions=1)
+    holds, release, looks, placing = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    sent: list[int] = []
+    by_policy, send_offsets = PositionResolver.by_policy, Producer.send_offsets_to_transaction
+
+    async def late(resolver: PositionResolver, leader: int, chosen: Any) -> Any:
+        looks.set()
+        await placing.wait()
+        return await by_policy(resolver, leader, chosen)
+
+    async def noted(producer: Producer, offsets: Any, group: Any) -> None:
+        sent.extend(at.offset for at in offsets.values())
+        await send_offsets(producer, offsets, group)
+
+    @app.publish(texts)
+    @app.subscribe(orders, guarantee="exactly_once")
+    async def write(number: int) -> str:
+        if number == 2:
+            holds.set()
+            await release.wait()
+        return str(number)
+
+    async with app.test() as bus, Admin(app.bootstrap_servers) as admin, asyncio.timeout(patient(30)):
+        for number in (0, 1):
+            await bus.send(orders, number)
+        await bus.settle()
+        await bus.send(orders, 2)
+        await holds.wait()
+        monkeypatch.setattr(PositionResolver, "by_policy", late)
+        monkeypatch.setattr(Producer, "send_offsets_to_transaction", noted)
+        await admin.delete_topics(["orders"])
+        await admin.create_topics([NewTopic("orders", 1)])
+        await looks.wait()
+        release.set()
+        assert app.worker is not None
+        assert app.worker.transactor is not None
+        while not sent and not app.worker.transactor.outcomes.aborted:
+            await asyncio.sleep(0)
+        assert sent == []
+        placing.set()
+        await bus.send(orders, 3)
+        await bus.settle()
+        assert set(sent) <= {0, 1}
+        assert [record.value for record in await bus.records(texts)] == ["0", "1", "2", "3"]

@@ -14,8 +14,14 @@ from busway_bus.coordinator.group_coordinator import GroupCoordinator
 from busway_bus.groups.classic.group import ClassicGroup
 from busway_bus.groups.modern.consumer_group import ConsumerGroup
 from busway_bus.testing.local_cluster import LocalCluster
-from busway_protocol.messages.groups_classic import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
+from busway_protocol.messages.groups_classic import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    OffsetCommitRequest,
+)
 from busway_protocol.messages.groups_modern import ConsumerGroupHeartbeatRequest
+from busway_protocol.messages.transactions import TxnOffsetCommitRequest
 
 SESSION_MS = 30_000
 AT_ONCE = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
@@ -158,6 +164,103 @@ async def test_a_consumer_group_member_that_dies_before_its_join_is_durable_is_f
         await until(lambda: not groups.connections.carries(("g", "member-1")))
         left.set()
         await until(lambda: members_of(groups, "g") == [])
+
+
+async def test_a_heartbeat_that_waits_for_the_disk_keeps_its_member(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer group's member comes back in time; the grace must not end while its heartbeat waits to become durable."""
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="member-1",
+        member_epoch=0,
+        rebalance_timeout_ms=SESSION_MS,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    async with RawClient(cluster.bootstrap_servers) as first, RawClient(cluster.bootstrap_servers) as second:
+        await first.find_coordinator("g")
+        groups = groups_of(cluster)
+        joined = await first.ask(beat, 1)
+        with waits_of(groups) as waits:
+            await first.__aexit__(None, None, None)
+            await asyncio.wait_for(waits.get(), patient(10))
+            began, durable, durably = asyncio.Event(), asyncio.Event(), groups.beat
+
+            async def late(group_id: str, request: object) -> object:
+                answer = await durably(group_id, request)  # type: ignore[arg-type]
+                began.set()
+                await durable.wait()
+                return answer
+
+            monkeypatch.setattr(groups, "beat", late)
+            beat.member_epoch, beat.subscribed_topic_names = joined.member_epoch, None
+            beat.topic_partitions, beat.rebalance_timeout_ms = None, -1
+            second.send(frame(beat, 1))
+            await asyncio.wait_for(began.wait(), patient(10))
+            assert groups.connections.carries(("g", "member-1"))
+            assert groups.connections.heartbeat_ms("g", 5000) == 5000  # no member is waited for
+            durable.set()
+            await second.frame()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+async def test_a_commit_on_another_connection_keeps_its_member(cluster: LocalCluster, transactional: bool) -> None:
+    """It comes before the next heartbeat, which may be due after the grace."""
+    async with RawClient(cluster.bootstrap_servers) as client, RawClient(cluster.bootstrap_servers) as other:
+        await client.find_coordinator("g")
+        groups = groups_of(cluster)
+        member = await join(client, "g")
+        with waits_of(groups) as waits:
+            await client.__aexit__(None, None, None)
+            await asyncio.wait_for(waits.get(), patient(10))
+            assert groups.connections.heartbeat_ms("g", 5000) == 1000  # it is waited for
+            if transactional:
+                await other.ask(
+                    TxnOffsetCommitRequest(
+                        transactional_id="x",
+                        group_id="g",
+                        producer_id=1,
+                        producer_epoch=0,
+                        generation_id=member.generation_id,
+                        member_id=member.member_id,
+                        topics=[],
+                    ),
+                    3,
+                )
+            else:
+                await other.ask(
+                    OffsetCommitRequest(
+                        group_id="g",
+                        generation_id_or_member_epoch=member.generation_id,
+                        member_id=member.member_id,
+                        topics=[],
+                    ),
+                    8,
+                )
+            assert groups.connections.heartbeat_ms("g", 5000) == 5000
+            assert groups.connections.carries(("g", member.member_id))
+
+
+async def test_a_member_that_joins_again_is_not_fenced_before_its_session_ends(cluster: LocalCluster) -> None:
+    """Java's consumer sends no heartbeats while it joins, and rejoins only when its program polls, which may be after minutes."""
+    async with RawClient(cluster.bootstrap_servers) as client, RawClient(cluster.bootstrap_servers) as other:
+        await client.find_coordinator("g")
+        groups = groups_of(cluster)
+        member = await join(client, "g")
+        key = ("g", member.member_id)
+        with waits_of(groups) as waits:
+            other.send(frame(joining("g"), 2))  # a rebalance that the member's second JoinGroup ends
+            await other.drained()
+            await until(lambda: len(members_of(groups, "g")) == 2)
+            again = joining("g")
+            again.member_id = member.member_id
+            await client.ask(again, 2)
+            assert groups.connections.carries(key)
+            await client.__aexit__(None, None, None)
+            await until(lambda: not groups.connections.carries(key))
+            assert waits.empty()
+            assert member.member_id in members_of(groups, "g")
 
 
 async def test_members_of_a_shard_that_is_unloaded_are_forgotten(cluster: LocalCluster) -> None:

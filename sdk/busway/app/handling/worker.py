@@ -302,9 +302,13 @@ class Worker(RebalanceListener):
     def place(self, assigned: PartitionOffsets) -> int | None:
         """Where the consumer goes on; `reset_at` is kept up to date with it."""
         if assigned.closing:
-            return assigned.left_at
+            return None if self.is_replaced(assigned) else assigned.left_at
         assigned.reset_at = self.consumer.reset_at(assigned.partition)
         return self.consumer.place(assigned.partition)
+
+    def is_replaced(self, assigned: Assigned) -> bool:
+        """Return whether the topic of the partition's records was deleted and created again."""
+        return self.consumer.is_replaced(assigned.partition)
 
     def is_idle(self) -> bool:
         """Whether no record waits for a handler that is exactly_once, or is being handled by one."""

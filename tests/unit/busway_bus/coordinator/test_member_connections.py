@@ -46,8 +46,19 @@ class Clock:
         return timer
 
     def move(self, ms: int) -> None:
-        """Let time pass."""
+        """Let time pass: each timer runs at its moment."""
+        end = self.now + ms
+        while due := [entry for entry in self.timers if entry[0] <= end]:
+            self.now = max(self.now, min(moment for moment, _ in due))
+            self._run()
+        self.now = end
+
+    def stand_still(self, ms: int) -> None:
+        """Let time pass in which no timer runs: those that are due run at its end."""
         self.now += ms
+        self._run()
+
+    def _run(self) -> None:
         due = [timer for moment, timer in self.timers if moment <= self.now]
         self.timers = [(moment, timer) for moment, timer in self.timers if moment > self.now]
         for timer in due:
@@ -286,3 +297,49 @@ async def test_members_that_are_out_of_their_groups_make_room_on_a_connection(ca
     connection.close()
     world.clock.move(100_000)
     assert [key[:2] for key in world.fenced] == [KEY]
+
+
+async def test_time_in_which_the_broker_stood_still_does_not_count() -> None:
+    """Requests on another connection may wait to be read; where none did, the member is fenced after as long a time, the grace at most."""
+    world, first, second = World(), Connection(), Connection()
+    world.beats(first, 3, every_ms=500)
+    world.connections.heard(second, ("orders", "member-2"), LONGEST_MS, heartbeat=True, interval_ms=500)
+    first.close()
+    second.close()
+    world.clock.move(2000)
+    world.clock.stand_still(2000)
+    assert world.fenced == []
+    world.connections.heard(Connection(), KEY, LONGEST_MS)
+    world.clock.move(999)
+    assert world.fenced == []
+    world.clock.move(1)
+    assert world.fenced == [("orders", "member-2", 5000)]
+
+
+async def test_a_member_that_joins_again_is_left_to_its_session() -> None:
+    """Its client may be silent until its program polls: from JoinGroup, its answer included, until SyncGroup or a heartbeat."""
+    world, parked, answered, synced = World(), Connection(), Connection(), Connection()
+    for connection, member_id in ((parked, "parked"), (answered, "answered"), (synced, "synced")):
+        for _ in range(3):
+            world.clock.move(500)
+            world.connections.heard(connection, ("orders", member_id), LONGEST_MS, heartbeat=True)
+        world.connections.heard(connection, ("orders", member_id), LONGEST_MS, rejoins=True)
+    world.connections.heard(answered, ("orders", "answered"), LONGEST_MS, rejoins=None)
+    world.connections.heard(synced, ("orders", "synced"), LONGEST_MS)
+    for connection in (parked, answered, synced):
+        connection.close()
+    world.clock.move(100_000)
+    assert world.fenced == [("orders", "synced", 3000)]
+    assert [world.connections.carries(("orders", member_id)) for member_id in ("parked", "answered")] == [False, False]
+
+
+async def test_members_that_are_out_of_their_groups_are_forgotten_during_a_long_wait() -> None:
+    """A client that joins with sessions of half an hour, and whose members are put out, takes no memory for as long."""
+    world = World()
+    for number in range(100):
+        connection = Connection()
+        world.connections.heard(connection, ("g", f"m{number}"), 600_000)
+        world.left |= connection.members
+        connection.close()
+    world.clock.move(30_000)
+    assert (world.connections._heard, world.connections.heartbeat_ms("g", 5000), world.fenced) == ({}, 5000, [])
