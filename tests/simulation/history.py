@@ -266,6 +266,34 @@ class Seat(Operation):
 
 
 @dataclass(slots=True, kw_only=True)
+class DescribedGroup(Operation):
+    """A group that its coordinator balances, as an administrator sees it when every partition has its owner.
+
+    Attributes:
+        assignor: the one that the coordinator says it uses.
+        votes: the assignor that each member has asked for; None for any.
+        owned: partitions of each member.
+        settled: whether the target assignment is that of the group's epoch, and every member has its own.
+        alike: whether all members subscribe to the same topics.
+    """
+
+    group: str
+    assignor: str
+    votes: Mapping[str, str | None]
+    owned: Mapping[str, frozenset[Partition]]
+    settled: bool = True
+    alike: bool = True
+
+    def describe(self) -> str:
+        """Who owns what, by which assignor."""
+        owned = "; ".join(
+            f"{member[-6:]} ({self.votes[member] or 'any'}) {', '.join(map(str, sorted(partitions))) or 'nothing'}"
+            for member, partitions in sorted(self.owned.items())
+        )
+        return f"{self.group} is assigned by {self.assignor}: {owned}"
+
+
+@dataclass(slots=True, kw_only=True)
 class Happening(Operation):
     """Something that no client asked: a fault, a restart, a line in a node's log.
 

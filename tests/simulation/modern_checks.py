@@ -1,11 +1,11 @@
-"""Checks of groups that their coordinator balances (KIP-848): one live owner, fenced members, offsets that only grow.
+"""Checks of groups that their coordinator balances (KIP-848): one live owner, fenced members, votes for assignors, offsets that only grow.
 
 What lives here: one function for each anomaly. What does not: what holds in groups of both protocols (`group_checks`), that every partition
 has an owner in the end, which is asked by the run itself (`scenario`).
 """
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,7 @@ from tests.simulation.group_checks import NEVER
 from tests.simulation.history import (
     Commit,
     ConsumerHeartbeat,
+    DescribedGroup,
     Happening,
     History,
     Outcome,
@@ -23,6 +24,8 @@ from tests.simulation.history import (
     Revoked,
     Seat,
 )
+
+DEFAULT_ASSIGNOR: Final = "uniform"
 
 
 @dataclass(slots=True)
@@ -134,4 +137,45 @@ def fenced_alive(history: History, _: Rules) -> Iterator[Anomaly]:
             yield Anomaly("live member fenced", event.text)
 
 
-CHECKS: Final[tuple[Check, ...]] = (two_live_owners, fenced_commits, falling_offsets, held_seats, fenced_alive)
+def outvoted(history: History, _: Rules) -> Iterator[Anomaly]:
+    """A group is not assigned by the assignor that most of its members have asked for, or not as that assigns."""
+    for found in history.of(DescribedGroup):
+        votes = Counter(vote for vote in found.votes.values() if vote is not None)
+        most = max(votes.values(), default=0)
+        chosen = {vote for vote, count in votes.items() if count == most} or {DEFAULT_ASSIGNOR}
+        if found.assignor not in chosen:
+            yield Anomaly("outvoted", f"{found.describe()}; {' or '.join(sorted(chosen))} has the most votes")
+        elif found.settled and not _is_assigned_by(found):
+            yield Anomaly("assigned by another assignor", found.describe())
+
+
+def _is_assigned_by(found: DescribedGroup) -> bool:
+    """Whether the assignor assigns like this: ranges of each topic, or as many partitions to each member as to any other."""
+    if not found.alike:
+        return True
+    if found.assignor == DEFAULT_ASSIGNOR:
+        return _are_level(len(partitions) for partitions in found.owned.values())
+    for topic in {partition.topic for partitions in found.owned.values() for partition in partitions}:
+        ranges = [
+            sorted(partition.number for partition in partitions if partition.topic == topic)
+            for partitions in found.owned.values()
+        ]
+        whole = all(numbers == list(range(numbers[0], numbers[0] + len(numbers))) for numbers in ranges if numbers)
+        if not whole or not _are_level(map(len, ranges)):
+            return False
+    return True
+
+
+def _are_level(counts: Iterable[int]) -> bool:
+    ordered = sorted(counts)
+    return ordered[-1] - ordered[0] <= 1
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    two_live_owners,
+    fenced_commits,
+    falling_offsets,
+    held_seats,
+    fenced_alive,
+    outvoted,
+)

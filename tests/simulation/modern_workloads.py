@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import busway
+from busway.admin.groups import CONSUMER, GroupDescription
 from busway.consumer.membership_modern import JOIN, LEAVE_FOR_A_WHILE
 from busway.errors import BrokerError, BuswayError
 from busway_bus.kernel import patterns
@@ -21,7 +22,7 @@ from busway_protocol.messages.groups_classic import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.simulation.history import Commit, ConsumerHeartbeat, Outcome, Partition, Seat
+from tests.simulation.history import Commit, ConsumerHeartbeat, DescribedGroup, Outcome, Partition, Seat
 from tests.simulation.workloads import RETRY_S, Client
 
 _STALE: Final = 0.5
@@ -234,7 +235,7 @@ async def _until_done(work: Callable[[], Any]) -> None:
 
 
 async def all_are_owned(bootstrap: str, group: str, members: list[Client]) -> None:
-    """Return when every partition that the group reads has one owner, as the members know it and as the coordinator does."""
+    """Return when every partition that the group reads has one owner, as the members know it and as the coordinator does; note the group."""
     async with busway.Admin(bootstrap, client_id="owners", request_timeout_ms=5_000) as admin:
         while True:
             with contextlib.suppress(BuswayError):
@@ -245,5 +246,29 @@ async def all_are_owned(bootstrap: str, group: str, members: list[Client]) -> No
                 partitions = members[0].stage.partitions_of()
                 wanted = Counter(Partition(topic, number) for topic in topics for number in range(partitions[topic]))
                 if told == mine == wanted:
+                    _note_group(described, members)
                     return
             await asyncio.sleep(RETRY_S)
+
+
+def _note_group(described: GroupDescription, members: list[Client]) -> None:
+    clients = {client.plan.name: client for client in members}
+    of = {member.member_id: clients[member.client_id.partition(".")[0]] for member in described.members}
+    modern = {member.member_id for member in described.members if member.kind == CONSUMER}
+    members[0].history.note(
+        DescribedGroup(
+            process="owners",
+            group=described.group_id,
+            assignor=described.protocol,
+            votes={
+                member_id: client.option("strategy") if member_id in modern else None
+                for member_id, client in of.items()
+            },
+            owned={
+                member.member_id: frozenset(Partition(*partition) for partition in member.partitions)
+                for member in described.members
+            },
+            settled=described.state == "Stable",
+            alike=len({frozenset(topics_of(client)) for client in of.values()}) == 1,
+        )
+    )

@@ -71,6 +71,32 @@ def _waits_on(_: Any) -> Any:
     return _wait_no_more
 
 
+def _fences_nobody(original: Any) -> Any:
+    def expired(self: Any, now: int) -> Any:
+        original(self, now)  # each is due again a moment later
+        return []
+
+    return expired
+
+
+def _sees_no_new_topics(original: Any) -> Any:
+    def _unresolved(self: Any, member: Any, updated: Any, now: int) -> Any:
+        if self._resolved_in is not None:
+            self._resolved_in = self._topics.version
+        return original(self, member, updated, now)
+
+    return _unresolved
+
+
+def _counts_votes_wrong(original: Any) -> Any:
+    def preferred_assignor(self: Any, members: Any) -> str:
+        served = self._limits.assignors
+        voted = original(self, members)
+        return next(name for name in served if name != voted) if any(member.assignor for member in members) else voted
+
+    return preferred_assignor
+
+
 # Services
 
 
@@ -197,6 +223,24 @@ PLANTED: Final = (
         "another connection does not count",
         "a member whose connection was closed is fenced after the grace, also where it has sent heartbeats on another one meanwhile",
         (("busway_bus.coordinator.member_connections:MemberConnections._wait_no_more", _waits_on),),
+        _GROUPS,
+    ),
+    Planted(
+        "session of a member without an end",
+        "a member that is silent keeps its partitions, and a static one its instance id, for ever",
+        (("busway_bus.groups.modern.group:ModernGroup.expired", _fences_nobody),),
+        _GROUPS,
+    ),
+    Planted(
+        "regular expression resolved once only",
+        "topics that appear later are read by no member, although the regular expression of a member matches them",
+        (("busway_bus.groups.modern.consumer_group:ConsumerGroup._unresolved", _sees_no_new_topics),),
+        _GROUPS,
+    ),
+    Planted(
+        "votes for an assignor miscounted",
+        "the assignor that fewer members prefer assigns the group's partitions",
+        (("busway_bus.groups.modern.consumer_target:ConsumerTarget.preferred_assignor", _counts_votes_wrong),),
         _GROUPS,
     ),
     Planted(

@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
 from tests.simulation import modern_checks, service_checks
 from tests.simulation.fencing_watch import FENCED, FENCED_ALIVE
 from tests.simulation.history import (
     Commit,
     ConsumerHeartbeat,
+    DescribedGroup,
     Happening,
     History,
     Outcome,
@@ -113,6 +116,50 @@ def test_a_seat_that_is_not_free() -> None:
         for one, outcome in made:
             history.end(history.begin(replace(one)), outcome)
         assert names(history, modern_checks.held_seats) == expected
+
+
+def described(
+    assignor: str, *votes: str | None, owned: str, settled: bool = True, alike: bool = True
+) -> DescribedGroup:
+    """A group whose members have partitions of two topics: "a0 b0/a1" are two members."""
+    members = [f"m{number}" for number in range(len(votes))]
+    shares = [frozenset(Partition(name[0], int(name[1])) for name in share.split()) for share in owned.split("/")]
+    return DescribedGroup(
+        process="owners",
+        group="g",
+        assignor=assignor,
+        votes=dict(zip(members, votes, strict=True)),
+        owned=dict(zip(members, shares, strict=True)),
+        settled=settled,
+        alike=alike,
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "names_of"),
+    [
+        (described("uniform", None, None, owned="a0/a1"), []),
+        (described("range", None, None, owned="a0/a1"), ["outvoted"]),
+        (described("range", "range", None, owned="a0/a1"), []),
+        (described("uniform", "range", None, owned="a0/a1"), ["outvoted"]),
+        (described("range", "range", "uniform", "uniform", owned="a0/a1/a2"), ["outvoted"]),
+        (described("range", "range", "uniform", owned="a0/a1"), []),
+        (described("uniform", "range", "uniform", owned="a0/a1"), []),
+        (described("uniform", None, None, owned="a0 b0/"), ["assigned by another assignor"]),
+        (described("uniform", None, None, owned="a0 b0/", settled=False), []),
+        (described("uniform", None, None, owned="a0 b0/", alike=False), []),
+        (described("uniform", None, None, owned="a0 a2/a1"), []),
+        (described("range", "range", None, owned="a0 b0/"), []),
+        (described("range", "range", None, owned="a0 a1/a2"), []),
+        (described("range", "range", None, owned="a0 a2/a1"), ["assigned by another assignor"]),
+        (described("range", "range", None, owned="a0 a1 a2/a3"), ["assigned by another assignor"]),
+    ],
+)
+def test_votes_for_an_assignor(group: DescribedGroup, names_of: list[str]) -> None:
+    """The assignor that most members ask for assigns; where none asks, the default does."""
+    history = History()
+    history.note(group)
+    assert names(history, modern_checks.outvoted) == names_of
 
 
 # Services

@@ -346,3 +346,163 @@ def test_a_topic_that_trades_safety_may_lose_a_commit() -> None:
     history.note(Happening(process="world", kind="power cut"))
     a_commit_that_is_lost(history)
     assert check(history, {"a": TopicRules(durable=False)}) == []
+
+
+# Compacted topics
+
+
+class Keyed(Made):
+    """A history of one key of a compacted topic."""
+
+    def set(self, name: str | None, offset: int, outcome: Outcome = Outcome.OK) -> None:
+        """Write a record named "p#1" in a transaction of its own that ends like this; None deletes the key."""
+        transaction = self.begin(Transaction(process="p", transactional_id="x"))
+        send = Send(process="p", partition=A, value=None if name is None else value(name), key=b"k", offset=offset)
+        transaction.sends.append(self.note(send))
+        if name is not None:
+            self.put(transaction, name)
+        if outcome is Outcome.FAIL:
+            self.abort(transaction)
+        else:
+            self.commit(transaction, outcome)
+
+    def there(self, name: str | None, offset: int) -> None:
+        """What is there in the end: one record of the key, None for a tombstone."""
+        record = Seen(A, offset, None if name is None else value(name), b"k")
+        self.note(CommittedRead(process="final1", partition=A, reading="final1", records=[record]))
+
+    def nothing_there(self) -> None:
+        self.note(CommittedRead(process="final1", partition=A, reading="final1", records=[]))
+
+
+def the_last_value(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.set("p#2", 2)
+    history.there("p#2", 2)
+
+
+def no_value(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.set("p#2", 2)
+    history.nothing_there()
+
+
+def an_older_value(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.set("p#2", 2)
+    history.there("p#1", 0)
+
+
+def another_value_at_its_offset(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.there("p#9", 0)
+
+
+def the_value_before_one_that_was_aborted(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.set("p#2", 2, Outcome.FAIL)
+    history.there("p#1", 0)
+
+
+def no_value_because_of_one_that_was_aborted(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.set("p#2", 2, Outcome.FAIL)
+    history.nothing_there()
+
+
+def a_value_that_was_aborted(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.set("p#2", 2, Outcome.FAIL)
+    history.there("p#2", 2)
+
+
+def a_deleted_key(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.set(None, 2)
+    history.nothing_there()
+
+
+def a_deleted_key_with_its_tombstone(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.set(None, 2)
+    history.there(None, 2)
+
+
+def a_deleted_key_that_is_back(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.set(None, 2)
+    history.there("p#1", 0)
+
+
+def no_value_after_a_deletion_that_was_aborted(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.set(None, 2, Outcome.FAIL)
+    history.nothing_there()
+
+
+def no_value_after_a_deletion_in_doubt(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.set(None, 2, Outcome.INFO)
+    history.nothing_there()
+
+
+def a_value_in_doubt(history: Keyed) -> None:
+    history.set("p#1", 0)
+    history.set("p#2", 2, Outcome.INFO)
+    history.there("p#2", 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (the_last_value, set()),
+        (no_value, {"compaction lost a key"}),
+        (an_older_value, {"compaction revived a key"}),
+        (another_value_at_its_offset, {"compaction changed a key"}),
+        (the_value_before_one_that_was_aborted, set()),
+        (no_value_because_of_one_that_was_aborted, {"compaction lost a key"}),
+        (a_value_that_was_aborted, {"compaction kept what does not count", "aborted read"}),
+        (a_deleted_key, set()),
+        (a_deleted_key_with_its_tombstone, set()),
+        (a_deleted_key_that_is_back, {"compaction revived a key"}),
+        (no_value_after_a_deletion_that_was_aborted, {"compaction lost a key"}),
+        (no_value_after_a_deletion_in_doubt, set()),
+        (a_value_in_doubt, set()),
+    ],
+    ids=lambda case: case.__name__ if callable(case) else "",
+)
+def test_a_history_of_a_compacted_topic(make: Callable[[Keyed], None], names: set[str]) -> None:
+    """What is committed last of a key is there, and nothing that was deleted or does not count."""
+    history = Keyed()
+    make(history)
+    assert {anomaly.name for anomaly in check(history, {"a": TopicRules(compacted=True)})} == names
+
+
+def test_a_topic_that_trades_safety_may_lose_the_last_value_of_a_key() -> None:
+    """After a power cut."""
+    history = Keyed()
+    history.note(Happening(process="world", kind="power cut"))
+    no_value(history)
+    assert check(history, {"a": TopicRules(compacted=True, durable=False)}) == []
+
+
+# Answers to producers
+
+
+@pytest.mark.parametrize(
+    ("problem", "older", "names"),
+    [
+        ("INVALID_TXN_STATE: the partition was not added", False, {"transaction refused"}),
+        ("INVALID_TXN_STATE: the partition was not added", True, set()),
+        ("NOT_ENOUGH_REPLICAS: to be tried again", False, set()),
+        ("", False, set()),
+    ],
+)
+def test_a_history_of_a_send_that_was_refused(problem: str, older: bool, names: set[str]) -> None:
+    """Only a producer that keeps its epoch over an end may hear that it is in no transaction."""
+    history = Made()
+    transaction = history.begin(Transaction(process="p", transactional_id="x", older=older))
+    send = history.begin(Send(process="p", partition=A, value=value("p#1")))
+    transaction.sends.append(history.end(send, Outcome.INFO if problem else Outcome.OK, problem))
+    history.abort(transaction)
+    assert {anomaly.name for anomaly in check(history, {})} == names
