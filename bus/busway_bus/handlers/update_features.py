@@ -2,7 +2,7 @@
 
 Versions: 1 has the type of an update and the wish to have it checked alone, 2 no answers for single features.
 Behaviour: all updates are made or none; the answer comes when they are durable and in force on this node. As in Kafka 4.3 version 0 only raises,
-and `metadata.version` is never lowered. Features that are not served are refused by name. `share.version`
+and `metadata.version` is never lowered. Features that are not served are refused by name, with the reason. `share.version`
 goes to 2, which is Kafka 4.4's, and does not leave it while a group or a topic has settings of dead letters (KIP-1191): they are named.
 *Not supported*: `eligible.leader.replicas.version`, `kraft.version` and `streams.version` stay 0
 """
