@@ -18,7 +18,7 @@ from busway_bus.handlers.registry import HANDLERS
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS
 from busway_bus.kernel.limits import ANSWER_BYTES_MAX, PRODUCER_BYTES, PRODUCERS_BYTES_MAX, TRANSACTION_PARTITIONS_MAX
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
-from busway_bus.metadata.features import levels_of_new_clusters
+from busway_bus.metadata.features import FEATURES, NOT_SERVED, levels_of_new_clusters
 from busway_protocol.apis import ApiKey
 from busway_protocol.compile import REQUEST_ELEMENTS_MAX
 from busway_protocol.records.compression import INFLATION_FACTOR_MAX, MESSAGE_BYTES_DEFAULT
@@ -106,7 +106,23 @@ def page() -> str:
         "| topic setting | default |\n|---|---|\n"
     )
     lines = [f"| `{name}` | {_cell(key.default)} |" for name, key in sorted(TOPIC_CONFIGS.items())]
-    return HEAD + "\n".join(rows) + "\n" + _judges() + bounds + orders + settings + "\n".join(lines) + "\n"
+    return (
+        HEAD + "\n".join(rows) + "\n" + _features() + _judges() + bounds + orders + settings + "\n".join(lines) + "\n"
+    )
+
+
+def _features() -> str:
+    """Return the section on Kafka's features."""
+    begun = levels_of_new_clusters()
+    rows = {one.name: f"{one.lowest}-{one.highest} | {begun.get(one.name, 0)} | " for one in FEATURES}
+    rows |= {name: f"0 | 0 | {reason}" for name, reason in NOT_SERVED.items()}
+    return (
+        "\n## Features\n\nWhat is not served is not finalized, though Kafka 4.3.1 finalizes `eligible.leader.replicas.version` and "
+        "`streams.version` at 1: a client that believed it would be refused later. A feature whose only level is 0 is left out of ApiVersions, as in "
+        "Kafka, and another level is refused by name with the reason. So is `kafka-features upgrade --release-version`, which names "
+        "`kraft.version` for each release of Kafka 4: name features one by one with `--feature`. Level 2 of `share.version` is Kafka 4.4's.\n\n"
+        "| feature | levels | new cluster | not supported |\n|---|---|---|---|\n"
+    ) + "".join(f"| `{name}` | {row} |\n" for name, row in sorted(rows.items()))
 
 
 def _judges() -> str:

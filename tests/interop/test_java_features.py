@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.broker import Broker, chosen_broker
+from busway_bus.metadata.features import KAFKAS, NOT_SERVED, SUPPORTED
+from tests.interop.broker import Broker, chosen_broker, is_apache_chosen
 from tests.interop.ledger import Ledger
 from tests.support.apache_kafka import ApacheKafka, java_command
 from tests.support.patience import patient
@@ -26,7 +27,10 @@ STEPS = (
     ("disable --feature group.version --feature transaction.version", "group.version was disabled."),
     ("upgrade --feature group.version=1 --feature transaction.version=9", "2 out of 2 operation(s) failed."),
     ("upgrade --release-version 9.9-IV0", "Unknown metadata.version '9.9-IV0'."),
+    ("disable --feature streams.version --feature kraft.version --dry-run", "streams.version can be disabled."),
     ("version-mapping", "transaction.version=2"),
+    ("version-mapping --release-version 4.0-IV3", "streams.version=0"),
+    ("feature-dependencies --feature eligible.leader.replicas.version=1", "metadata.version=23 (4.0-IV1)"),
     ("feature-dependencies --feature transaction.version=2", "has no dependencies."),
 )
 
@@ -52,12 +56,12 @@ def run(broker: Broker, line: str) -> tuple[int, str]:
 
 
 def described(broker: Broker) -> tuple[dict[str, tuple[str, ...]], int]:
-    """The levels of the features that both have, and the epoch."""
+    """Lowest, highest and finalized level of each feature, and the epoch."""
     code, text = run(broker, "describe")
     assert code == 0, text
     rows = [re.split(r"\s*\w+: ", line)[1:] for line in text.splitlines() if line.startswith("Feature:")]
     levels = {row[0].strip(): tuple(cell.strip() for cell in row[1:4]) for row in rows}
-    return {name: levels[name] for name in BOTH}, int(rows[0][4])
+    return levels, int(rows[0][4])
 
 
 def test_kafka_features(both: tuple[Broker, Broker], ledger: Ledger) -> None:
@@ -66,6 +70,19 @@ def test_kafka_features(both: tuple[Broker, Broker], ledger: Ledger) -> None:
         ours, theirs = (run(broker, line) for broker in both)
         assert ours == theirs, line
         assert expected in ours[1], line
+    (here, _), (kafka, _) = map(described, both)
+    assert {name: kafka[name] for name in BOTH} == {name: here[name] for name in BOTH}
+    assert set(kafka) == KAFKAS
+    if not is_apache_chosen():
+        assert set(here) == set(SUPPORTED)
+        assert here["share.version"] == ("0", "2", "1")
+        for name, reason in NOT_SERVED.items():
+            code, text = run(both[0], f"upgrade --feature {name}=1")
+            assert (code, text.count("\n")) == (1, 2)  # no stack trace
+            assert reason in text
+        code, text = run(both[0], "upgrade --release-version 4.3-IV0")
+        assert code == 1
+        assert NOT_SERVED["kraft.version"] in text
     for broker in both:
         levels, epoch = described(broker)
         assert levels["group.version"] == ("0", "1", "0")
@@ -76,7 +93,8 @@ def test_kafka_features(both: tuple[Broker, Broker], ledger: Ledger) -> None:
         assert again == levels
         assert later >= epoch
     assert run(both[0], "upgrade --feature group.version=1 --feature transaction.version=2")[0] == 0
-    assert described(both[0])[0] == {
+    levels, _ = described(both[0])
+    assert {name: levels[name] for name in BOTH} == {
         "group.version": ("0", "1", "1"),
         "metadata.version": ("3.3-IV3", "4.3-IV0", "4.3-IV0"),
         "transaction.version": ("0", "2", "2"),

@@ -14,6 +14,7 @@ from busway_bus.metadata.features import (
     DEAD_LETTER_CONFIGS,
     KAFKAS,
     METADATA_VERSION,
+    NOT_SERVED,
     SHARE_VERSION,
     SHARE_VERSION_WITH_DEAD_LETTERS,
     SUPPORTED,
@@ -103,7 +104,7 @@ def _reason(update: FeatureUpdate, image: ClusterImage, proposed: Mapping[str, i
     for who, (lowest, highest) in _supporters(name, image, node_id):
         if not lowest <= level <= highest:
             if highest == 0:
-                return f"{who} does not support this feature."
+                return " ".join(filter(None, (f"{who} does not support this feature.", NOT_SERVED.get(name))))
             return f"{who} only supports versions {lowest}-{highest}"
     if level < now and update.kind == UpgradeType.UPGRADE:
         return _LOWERED_BY_AN_UPGRADE

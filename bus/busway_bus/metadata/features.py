@@ -52,18 +52,15 @@ FEATURES: Final[tuple[Feature, ...]] = (
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {one.name: (one.lowest, one.highest) for one in FEATURES}
 """Lowest and highest level, by feature."""
 
-KAFKAS: Final = frozenset(
-    {
-        "eligible.leader.replicas.version",
-        "group.version",
-        "kraft.version",
-        "metadata.version",
-        "share.version",
-        "streams.version",
-        "transaction.version",
-    }
-)
-"""All features of Apache Kafka 4.3.1: an unsupported one is at level 0, and cannot be set to another."""
+NOT_SERVED: Final[Mapping[str, str]] = {
+    "eligible.leader.replicas.version": "Eligible leader replicas (KIP-966) are not served: each partition has one replica.",
+    "kraft.version": "Voters that change while they run (KIP-853) are not served: name them in controller.quorum.voters.",
+    "streams.version": "Streams groups (KIP-1071) are not served: use group.protocol=classic, the default of Kafka Streams.",
+}
+"""Reasons by feature of Kafka 4.3.1 that is not served. Its only level is 0; as in Kafka, ApiVersions leaves such features out."""
+
+KAFKAS: Final = frozenset({*SUPPORTED, *NOT_SERVED})
+"""All features of Apache Kafka 4.3.1."""
 
 
 def has_dead_letters(levels: Mapping[str, int]) -> bool:

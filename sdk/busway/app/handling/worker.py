@@ -306,7 +306,7 @@ class Worker(RebalanceListener):
         assigned.reset_at = self.consumer.reset_at(assigned.partition)
         return self.consumer.place(assigned.partition)
 
-    def is_replaced(self, assigned: Assigned) -> bool:
+    def is_replaced(self, assigned: PartitionOffsets) -> bool:
         """Return whether the topic of the partition's records was deleted and created again."""
         return self.consumer.is_replaced(assigned.partition)
 

@@ -89,7 +89,7 @@ class Service:
                 return _app_of(getattr(importlib.import_module(self._module), self._attribute), self.name)
 
 
-def _app_of(found: object, name: str) -> Application:
+def _app_of(target: object, name: str) -> Application:
     if callable(target) and not isinstance(target, Application):
         target = target()
     if not isinstance(target, Application):

@@ -1,5 +1,6 @@
 """Levels of features: what cannot be set is refused by name, all of a request or none, what a level needs counts as it will be."""
 
+import re
 from uuid import UUID
 
 import pytest
@@ -16,6 +17,7 @@ from busway_bus.metadata.features import (
     FEATURES,
     KAFKAS,
     METADATA_VERSION,
+    NOT_SERVED,
     SHARE_VERSION,
     SUPPORTED,
     TRANSACTION_VERSION,
@@ -94,6 +96,20 @@ def test_a_broker_that_cannot_run_at_a_level_is_named() -> None:
     made.run(registration({METADATA_VERSION: SUPPORTED[METADATA_VERSION]}))
     with pytest.raises(KafkaError, match=r"Broker 1 does not support this feature\."):
         made.run(update(TRANSACTION_VERSION, 1))
+
+
+@pytest.mark.parametrize("name", sorted(NOT_SERVED))
+def test_a_feature_of_kafka_that_is_not_served_stays_off_and_the_refusal_says_why(name: str) -> None:
+    """Its only level is 0, which writes nothing; it is not among the supported ones."""
+    made = cluster()
+    with pytest.raises(
+        KafkaError, match=re.escape(f"Local controller 1 does not support this feature. {NOT_SERVED[name]}")
+    ):
+        made.run(update(name, 1))
+    before = made.image.features
+    made.run(update(name, 0, UpgradeType.SAFE_DOWNGRADE))
+    assert made.image.features == before
+    assert name not in SUPPORTED
 
 
 def test_what_is_off_is_in_no_snapshot_and_what_is_the_same_writes_nothing() -> None:
