@@ -240,10 +240,8 @@ class Source(Connector):
         """Return an offset's position in the source's order; it never decreases within a source partition.
 
         With it nothing is duplicated after a crash (see `runtime.exactly_once`). The source then guarantees to return
-        the same records in the same
-        order when started with the same offsets, and records of one position in one `read`. None: no guarantee, and
-        records since the stored offset
-        are repeated.
+        the same records in the same order when started with the same offsets, and records of one position in one
+        `read`. None: no guarantee, and records since the stored offset are repeated.
         """
         return None
 
@@ -262,8 +260,7 @@ class Sink(Connector):
     """Reads topics, writes outside: `start`, repeated `write`, `stop`.
 
     Offsets are committed after `write` returns, so records may repeat but are not lost; a sink that must not write
-    twice makes writes
-    idempotent.
+    twice makes writes idempotent.
     """
 
     async def start(self) -> None:

@@ -45,8 +45,7 @@ _KAFKA: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
 _BATCH: Final = 500
 _PASSING: Final = frozenset({"08", "25", "40", "53", "55", "57", "58"})
 """Temporary SQLSTATE classes: connection, server in read-only mode, serialization, resources, unavailable lock,
-operator intervention, system
-error.
+operator intervention, system error.
 """
 _INTERRUPT_EVERY_S: Final = 0.5
 _INTERRUPTS: Final = 20

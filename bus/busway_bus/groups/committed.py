@@ -1,9 +1,9 @@
 """The committed offsets of one partition of `__consumer_offsets`, and their memory.
 
-What lives here: the table and its accounting, together with that of the groups; refusals for lack of memory. What does not: one offset
-(`offsets`), those of open transactions (`pending_offsets`), members, which have limits of their own (`memory_quota`), who may commit
-(`shard`).
-Any client may commit for a new group, and offsets are kept for `offsets.retention.minutes`, seven days.
+What lives here: the table and its accounting, together with that of the groups; refusals for lack of memory. What does
+not: one offset (`offsets`), those of open transactions (`pending_offsets`), members, which have limits of their own
+(`memory_quota`), who may commit (`shard`). Any client may commit for a new group, and offsets are kept for
+`offsets.retention.minutes`, seven days.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """A shard of groups that records rebalances, for `history`.
 
-What lives here: why members joined or left, and which partitions moved between members, for classic and consumer groups, observed as
-records are
-applied and members are removed. What does not: any rule about groups (`shard` and below); this module changes none of them.
+What lives here: why members joined or left, and which partitions moved between members, for classic and consumer
+groups, observed as records are applied and members are removed. What does not: any rule about groups (`shard` and
+below); this module changes none of them.
 
 A new kind of group adds its keys to `_SEEN`.
 """

@@ -1,8 +1,7 @@
 """The interface of all kinds of groups.
 
-What lives here: the kinds with Kafka's names, the interface, the default errors for requests that only another kind supports. What does
-not:
-the kinds themselves (`classic`, `modern`, `share`), the table of groups (`shard`).
+What lives here: the kinds with Kafka's names, the interface, the default errors for requests that only another kind
+supports. What does not: the kinds themselves (`classic`, `modern`, `share`), the table of groups (`shard`).
 """
 
 from abc import ABC, abstractmethod

@@ -1,9 +1,8 @@
 """The memory of the members of all groups of a node: ids, subscriptions, assignments.
 
-What lives here: the accounting, by group and by host. What does not: which request is refused for it (`classic.join_checks`), the rule for
-hosts (`kernel.fair_share`). Clients choose these sizes. Kafka has no such limit; there a few hundred members with a megabyte of metadata
-each
-exhaust the coordinator's memory.
+What lives here: the accounting, by group and by host. What does not: which request is refused for it
+(`classic.join_checks`), the rule for hosts (`kernel.fair_share`). Clients choose these sizes. Kafka has no such limit;
+there a few hundred members with a megabyte of metadata each exhaust the coordinator's memory.
 """
 
 from collections.abc import Callable, Mapping

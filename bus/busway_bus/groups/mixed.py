@@ -4,9 +4,8 @@ What lives here: JoinGroup, SyncGroup, Heartbeat and LeaveGroup on a consumer gr
 becoming a classic group when no other members are left. What does not: heartbeats of the consumer protocol (`modern.consumer_group`), the
 records of the change (`migration`), becoming a consumer group (`shard`).
 
-A classic member's generation is its member epoch. It is asked to rejoin for each reconciliation step, takes the step by joining, and gets
-its
-assignment with SyncGroup.
+A classic member's generation is its member epoch. It is asked to rejoin for each reconciliation step, takes the step by
+joining, and gets its assignment with SyncGroup.
 """
 
 from collections.abc import Callable, Collection

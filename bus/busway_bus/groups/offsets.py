@@ -1,8 +1,7 @@
 """A committed offset.
 
-What lives here: the value, a client's request to store one, the conversion to and from a record. What does not: the tables (`shard`),
-expiry
-(`expiry`).
+What lives here: the value, a client's request to store one, the conversion to and from a record. What does not: the
+tables (`shard`), expiry (`expiry`).
 """
 
 from dataclasses import dataclass

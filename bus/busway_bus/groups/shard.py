@@ -54,7 +54,6 @@ class GroupShard:
         share_session_ms: session timeout of a share group's members, by group id.
 
     Attributes:
-        groups: by group id.
         offsets: group id → (topic, partition) → committed offset.
         pending: offsets committed in open transactions.
     """

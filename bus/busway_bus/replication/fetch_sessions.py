@@ -19,8 +19,8 @@ INITIAL_EPOCH: Final = 0
 EVICTION_MS: Final = 120_000
 """Age of sessions for eviction, in milliseconds.
 
-One unused for longer is evicted for any other, one created longer ago for a larger one.
-Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
+One unused for longer is evicted for any other, one created longer ago for a larger one. Kafka's
+MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
 """
 
 

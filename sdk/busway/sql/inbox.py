@@ -3,10 +3,9 @@
 What lives here: `Sql`. What does not: the tables (`tables`), sending (`outbox`), retries of database calls (`reach`).
 
 A handler's transaction first inserts the row (group, topic, partition, offset); a conflict means a duplicate. So a
-record is handled once
-even if its offset was never committed or two instances have it: the second waits on the primary key until the first
-commits (a duplicate)
-or rolls back (then it handles the record). SQLite has one writer at a time, with the same effect.
+record is handled once even if its offset was never committed or two instances have it: the second waits on the primary
+key until the first commits (a duplicate) or rolls back (then it handles the record). SQLite has one writer at a time,
+with the same effect.
 
 Rows may be inserted in any order: handlers may run concurrently, and keys may wait for retries. After the group's
 commit one transaction
@@ -80,15 +79,12 @@ class Sql(Extension):
     """Runs handlers in a database transaction together with their records' position.
 
     On PostgreSQL the transaction is READ COMMITTED, whatever the engine's setting: the inbox must see what others have
-    just committed. Take
-    row locks (`SELECT … FOR UPDATE`) where that is too weak.
+    just committed. Take row locks (`SELECT … FOR UPDATE`) where that is too weak.
 
     The transaction stays open while the handler runs, which counts against `idle_in_transaction_session_timeout`. A
-    server that ends it looks
-    like an outage, and the record is retried without limit. Set a shorter `subscribe(timeout_s=…)`; then it fails as
-    other slow records do.
-    Any pool mode of PgBouncer works; for transaction pooling before PgBouncer 1.21 give psycopg
-    `connect_args={"prepare_threshold": None}`.
+    server that ends it looks like an outage, and the record is retried without limit. Set a shorter
+    `subscribe(timeout_s=…)`; then it fails as other slow records do. Any pool mode of PgBouncer works; for transaction
+    pooling before PgBouncer 1.21 give psycopg `connect_args={"prepare_threshold": None}`.
 
     Give it to a handler: `@app.subscribe(payments, sql=Sql(engine))`; the handler's parameter `tx` is the transaction's
     connection.
@@ -164,8 +160,7 @@ class Sql(Extension):
         """Open a transaction for an attempt at a record; yields its connection, or None for a duplicate.
 
         Commits at the block's end and rolls back if the block raises. On entry an unreachable database is retried
-        without limit. An ORM session
-        joins with `AsyncSession(bind=tx)`; its `commit` then only flushes.
+        without limit. An ORM session joins with `AsyncSession(bind=tx)`; its `commit` then only flushes.
 
         Args:
             group: whose record.

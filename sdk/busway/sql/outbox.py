@@ -65,8 +65,7 @@ class Outbox(Extension):
     """Sends records in the transaction of the caller's writes.
 
     Extend an app with it (`app.extend(outbox)`) and the app's process publishes; of several instances one does. With
-    `relay=False` the
-    process only sends, and `busway outbox relay MODULE:APP` publishes.
+    `relay=False` the process only sends, and `busway outbox relay MODULE:APP` publishes.
 
     Args:
         engine: of the database whose transactions send.
@@ -123,8 +122,7 @@ class Outbox(Extension):
         """Write a record into the outbox in the caller's transaction; needs no broker.
 
         Records of one key are published in the order of their inserts. To make that the order of commits, change or
-        lock the row that the key
-        stands for before sending.
+        lock the row that the key stands for before sending.
 
         Args:
             tx: a connection or session with a transaction open.

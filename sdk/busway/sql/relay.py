@@ -9,8 +9,8 @@ PgBouncer the relay's
 engine needs session pooling or the database's own port; senders may use transaction pooling.
 
 A round reads the first rows, publishes them, and deletes the acknowledged ones. Without a cursor, rows with early
-positions that commit late
-are found by the next round. Rows of one key are published one by one, rows of different keys concurrently.
+positions that commit late are found by the next round. Rows of one key are published one by one, rows of different keys
+concurrently.
 
 Delivery is at least once: rows acknowledged but not deleted before a relay ends are published again, with the same
 header

@@ -86,9 +86,8 @@ class ClassicView(Group):
     def _commit_in_transaction(self, committer: Committer, now: int) -> ErrorCode:
         """Check a commit in a transaction (KIP-447).
 
-        A member of this generation may commit, and any client to an empty group. Before TxnOffsetCommit 3 producers name no member; as in
-        Kafka
-        they are not checked.
+        A member of this generation may commit, and any client to an empty group. Before TxnOffsetCommit 3 producers
+        name no member; as in Kafka they are not checked.
         """
         unnamed = not committer.member_id and committer.instance_id is None
         if committer.epoch < 0 and (unnamed or self.state is State.EMPTY):
@@ -122,9 +121,9 @@ class ClassicView(Group):
     def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:
         """Return when an offset began to age; None while it is needed.
 
-        Without members, it is when the last one left, or the commit if that was later. Kafka would drop an offset that an administrator set
-        on a
-        group that was empty for a long time. With members, it is the commit, for topics without subscribers.
+        Without members, it is when the last one left, or the commit if that was later. Kafka would drop an offset that
+        an administrator set on a group that was empty for a long time. With members, it is the commit, for topics
+        without subscribers.
         """
         if self.protocol_type is None:
             # Committed by a consumer without group membership.

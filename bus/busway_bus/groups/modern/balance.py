@@ -1,8 +1,8 @@
 """The computation of a consumer group's target assignment in steps.
 
-What lives here: input of the assignors, the amount of work for a group, a plan that is computed while the group keeps running. What does
-not:
-the assignors (`assignors`), when a target assignment is due and how a plan's result is stored (`consumer_target`).
+What lives here: input of the assignors, the amount of work for a group, a plan that is computed while the group keeps
+running. What does not: the assignors (`assignors`), when a target assignment is due and how a plan's result is stored
+(`consumer_target`).
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping

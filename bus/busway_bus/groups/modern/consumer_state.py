@@ -1,8 +1,7 @@
 """The state of a consumer group (KIP-848), as its records make it.
 
-What lives here: applying records, owners of partitions, overdue members, which operations on offsets are allowed. What does not: the base
-of
-consumer and share groups (`group`), operations (`consumer_group`).
+What lives here: applying records, owners of partitions, overdue members, which operations on offsets are allowed. What
+does not: the base of consumer and share groups (`group`), operations (`consumer_group`).
 """
 
 from collections import Counter
@@ -187,9 +186,8 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     def _watch_revocation(self, before: ConsumerMember | None, member: ConsumerMember, now: int) -> None:
         """Start or stop a member's revocation timeout.
 
-        It is the rebalance timeout, from the moment on in which the member is notified. Classic members have other timeouts. A static
-        member that
-        left temporarily has only its session timeout.
+        It is the rebalance timeout, from the moment on in which the member is notified. Classic members have other
+        timeouts. A static member that left temporarily has only its session timeout.
         """
         left = member.epoch == STATIC_LEAVE_EPOCH
         if member.state is not MemberState.UNREVOKED or member.classic is not None or left:
@@ -265,9 +263,8 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     def check_commit(self, committer: Committer, now: int) -> PlaceCheck | None:
         """Check that offsets may be committed.
 
-        A member may commit in its epoch, and in an earlier one for partitions that it has owned since then: these are checked by the
-        returned
-        function. Any client may commit to an empty group.
+        A member may commit in its epoch, and in an earlier one for partitions that it has owned since then: these are
+        checked by the returned function. Any client may commit to an empty group.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION in a transaction or for a classic member), or

@@ -55,9 +55,8 @@ class ConsumerTarget(ConsumerView):
     ) -> tuple[int, Assignment, bool]:
         """Return the epoch and the member's part of the target assignment.
 
-        It is computed if the group's epoch was raised and the assignment interval is over. For a large group it has to be planned: then the
-        third
-        value is True.
+        It is computed if the group's epoch was raised and the assignment interval is over. For a large group it has to
+        be planned: then the third value is True.
         """
         replaced = self.static_member(updated.instance_id)
         before = updated if replaced is None else replaced

@@ -1,8 +1,7 @@
 """The records of consumer groups (KIP-848) in `__consumer_offsets`.
 
-What lives here: their layouts, those of the kafka-group-coordinator 4.3.1 jar. What does not: encoding and decoding (`record_serde`),
-applying
-them to a group (`consumer_state`).
+What lives here: their layouts, those of the kafka-group-coordinator 4.3.1 jar. What does not: encoding and decoding
+(`record_serde`), applying them to a group (`consumer_state`).
 """
 
 from dataclasses import field

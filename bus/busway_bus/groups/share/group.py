@@ -1,8 +1,7 @@
 """The state of a share group (KIP-932), as its records make it.
 
-What lives here: members with their assignments, initialized share partitions, session timeouts. What does not: the base of consumer and
-share
-groups (`modern.group`), heartbeats (`heartbeat`), the life of share partitions (`partitions`).
+What lives here: members with their assignments, initialized share partitions, session timeouts. What does not: the base
+of consumer and share groups (`modern.group`), heartbeats (`heartbeat`), the life of share partitions (`partitions`).
 """
 
 from collections.abc import Callable, Mapping

@@ -13,8 +13,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 MOST_STEPS: Final = 500_000
 """Limit of a request over all versions and both directions: some seconds, at most 300 MiB. A record of 2,000 fields
-against 30 versions in
-both directions takes half.
+against 30 versions in both directions takes half.
 """
 MOST_BREACHES: Final = 200
 """Limit of breaches reported for a request."""
