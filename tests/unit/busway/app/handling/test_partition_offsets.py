@@ -45,7 +45,7 @@ def test_offsets_of_a_transaction_count_as_finished() -> None:
 
 def test_more_finished_ahead_than_the_metadata_holds_is_refused_by_name() -> None:
     """Every second record of very many is finished: the error names the partition, the offset and the remedy."""
-    offsets = range(0, 40_000)
+    offsets = range(40_000)
     partition = begun(*offsets)
     with pytest.raises(HandlerFailed, match=r"t-3: .* ahead of offset 0, .*lower concurrency"):
         partition.committable_with([offset for offset in offsets if offset % 7 in {1, 3}], None)
