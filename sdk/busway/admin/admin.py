@@ -286,7 +286,7 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
         return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
 
 
-def _check(number: int, what: str, text: str | None = None) -> None:
-    code = error_for(number)
+def _check(error_code: int, what: str, text: str | None = None) -> None:
+    code = error_for(error_code)
     if code is not ErrorCode.NONE:
         raise BrokerError(code, what, text)

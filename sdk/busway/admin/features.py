@@ -117,7 +117,7 @@ class FeaturesAdmin:
             _check(result.error_code, f"feature {result.feature}", result.error_message)
 
 
-def _check(number: int, what: str, text: str | None = None) -> None:
-    code = error_for(number)
+def _check(error_code: int, what: str, text: str | None = None) -> None:
+    code = error_for(error_code)
     if code is not ErrorCode.NONE:
         raise BrokerError(code, what, text)

@@ -255,7 +255,9 @@ class GroupsAdmin:
 
 def _described(assignment: DescribedAssignment) -> tuple[TopicPartition, ...]:
     return tuple(
-        TopicPartition(topic.topic_name, number) for topic in assignment.topic_partitions for number in topic.partitions
+        TopicPartition(topic.topic_name, partition_index)
+        for topic in assignment.topic_partitions
+        for partition_index in topic.partitions
     )
 
 
@@ -268,7 +270,7 @@ def _partitions(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, 
         return ()
 
 
-def _check(number: int, what: str, text: str | None = None) -> None:
-    code = error_for(number)
+def _check(error_code: int, what: str, text: str | None = None) -> None:
+    code = error_for(error_code)
     if code is not ErrorCode.NONE:
         raise BrokerError(code, what, text)

@@ -52,9 +52,11 @@ async def create_missing(client: Client, topics: Sequence[NewTopic]) -> None:
                 if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another instance was faster
                     raise
             else:
-                number = topic.partitions
+                partitions = topic.partitions
                 count = (
-                    f"{number} partition{'s' * (number != 1)}" if number > 0 else "as many partitions as brokers give"
+                    f"{partitions} partition{'s' * (partitions != 1)}"
+                    if partitions > 0
+                    else "as many partitions as brokers give"
                 )
                 logger.info("created topic %s with %s", topic.name, count)
 

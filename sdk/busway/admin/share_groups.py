@@ -98,9 +98,9 @@ class ShareGroupsAdmin:
                     member.member_epoch,
                     tuple(member.subscribed_topic_names),
                     tuple(
-                        TopicPartition(topic.topic_name, number)
+                        TopicPartition(topic.topic_name, partition_index)
                         for topic in member.assignment.topic_partitions
-                        for number in topic.partitions
+                        for partition_index in topic.partitions
                     ),
                 )
                 for member in group.members
@@ -166,7 +166,7 @@ class ShareGroupsAdmin:
             _check(entry.error_code, f"group {entry.resource_name}", entry.error_message)
 
 
-def _check(number: int, what: str, text: str | None = None) -> None:
-    code = error_for(number)
+def _check(error_code: int, what: str, text: str | None = None) -> None:
+    code = error_for(error_code)
     if code is not ErrorCode.NONE:
         raise BrokerError(code, what, text)

@@ -154,7 +154,11 @@ class TransactionsAdmin:
             state.producer_epoch,
             state.transaction_timeout_ms,
             state.transaction_start_time_ms,
-            tuple(TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions),
+            tuple(
+                TopicPartition(topic.topic, partition_index)
+                for topic in state.topics
+                for partition_index in topic.partitions
+            ),
         )
 
     async def describe_producers(
@@ -269,19 +273,19 @@ class TransactionsAdmin:
         """
         await self._cluster.ensure_topics({transaction.partition.topic})
         (leader,) = self._by_leader([transaction.partition])
-        topic, number = transaction.partition
+        topic, partition_index = transaction.partition
         marker = WritableTxnMarker(
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
             transaction_result=False,
-            topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[number])],
+            topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[partition_index])],
             coordinator_epoch=max(0, transaction.coordinator_epoch),
         )
         answer = await self._cluster.ask_node(leader, WriteTxnMarkersRequest(markers=[marker]))
         for marker_answer in answer.markers:
             for topic_answer in marker_answer.topics:
                 for partition_answer in topic_answer.partitions:
-                    _check(partition_answer.error_code, f"{topic}-{number}")
+                    _check(partition_answer.error_code, f"{topic}-{partition_index}")
 
     async def _ask_coordinator_of(self, transactional_id: str, message: Any, code_of: Any) -> tuple[int, Any]:
         """Return the coordinator and its response; retry while it loads, moves or ends the transaction."""
@@ -309,7 +313,7 @@ class TransactionsAdmin:
         return by_leader
 
 
-def _check(number: int, what: str, text: str | None = None) -> None:
-    code = error_for(number)
+def _check(error_code: int, what: str, text: str | None = None) -> None:
+    code = error_for(error_code)
     if code is not ErrorCode.NONE:
         raise BrokerError(code, what, text)

@@ -110,12 +110,12 @@ class _Reader:
         )
 
     async def _ask(self) -> PartitionData:
-        topic, number = self._state.partition
-        leader = self._cluster.metadata.leader(topic, number)
+        topic, partition_index = self._state.partition
+        leader = self._cluster.metadata.leader(topic, partition_index)
         if leader is None:
             raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, self._name)
         asked = FetchPartition(
-            partition=number, fetch_offset=self._state.fetch_position, partition_max_bytes=self._fetch_bytes
+            partition=partition_index, fetch_offset=self._state.fetch_position, partition_max_bytes=self._fetch_bytes
         )
         request = FetchRequest(
             max_wait_ms=_WAIT_MS,

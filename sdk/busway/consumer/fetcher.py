@@ -192,11 +192,11 @@ class Fetcher:
         asked = {assigned.partition: (assigned.number, assigned.fetch_position) for assigned in chosen}
         topics: dict[str, FetchTopic] = {}
         for assigned in chosen:
-            name, number = assigned.partition
+            name, partition_index = assigned.partition
             topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=assigned.topic_id or _NO_ID, partitions=[]))
             topic.partitions.append(
                 FetchPartition(
-                    partition=number,
+                    partition=partition_index,
                     fetch_offset=assigned.fetch_position,
                     last_fetched_epoch=assigned.fetched_epoch,
                     partition_max_bytes=self._options.max_partition_fetch_bytes,
@@ -312,7 +312,7 @@ class Fetcher:
         """Return whether the topic was deleted and recreated, so that its offsets are invalid."""
         return None not in {topic_id, known := self.topic_id(partition)} and topic_id != known
 
-    async def _diverged(self, assigned: Assigned, number: int, end_offset: int) -> None:
+    async def _diverged(self, assigned: Assigned, generation: int, end_offset: int) -> None:
         """Handle a diverging epoch: the log was truncated, or the topic recreated."""
         try:
             await self._cluster.refresh()
@@ -322,7 +322,7 @@ class Fetcher:
         finally:
             assigned.placing = False
             self._wake.set()
-        if assigned.number != number:  # outdated after a seek
+        if assigned.number != generation:  # outdated after a seek
             return
         if self.topic_id(assigned.partition) == assigned.topic_id:
             self._go_back(assigned, end_offset)

@@ -219,19 +219,19 @@ class GroupMember(ABC):
         await self._heart.close()
 
 
-def check(number: int, what: str, text: str | None = None) -> None:
+def check(error_code: int, what: str, text: str | None = None) -> None:
     """Check the error code of a response.
 
     Raises:
         BrokerError: it is not NONE.
     """
-    code = error_for(number)
+    code = error_for(error_code)
     if code is not ErrorCode.NONE:
         raise BrokerError(code, what, text)
 
 
 def shown(partitions: Sequence[TopicPartition]) -> str:
     """Format partitions for the log."""
-    names = [f"{topic}-{number}" for topic, number in sorted(partitions)]
+    names = [f"{topic}-{partition_index}" for topic, partition_index in sorted(partitions)]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return (", ".join(names[:_SHOWN]) or "nothing") + more

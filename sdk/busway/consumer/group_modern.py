@@ -116,11 +116,11 @@ class ModernMember(GroupMember):
         self._session += 1
         self._given = self._verdict = self._stepped = self._acknowledged = None
         self._is_overdue = False
-        self._voice = voice = HeartbeatSession(HeartbeatState(self._identity, self._wish), self._session)
+        self._voice = heartbeats = HeartbeatSession(HeartbeatState(self._identity, self._wish), self._session)
         reader, pace = self._heart.reader, self._pace
 
         def beating(coordinator: Coordinator, tell: Tell) -> Coroutine[Any, Any, None]:
-            return converse(coordinator, voice, reader, pace, tell)
+            return converse(coordinator, heartbeats, reader, pace, tell)
 
         self._heart.start(beating, self._on_response)
 
@@ -189,7 +189,9 @@ class ModernMember(GroupMember):
             self._heart.call(self._voice.has, self._has, done)
 
     def _partitions(self, share: Share) -> tuple[TopicPartition, ...]:
-        return tuple(sorted(TopicPartition(self._names[topic_id], number) for topic_id, number in share))
+        return tuple(
+            sorted(TopicPartition(self._names[topic_id], partition_index) for topic_id, partition_index in share)
+        )
 
     # The names of topics
 

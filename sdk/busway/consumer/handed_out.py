@@ -317,4 +317,4 @@ class HandedOut:
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
+    return ", ".join(f"{topic}-{partition_index}" for topic, partition_index in sorted(partitions))

@@ -133,7 +133,7 @@ async def beat(
     coordinator: Coordinator, member: Member, reader: PollTracker, pace: HeartbeatTimings, tell: Tell
 ) -> None:
     """Send heartbeats until the group rejects the member or the reader is overdue."""
-    hearing = CoordinatorContact(coordinator)
+    contact = CoordinatorContact(coordinator)
     wait_s = pace.interval_s
     while True:
         await REAL_TIME.sleep(wait_s)
@@ -148,13 +148,13 @@ async def beat(
             group_instance_id=member.instance_id,
         )
         try:
-            code, _, text = await hearing.ask(request, pace.answer_s)
+            code, _, text = await contact.ask(request, pace.answer_s)
         except NotRunning:
             return
         if code in PASSING:
-            wait_s = hearing.unheard(text)
+            wait_s = contact.unheard(text)
             continue
-        hearing.heard()
+        contact.heard()
         wait_s = pace.interval_s
         if code is not ErrorCode.NONE:
             tell(member, code)

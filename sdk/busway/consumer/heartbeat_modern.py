@@ -89,37 +89,37 @@ async def leave(coordinator: Coordinator, identity: Identity) -> None:
 
 
 async def converse(
-    coordinator: Coordinator, voice: HeartbeatSession, reader: PollTracker, pace: HeartbeatTimings, tell: Tell
+    coordinator: Coordinator, session: HeartbeatSession, reader: PollTracker, pace: HeartbeatTimings, tell: Tell
 ) -> None:
     """Send heartbeats until the session ends or the reader is overdue.
 
     Assignments are passed to `tell` with the session number.
     """
-    dialogue, hearing = voice.dialogue, CoordinatorContact(coordinator)
-    identity = dialogue.identity
+    state, contact = session.dialogue, CoordinatorContact(coordinator)
+    identity = state.identity
     last: TargetAssignment | None = None
     unreleased = False
     while True:
         if is_overdue(identity.group, reader, pace):
             await leave(coordinator, identity)
-            tell(voice.number, None)
+            tell(session.number, None)
             return
         try:
-            code, answer, text = await hearing.ask(dialogue.request(), pace.answer_s)
+            code, answer, text = await contact.ask(state.request(), pace.answer_s)
         except NotRunning:
             return
         if code is ErrorCode.NONE:
-            hearing.heard()
-            given = dialogue.answered(answer)
+            contact.heard()
+            given = state.answered(answer)
             if given != last:
                 last = given
-                tell(voice.number, given)
+                tell(session.number, given)
             left_s = pace.reader_s - reader.away_s() + _LEAST_S
-            await voice.wait(max(_LEAST_S, min(answer.heartbeat_interval_ms / 1000, left_s)))
+            await session.wait(max(_LEAST_S, min(answer.heartbeat_interval_ms / 1000, left_s)))
             continue
-        dialogue.unanswered()
+        state.unanswered()
         if code in PASSING or code.retriable:
-            await REAL_TIME.sleep(hearing.unheard(text))
+            await REAL_TIME.sleep(contact.unheard(text))
         elif code is ErrorCode.UNRELEASED_INSTANCE_ID:
             if not unreleased:
                 logger.warning(
@@ -131,5 +131,5 @@ async def converse(
             unreleased = True
             await REAL_TIME.sleep(_UNRELEASED_S)
         else:
-            tell(voice.number, Refused(code, getattr(answer, "error_message", None) or text))
+            tell(session.number, Refused(code, getattr(answer, "error_message", None) or text))
             return

@@ -61,11 +61,11 @@ def decode_next(assigned: Assigned, *, check_crcs: bool, read_committed: bool) -
         raise DamagedData(
             f"{_name(assigned)} at offset {header.base_offset}: {problem}; seek to {header.next_offset} to go past it"
         ) from None
-    topic, number = assigned.partition
+    topic, partition_index = assigned.partition
     position = assigned.position or 0
     epoch = header.partition_leader_epoch
     assigned.records.extend(
-        Record(topic, number, offset, timestamp, timestamp_type, key, value, headers, epoch)
+        Record(topic, partition_index, offset, timestamp, timestamp_type, key, value, headers, epoch)
         for offset, timestamp, timestamp_type, key, value, headers in records
         if offset >= position
     )

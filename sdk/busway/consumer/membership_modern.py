@@ -104,7 +104,7 @@ class HeartbeatState:
         joins = self._epoch == JOIN
         said = None if joins else self._said
         self._saying = _KnownState(self._wish, self._acknowledged)
-        wish = self._wish
+        desired = self._wish
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.identity.group,
             member_id=self.identity.member_id,
@@ -112,14 +112,14 @@ class HeartbeatState:
             instance_id=self.identity.instance_id,
         )
         if said is None:
-            request.rebalance_timeout_ms = wish.rebalance_timeout_ms
-            request.server_assignor = wish.assignor
-        if said is None or said.wish.topics != wish.topics:
-            request.subscribed_topic_names = list(wish.topics)
+            request.rebalance_timeout_ms = desired.rebalance_timeout_ms
+            request.server_assignor = desired.assignor
+        if said is None or said.wish.topics != desired.topics:
+            request.subscribed_topic_names = list(desired.topics)
         if said is None and not joins:
-            request.subscribed_topic_regex = wish.pattern or ""  # an empty pattern clears an earlier one
-        elif said is None or said.wish.pattern != wish.pattern:
-            request.subscribed_topic_regex = wish.pattern if joins else wish.pattern or ""
+            request.subscribed_topic_regex = desired.pattern or ""  # an empty pattern clears an earlier one
+        elif said is None or said.wish.pattern != desired.pattern:
+            request.subscribed_topic_regex = desired.pattern if joins else desired.pattern or ""
         if joins:
             request.topic_partitions = []
         elif said is None or said.acknowledged != self._acknowledged:
@@ -132,7 +132,9 @@ class HeartbeatState:
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
             self._share = frozenset(
-                (topic.topic_id, number) for topic in answer.assignment.topic_partitions for number in topic.partitions
+                (topic.topic_id, partition_index)
+                for topic in answer.assignment.topic_partitions
+                for partition_index in topic.partitions
             )
         return TargetAssignment(self._epoch, self._share)
 
@@ -144,8 +146,8 @@ class HeartbeatState:
 def by_topic(share: Share) -> list[TopicPartitions]:
     """Convert partitions to their form in requests."""
     numbers: dict[UUID, list[int]] = {}
-    for topic_id, number in sorted(share):
-        numbers.setdefault(topic_id, []).append(number)
+    for topic_id, partition_index in sorted(share):
+        numbers.setdefault(topic_id, []).append(partition_index)
     return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in numbers.items()]
 
 

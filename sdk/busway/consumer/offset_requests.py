@@ -43,18 +43,22 @@ def fetch_request(
     group: str, membership: Membership, versions: OffsetVersions, partitions: Iterable[TopicPartition], *, stable: bool
 ) -> OffsetFetchRequest:
     """Build an OffsetFetch request."""
-    numbers: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        numbers.setdefault(topic, []).append(number)
+    partition_indexes: dict[str, list[int]] = {}
+    for topic, partition_index in partitions:
+        partition_indexes.setdefault(topic, []).append(partition_index)
     if versions.fetch <= CLASSIC.fetch:
-        topics = [OffsetFetchRequestTopic(name=name, partition_indexes=asked) for name, asked in numbers.items()]
+        topics = [
+            OffsetFetchRequestTopic(name=name, partition_indexes=asked) for name, asked in partition_indexes.items()
+        ]
         return OffsetFetchRequest(group_id=group, topics=topics, require_stable=stable)
     joined = membership.generation > 0
     asked_group = OffsetFetchRequestGroup(
         group_id=group,
         member_id=membership.member_id if joined else None,
         member_epoch=membership.generation if joined else -1,
-        topics=[OffsetFetchRequestTopics(name=name, partition_indexes=asked) for name, asked in numbers.items()],
+        topics=[
+            OffsetFetchRequestTopics(name=name, partition_indexes=asked) for name, asked in partition_indexes.items()
+        ],
     )
     return OffsetFetchRequest(groups=[asked_group], require_stable=stable)
 

@@ -90,8 +90,8 @@ class GroupOffsets:
                 )
         return offsets
 
-    def _check(self, number: int) -> None:
-        code = error_for(number)
+    def _check(self, error_code: int) -> None:
+        code = error_for(error_code)
         if code in PASSING:
             self._coordinator.forget()
         if code is not ErrorCode.NONE:
@@ -172,7 +172,7 @@ class GroupOffsets:
 
     def failed(self, partitions: Iterable[TopicPartition], why: str) -> CommitFailed:
         """Return the error for offsets that this member may not commit."""
-        shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
+        shown = ", ".join(f"{topic}-{partition_index}" for topic, partition_index in sorted(partitions))
         return CommitFailed(
             f"group {self._group} has moved on ({why}): the offsets of {shown} were not committed, their records will be read again "
             "by whoever has the partitions now"

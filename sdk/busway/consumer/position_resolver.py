@@ -46,12 +46,12 @@ class PositionResolver:
         Raises:
             BuswayError: the request failed.
         """
-        numbers = {assigned: assigned.number for assigned in chosen}
+        generations = {assigned: assigned.number for assigned in chosen}
         offsets = await self._committed([assigned.partition for assigned in chosen])
         problems: dict[Assigned, BuswayError] = {}
-        for assigned, number in numbers.items():
+        for assigned, generation in generations.items():
             offset = offsets.get(assigned.partition)
-            if assigned.number != number:
+            if assigned.number != generation:
                 continue  # outdated after a seek
             if offset is not None and offset >= 0:
                 assigned.seek(offset)
@@ -72,7 +72,7 @@ class PositionResolver:
         Raises:
             ConnectionFailed, RequestTimedOut: the request failed.
         """
-        numbers = {assigned: assigned.number for assigned in chosen}
+        generations = {assigned: assigned.number for assigned in chosen}
         wanted = {assigned.partition: RESETS[assigned.reset] for assigned in chosen}
         answers, refused = await self._look_ups.on(leader, wanted)
         others = {
@@ -82,13 +82,13 @@ class PositionResolver:
         }
         other_ends = (await self._look_ups.on(leader, others))[0] if others else {}
         problems: dict[Assigned, BuswayError] = {}
-        for assigned, number in numbers.items():
+        for assigned, generation in generations.items():
             answer = answers.get(assigned.partition)
             if answer is None:
                 problems[assigned] = refused.get(assigned.partition) or BrokerError(
                     ErrorCode.LEADER_NOT_AVAILABLE, f"where {assigned.name} begins or ends"
                 )
-            if assigned.number != number or answer is None:
+            if assigned.number != generation or answer is None:
                 continue
             other = other_ends.get(assigned.partition)
             self._log_reset(assigned, answer.offset, None if other is None else other.offset)

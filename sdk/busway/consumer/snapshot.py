@@ -30,9 +30,14 @@ class Snapshot:
 
     async def records(self, starts: Mapping[int, int] | None = None) -> AsyncGenerator[Record, None]:
         """Yield records, each partition in order, from `starts` or the log start, whichever is later."""
-        first = {number: max(begin, (starts or {}).get(number, begin)) for number, begin in self.begins.items()}
+        first = {
+            partition_index: max(begin, (starts or {}).get(partition_index, begin))
+            for partition_index, begin in self.begins.items()
+        }
         left = {
-            TopicPartition(self.topic, number): end for number, end in self.ends.items() if first.get(number, 0) < end
+            TopicPartition(self.topic, partition_index): end
+            for partition_index, end in self.ends.items()
+            if first.get(partition_index, 0) < end
         }
         await self.consumer.assign(left)
         for partition in left:
@@ -74,7 +79,11 @@ async def snapshot(
     ) as consumer:
         await consumer.subscribe([topic])
         assigned = consumer.assignment()
-        wanted = assigned if partitions is None else {TopicPartition(topic, number) for number in partitions} & assigned
+        wanted = (
+            assigned
+            if partitions is None
+            else {TopicPartition(topic, partition_index) for partition_index in partitions} & assigned
+        )
         begins = await consumer.beginning_offsets(wanted)
         ends = await consumer.end_offsets(wanted, open_too=True)
         yield Snapshot(

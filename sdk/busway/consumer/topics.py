@@ -111,7 +111,10 @@ class Topics:
         kept = [partition for partition in assigned if partition.topic in self._names]
         new = [partition for partition in self._partitions() if partition not in assigned]
         if new or len(kept) < len(assigned):
-            logger.info("found new partitions: %s", ", ".join(f"{topic}-{number}" for topic, number in new) or "none")
+            logger.info(
+                "found new partitions: %s",
+                ", ".join(f"{topic}-{partition_index}" for topic, partition_index in new) or "none",
+            )
             self._fetcher.assign([*kept, *new], reset="earliest")
 
     def _matched(self, pattern: re.Pattern[str]) -> frozenset[str]:
@@ -121,5 +124,7 @@ class Topics:
     def _partitions(self) -> list[TopicPartition]:
         counts = self._cluster.metadata.counts()
         return [
-            TopicPartition(topic, number) for topic in sorted(self._names) for number in range(counts.get(topic, 0))
+            TopicPartition(topic, partition_index)
+            for topic in sorted(self._names)
+            for partition_index in range(counts.get(topic, 0))
         ]

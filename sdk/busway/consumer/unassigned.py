@@ -27,7 +27,9 @@ def unassigned(counts: Mapping[str, int], assignments: Iterable[bytes]) -> list[
         MalformedMessage: an assignment is malformed.
     """
     shared = {partition for assignment in assignments for partition in decode_assignment(assignment)}
-    every = (TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic]))
+    every = (
+        TopicPartition(topic, partition_index) for topic in sorted(counts) for partition_index in range(counts[topic])
+    )
     return [partition for partition in every if partition not in shared]
 
 

@@ -73,5 +73,5 @@ def reason(problem: OSError | ValueError) -> str:
     if isinstance(problem, ValueError | socket.gaierror):
         text = problem.strerror if isinstance(problem, OSError) else problem
         return f"the host does not resolve ({text}); give an address of this machine, such as 127.0.0.1"
-    number = problem.errno or 0
-    return f"{os.strerror(number)}; {_REMEDIES.get(number, 'choose another address')}"
+    error_number = problem.errno or 0
+    return f"{os.strerror(error_number)}; {_REMEDIES.get(error_number, 'choose another address')}"

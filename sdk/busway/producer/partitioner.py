@@ -33,22 +33,22 @@ class Partitioner:
             return self.given(topic, self._partitioner(topic, key, count))
         if key is not None:
             return partition_for_key(key, count)
-        number, used = self._keyless.get(topic, (-1, 0))
-        if number < 0 or number >= count or used + size > self._batch_size:
-            number, used = current_machine().chance.randrange(count), 0
-        self._keyless[topic] = (number, used + size)
-        return number
+        partition, used = self._keyless.get(topic, (-1, 0))
+        if partition < 0 or partition >= count or used + size > self._batch_size:
+            partition, used = current_machine().chance.randrange(count), 0
+        self._keyless[topic] = (partition, used + size)
+        return partition
 
-    def given(self, topic: str, number: int) -> int:
+    def given(self, topic: str, partition: int) -> int:
         """Return the partition.
 
         Raises:
             ValueError: the topic does not have it.
         """
         count = self.count(topic)
-        if not 0 <= number < count:
-            raise ValueError(f"partition {number} of {topic} does not exist, it has 0 to {count - 1}")
-        return number
+        if not 0 <= partition < count:
+            raise ValueError(f"partition {partition} of {topic} does not exist, it has 0 to {count - 1}")
+        return partition
 
     def count(self, topic: str) -> int:
         """Return the topic's number of partitions."""

@@ -98,7 +98,10 @@ class Producer:
             if self._transactions is not None:
                 await self._transactions.close(timeout_s)
             if not await self._flushed(timeout_s):
-                left = ", ".join(f"{topic}-{number}: {count}" for (topic, number), count in self._sender.left().items())
+                left = ", ".join(
+                    f"{topic}-{partition_index}: {count}"
+                    for (topic, partition_index), count in self._sender.left().items()
+                )
                 logger.warning("the producer stops, records that were not acknowledged: %s", left)
         finally:
             task, self._task = self._task, None
@@ -376,13 +379,13 @@ class Producer:
             ValueError: the consumer's options do not fit.
         """
         transactions = self._transactional()
-        number = await self.begin_transaction(consumer)
+        transaction_number = await self.begin_transaction(consumer)
         try:
             yield
-            if transactions.is_open(number):
+            if transactions.is_open(transaction_number):
                 await transactions.end(commit=True)
         except BaseException as problem:
-            if transactions.is_open(number):
+            if transactions.is_open(transaction_number):
                 await transactions.abort_after(problem)
             raise
 

@@ -195,9 +195,9 @@ class Sender:
     async def _request(self, leader: int, batches: list[Batch]) -> None:
         topics: dict[str, TopicProduceData] = {}
         for batch in batches:
-            name, number = batch.partition
+            name, partition_index = batch.partition
             topic = topics.setdefault(name, TopicProduceData(name=name, partition_data=[]))
-            topic.partition_data.append(PartitionProduceData(index=number, records=batch.encoded))
+            topic.partition_data.append(PartitionProduceData(index=partition_index, records=batch.encoded))
         request = ProduceRequest(
             transactional_id=self._options.transactional_id,
             acks=self._acks,
@@ -340,12 +340,12 @@ class Sender:
 
     def _succeed(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
         self._accumulator.acknowledged(batch)
-        topic, number = batch.partition
+        topic, partition_index = batch.partition
         for position, timestamp_ms, waiter in batch.waiters:
             if not waiter.done():
                 offset = base_offset + position if base_offset >= 0 else -1
                 stamp = timestamp_ms if append_time_ms < 0 else append_time_ms
-                waiter.set_result(RecordMetadata(topic, number, offset, stamp))
+                waiter.set_result(RecordMetadata(topic, partition_index, offset, stamp))
 
     def _fail(self, batch: Batch, problem: BuswayError, code: ErrorCode | None = None) -> None:
         if batch.settled:  # failed with its transaction

@@ -129,8 +129,10 @@ class TransactionRequests:
     async def add_partitions(self, who: Identity, partitions: Collection[tuple[str, int]]) -> None:
         """Add partitions to the transaction, for brokers where Produce does not."""
         topics: dict[str, AddPartitionsToTxnTopic] = {}
-        for name, number in partitions:
-            topics.setdefault(name, AddPartitionsToTxnTopic(name=name, partitions=[])).partitions.append(number)
+        for name, partition_index in partitions:
+            topics.setdefault(name, AddPartitionsToTxnTopic(name=name, partitions=[])).partitions.append(
+                partition_index
+            )
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._id,
             v3_and_below_producer_id=who.producer_id,
@@ -148,7 +150,7 @@ class TransactionRequests:
             at_most=_ADD_BY_CLIENTS,
         )
         if code is not ErrorCode.NONE:
-            names = ", ".join(sorted(f"{name}-{number}" for name, number in partitions))
+            names = ", ".join(sorted(f"{name}-{partition_index}" for name, partition_index in partitions))
             raise self._refused(code, f"adding {names} to the transaction")
 
     async def add_offsets(self, who: Identity, group_id: str) -> None:

@@ -31,8 +31,8 @@ STALE_LEADER: Final = frozenset(
 
 def name_of(batch: Batch) -> str:
     """Return `topic-partition` of a batch."""
-    topic, number = batch.partition
-    return f"{topic}-{number}"
+    topic, partition_index = batch.partition
+    return f"{topic}-{partition_index}"
 
 
 def not_in_time(batch: Batch, timeout_ms: int) -> str:

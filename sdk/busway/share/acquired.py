@@ -114,7 +114,7 @@ class Acquired:
             taken.settled += rejected
             taken.problem = self._damaged(f"at offset {header.base_offset}: {problem}", rejected, "rejected")
             return
-        topic, number = self.partition
+        topic, partition_index = self.partition
         for offset, timestamp, timestamp_type, key, value, headers in records:
             taken.settled += self._cut(offset - 1, GAP)
             if self._ranges and self._ranges[0][0] == offset:
@@ -124,7 +124,7 @@ class Acquired:
                 self._records.append(
                     Record(
                         topic,
-                        number,
+                        partition_index,
                         offset,
                         timestamp,
                         timestamp_type,

@@ -127,13 +127,13 @@ class ShareFetcher:
         wanted: dict[int, dict[Id, TopicPartition]] = {}
         unknown = False
         for key in sorted(self._member.assigned):
-            topic_id, number = key
+            topic_id, partition_index = key
             name = names.get(topic_id)
-            leader = None if name is None else metadata.leader(name, number)
+            leader = None if name is None else metadata.leader(name, partition_index)
             if name is None or leader is None:
                 unknown = True
                 continue
-            partition = TopicPartition(name, number)
+            partition = TopicPartition(name, partition_index)
             self._names[key] = partition
             wanted.setdefault(leader, {})[key] = partition
         return wanted, unknown

@@ -140,7 +140,9 @@ class ShareMember:
         if answer.assignment is not None:
             self.joined = True
             self.assigned = frozenset(
-                (topic.topic_id, number) for topic in answer.assignment.topic_partitions for number in topic.partitions
+                (topic.topic_id, partition_index)
+                for topic in answer.assignment.topic_partitions
+                for partition_index in topic.partitions
             )
             logger.info("share group %s, epoch %d: %d partitions", self.group, self.epoch, len(self.assigned))
             self._changed()

@@ -62,14 +62,16 @@ class ShareSession:
         forgotten = sorted(self.partitions - wanted_ids)
         self.partitions = wanted_ids
         topics: dict[UUID, FetchTopic] = {}
-        for topic_id, number in sorted({*added, *pending}):
+        for topic_id, partition_index in sorted({*added, *pending}):
             topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id, partitions=[]))
-            about = pending.get((topic_id, number))
+            about = pending.get((topic_id, partition_index))
             batches = about.batches() if about is not None else []
-            topic.partitions.append(FetchPartition(partition_index=number, acknowledgement_batches=batches))
+            topic.partitions.append(FetchPartition(partition_index=partition_index, acknowledgement_batches=batches))
         gone: dict[UUID, ForgottenTopic] = {}
-        for topic_id, number in forgotten:
-            gone.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(number)
+        for topic_id, partition_index in forgotten:
+            gone.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(
+                partition_index
+            )
         return ShareFetchRequest(
             group_id=options.group_id,
             member_id=self._member_id,
@@ -87,10 +89,12 @@ class ShareSession:
     def acknowledge(self, pending: Mapping[Id, Told], *, final: bool = False) -> ShareAcknowledgeRequest:
         """Build an acknowledgement; a `final` one ends the session and releases what is left."""
         topics: dict[UUID, AcknowledgeTopic] = {}
-        for topic_id, number in sorted(pending):
+        for topic_id, partition_index in sorted(pending):
             topic = topics.setdefault(topic_id, AcknowledgeTopic(topic_id=topic_id, partitions=[]))
-            batches = pending[topic_id, number].batches()
-            topic.partitions.append(AcknowledgePartition(partition_index=number, acknowledgement_batches=batches))
+            batches = pending[topic_id, partition_index].batches()
+            topic.partitions.append(
+                AcknowledgePartition(partition_index=partition_index, acknowledgement_batches=batches)
+            )
         return ShareAcknowledgeRequest(
             group_id=self._options.group_id,
             member_id=self._member_id,
