@@ -48,7 +48,7 @@ class WorkerConfig:
         task_shutdown_timeout_ms: a task that has not stopped this long after the request is cancelled.
         session_timeout_ms, heartbeat_interval_ms: a worker that is silent for so long loses its work to one that stands by.
         plugin_modules: Python modules with connectors of one's own, beside those that are built in.
-        clients: what begins with `producer.` and `consumer.`, for the clients of every connector; see `runtime.overrides`.
+        clients: what begins with `producer.` and `consumer.`, for the clients of every connector; see `overrides`.
         providers: `config.providers` and what begins with it, see `providers`.
         exactly_once_source_support: enabled: sources run in transactions, with their offsets; preparing: only the configs are written so,
             which every worker of the group has to do before the first of them is enabled (KIP-618).

@@ -1,7 +1,7 @@
 """Settings that are not served: each is refused by its name.
 
 What lives here: going through all names of a connector's settings. What does not: which names a class serves (`connector.Configurable`),
-those of transforms and predicates (`transforms.chain`) and of clients (`runtime.overrides`), which are judged where they are read.
+those of transforms and predicates (`transforms.chain`) and of clients (`overrides`), which are judged where they are read.
 
 Kafka Connect passes over what it does not know. Here a setting that its own class serves and this one does not may be the one that masks
 a column, so that a connector with it must not run; what is known to change nothing is in `Configurable.inert`.
@@ -11,8 +11,8 @@ from collections.abc import Collection
 from typing import Final
 
 from busway_connect.connector import Config, Connector, Source
+from busway_connect.overrides import PREFIXES as OVERRIDES
 from busway_connect.plugins import NoSuchPlugin, Plugins
-from busway_connect.runtime.overrides import PREFIXES as OVERRIDES
 
 CONVERTERS: Final = ("key.converter", "value.converter")
 _ELSEWHERE: Final = ("transforms.", "predicates.", *OVERRIDES)
