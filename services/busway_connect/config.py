@@ -53,7 +53,7 @@ class WorkerConfig:
         task_shutdown_timeout_ms: a task that does not stop within this time is cancelled.
         session_timeout_ms, heartbeat_interval_ms: a worker silent for so long is replaced by one that stands by.
         plugin_modules: Python modules with users' connectors.
-        clients: settings with `producer.` and `consumer.` for the clients of all connectors; see `runtime.overrides`.
+        clients: settings with `producer.` and `consumer.` for the clients of all connectors; see `overrides`.
         providers: `config.providers` and settings with this prefix; see `providers`.
         exactly_once_source_support: enabled: sources write records and offsets in transactions. preparing: only configs
         are written so; all

@@ -1,7 +1,7 @@
 """Refusing unsupported settings by name.
 
 What lives here: checking all names of a connector's settings. What does not: supported names
-(`connector.Configurable`), those of transforms and predicates (`transforms.chain`) and clients (`runtime.overrides`),
+(`connector.Configurable`), those of transforms and predicates (`transforms.chain`) and clients (`overrides`),
 which are checked where they are read.
 
 Kafka Connect ignores unknown settings. Here an unsupported setting of Kafka's class may be the one that masks a column,
@@ -12,8 +12,8 @@ from collections.abc import Collection
 from typing import Final
 
 from busway_connect.connector import Config, Connector, Source
+from busway_connect.overrides import PREFIXES as OVERRIDES
 from busway_connect.plugins import NoSuchPlugin, Plugins
-from busway_connect.runtime.overrides import PREFIXES as OVERRIDES
 
 CONVERTERS: Final = ("key.converter", "value.converter")
 _ELSEWHERE: Final = ("transforms.", "predicates.", *OVERRIDES)

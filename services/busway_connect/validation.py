@@ -12,11 +12,11 @@ from typing import Any, Final
 from busway_connect.config import BadSetting
 from busway_connect.connector import Config, ConfigInvalid, Connector, Setting, Source
 from busway_connect.hidden import References, shown
+from busway_connect.overrides import override_problems
 from busway_connect.patterns import BadPattern, Pattern, TooLong
 from busway_connect.plugins import NoSuchPlugin, Plugins
-from busway_connect.runtime.overrides import override_problems
-from busway_connect.runtime.topics import creation_problems
-from busway_connect.runtime.transactional import BOUNDARIES, BOUNDARY, INTERVAL, boundary_of
+from busway_connect.topic_creation import creation_problems
+from busway_connect.transaction_boundary import BOUNDARIES, BOUNDARY, INTERVAL, boundary_of
 from busway_connect.transforms.chain import chain
 from busway_connect.unserved import CONVERTERS, unserved, unserved_of_converter
 

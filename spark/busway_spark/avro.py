@@ -17,11 +17,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.avro.functions import from_avro
 
+from busway_spark.framing import DECODED, FRAME_BYTES
 from busway_spark.schemas import Schemas
 
-FRAME_BYTES: Final = 5
-DECODED: Final = "busway_decoded"
-"""The added field."""
 OnError = Literal["keep", "fail"]
 OnUnknown = Literal["keep", "stop"]
 Decoder = Literal["jvm", "python"]

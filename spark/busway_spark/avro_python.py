@@ -1,6 +1,6 @@
 """Decoding framed Avro with fastavro in Spark's Python workers, for sessions without Spark's Avro module.
 
-What lives here: the Spark types of an Avro schema, and a function for `mapInArrow`. What does not: the frame and the reasons (`avro`). The
+What lives here: the Spark types of an Avro schema, and a function for `mapInArrow`. What does not: the frame (`framing`) and the reasons (`avro`). The
 types are those that `from_avro` gives. A row costs a Python object for each field, about four times the CPU of the JVM's decoder; a union
 of several types is refused, for fastavro does not say which of them was written.
 """
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - Spark's own convention
 from pyspark.sql.pandas.types import to_arrow_type
 
-from busway_spark.avro import DECODED, FRAME_BYTES
+from busway_spark.framing import DECODED, FRAME_BYTES
 from busway_spark.schemas import NAMED, NoColumns, Schemas, full_name
 
 _PRIMITIVES: Final[dict[str, T.DataType]] = {

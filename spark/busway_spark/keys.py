@@ -17,7 +17,8 @@ import pandas as pd
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from busway_spark.avro import FRAME_BYTES, UNKNOWN_MARK
+from busway_spark.avro import UNKNOWN_MARK
+from busway_spark.framing import FRAME_BYTES
 from busway_spark.schemas import NoSchema, versions_of
 
 

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from busway import Admin, Producer, Record, read_to_end
 from busway_connect.connector import Source, SourceRecord
+from busway_connect.overrides import producer_options
 from busway_connect.runtime.delivery import Reached
 from busway_connect.runtime.exactly_once import Mark, Marker, Written
-from busway_connect.runtime.overrides import producer_options
 from busway_connect.runtime.task_context import TaskContext
 
 IN_FLIGHT_RECORDS: Final = 10_000

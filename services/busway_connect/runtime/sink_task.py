@@ -14,10 +14,10 @@ from typing import Final
 from busway import Admin, Consumer, Producer, Record
 from busway_connect.connector import RecordRefused, Sink, SinkRecord
 from busway_connect.converters.interface import ConversionFailed
+from busway_connect.overrides import consumer_options, look_every_s, producer_options
 from busway_connect.patterns import Pattern, TooLong
 from busway_connect.runtime.failures import BadRecord, Failures, TaskFailed
 from busway_connect.runtime.loop_yield import Turns
-from busway_connect.runtime.overrides import consumer_options, look_every_s, producer_options
 from busway_connect.runtime.task_context import TaskContext
 from busway_connect.transforms.interface import TransformFailed
 

@@ -20,9 +20,10 @@ from busway_connect.runtime.exactly_once import HEADER, Mark
 from busway_connect.runtime.failures import BadRecord, Failures
 from busway_connect.runtime.loop_yield import Turns
 from busway_connect.runtime.task_context import TaskContext
-from busway_connect.runtime.topics import Creation, create_if_missing
+from busway_connect.runtime.topics import create_if_missing
 from busway_connect.runtime.transactional import transactional
 from busway_connect.schema import Schema
+from busway_connect.topic_creation import Creation
 from busway_connect.transforms.interface import TransformFailed
 
 _PAUSE_S: Final = 0.01

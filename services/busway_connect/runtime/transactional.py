@@ -16,17 +16,15 @@ from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from busway import Producer, TransactionFailed
-from busway_connect.connector import Boundaries, Config, Retriable, Source, SourceRecord
+from busway_connect.connector import Boundaries, Retriable, Source, SourceRecord
+from busway_connect.overrides import producer_options
 from busway_connect.runtime.delivery import Reached
 from busway_connect.runtime.exactly_once import Mark, Written
 from busway_connect.runtime.failures import TaskFailed
 from busway_connect.runtime.leader import CLOSE_S, superseded
-from busway_connect.runtime.overrides import producer_options
 from busway_connect.runtime.task_context import TaskContext
+from busway_connect.transaction_boundary import INTERVAL, boundary_of
 
-BOUNDARY: Final = "transaction.boundary"
-INTERVAL: Final = "transaction.boundary.interval.ms"
-BOUNDARIES: Final = ("INTERVAL", "POLL", "CONNECTOR")
 _OWN_TOPIC: Final = "Source tasks may not produce to their own offsets topics when exactly-once support is enabled"
 _EXPIRED: Final = (
     "The task {}-0 was unable to finish writing records to Kafka before its producer transaction expired. It may be necessary to"
@@ -35,11 +33,6 @@ _EXPIRED: Final = (
     " (producer.override.transaction.timeout.ms), decrease the offset commit interval (if using interval-based transaction boundaries),"
     " or use the 'poll' transaction boundary (if the connector is not already configured to use it)."
 )
-
-
-def boundary_of(config: Config) -> str:
-    """The connector's `transaction.boundary`, in capitals."""
-    return config.get(BOUNDARY, "poll").strip().upper()
 
 
 class Transactional:

@@ -18,12 +18,12 @@ from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, To
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.connector import Config, ConfigInvalid, Connector, Offset
 from busway_connect.hidden import shown
+from busway_connect.overrides import inherited, override_problems
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
 from busway_connect.runtime.altering import Changes, alter_group, check_offsets, store_in_transaction, store_offsets
 from busway_connect.runtime.bounds import require_few_offsets, require_room
 from busway_connect.runtime.leader import NOT_ACTIVE, Leader, Writer, confirm_turn, fence, id_of_task
-from busway_connect.runtime.overrides import inherited, override_problems
 from busway_connect.runtime.refusals import Refused
 from busway_connect.runtime.runner import Runner, Surroundings
 from busway_connect.runtime.sink_task import group_of

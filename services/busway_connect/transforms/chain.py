@@ -4,17 +4,34 @@ What lives here: reading and checking those settings. What does not: the classes
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from busway_connect.connector import Config, ConfigInvalid, Configurable
 from busway_connect.hidden import shown
-from busway_connect.plugins import Plugins
 from busway_connect.transforms.interface import Predicate, Transform
 from busway_connect.transforms.predicates import Under
 
 ALIASES_MAX: Final = 50
 """Limit of transforms and of predicates, as each record passes through all."""
 _OF_EVERY: Final = {"transforms": frozenset({"type", "predicate", "negate"}), "predicates": frozenset({"type"})}
+
+
+class Classes(Protocol):
+    """Find the classes of transforms and predicates."""
+
+    def transform(self, name: str) -> type[Transform]:
+        """Return the transform of that class name.
+
+        Raises:
+            ValueError: there is none.
+        """
+
+    def predicate(self, name: str) -> type[Predicate]:
+        """Return the predicate of that class name.
+
+        Raises:
+            ValueError: there is none.
+        """
 
 
 def aliases(config: Config, kind: str) -> list[str]:
@@ -27,8 +44,11 @@ def under(config: Config, prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix)}
 
 
-def chain(plugins: Plugins, config: Config) -> list[Transform]:
-    """Return the transforms.
+def chain(classes: Classes, config: Config) -> list[Transform]:
+    """Return the transforms of a connector, in their order.
+
+    Args:
+        classes: finds transforms and predicates by their class names, as the worker's plugins do.
 
     Raises:
         ConfigInvalid: names each invalid setting.
@@ -43,7 +63,7 @@ def chain(plugins: Plugins, config: Config) -> list[Transform]:
         prefix = f"predicates.{alias}."
         settings = under(config, prefix)
         try:
-            made = predicates[alias] = plugins.predicate(_kind(prefix, settings, wrong))(settings)
+            made = predicates[alias] = classes.predicate(_kind(prefix, settings, wrong))(settings)
             _check_served("predicates", prefix, settings, made, wrong)
         except ValueError as problem:
             wrong.setdefault(
@@ -54,7 +74,7 @@ def chain(plugins: Plugins, config: Config) -> list[Transform]:
         prefix = f"transforms.{alias}."
         settings = under(config, prefix)
         try:
-            transform = plugins.transform(_kind(prefix, settings, wrong))(settings)
+            transform = classes.transform(_kind(prefix, settings, wrong))(settings)
         except ValueError as problem:
             wrong.setdefault(
                 f"{prefix}type", f"Invalid value {settings.get('type')} for configuration {prefix}type: {problem}"

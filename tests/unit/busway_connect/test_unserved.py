@@ -5,9 +5,9 @@ from tests.support.connectors import CollectingSink
 
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.connector import Connector
+from busway_connect.overrides import consumer_options
 from busway_connect.plugins import Plugins
 from busway_connect.postgres import PostgresConnector
-from busway_connect.runtime.overrides import consumer_options
 from busway_connect.runtime.worker import Worker
 from busway_connect.sql_sink import JdbcSink
 from busway_connect.unserved import inert_settings

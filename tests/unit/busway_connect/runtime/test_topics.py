@@ -2,7 +2,7 @@
 
 import pytest
 
-from busway_connect.runtime.topics import Creation, creation_problems
+from busway_connect.topic_creation import Creation, creation_problems
 
 GROUPS = {
     "topic.creation.default.partitions": "3",

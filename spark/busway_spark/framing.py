@@ -1,0 +1,11 @@
+"""The frame of registered Avro, and the mark of decoded records, for both decoders.
+
+What lives here: the two constants. What does not: decoding (`avro`, `avro_python`).
+"""
+
+from typing import Final
+
+FRAME_BYTES: Final = 5
+"""A zero byte and a schema id of four bytes."""
+DECODED: Final = "busway_decoded"
+"""The field that is added to decoded records."""
