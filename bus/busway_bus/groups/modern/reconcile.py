@@ -1,6 +1,6 @@
 """The next reconciliation step of a consumer group's member (KIP-848).
 
-What lives here: the step. It assigns a partition only after its previous owner has confirmed its revocation. What does not: the target
+What lives here: the step, which assigns a partition only after its confirmed revocation. What does not: the target
 assignment (`assignors`), when a step is taken (`consumer_group`).
 """
 
