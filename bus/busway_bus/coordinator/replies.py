@@ -21,7 +21,10 @@ _OF_PRODUCERS: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_
 
 
 def refusal(problem: KafkaError) -> KafkaError:
-    """Return the client's error for a log that refuses. It looks the coordinator up again, or retries."""
+    """Return the client's error for a log that refuses.
+
+    The client looks the coordinator up again, or retries.
+    """
     if problem.code in _OF_PRODUCERS:
         return problem
     code = ErrorCode.NOT_COORDINATOR if problem.code in _MOVED else ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -264,7 +264,7 @@ class _Writing(Pending):
     ) -> list[_Transactional]:
         """Verify once, then append or refuse; return batches with a void verification.
 
-        The `last` time they are appended too, and so refused.
+        The `last` time they are appended too: the log refuses them.
         """
         node, add = self._context.node, self._context.api_version >= ADDS_SINCE
         asked: list[tuple[_Transactional, Verification]] = []
