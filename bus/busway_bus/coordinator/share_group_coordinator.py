@@ -142,7 +142,6 @@ class ShareGroups:
             task.exception()  # asyncio logs an exception that is never retrieved
 
     async def _wait_initialized(self, group_id: str) -> None:
-        """Wait for all initializations of a group."""
         initializing = [task for task, group in self._initializing.items() if group == group_id]
         if initializing:
             await asyncio.wait(initializing)
@@ -168,7 +167,6 @@ class ShareGroups:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
 
     async def _initialize(self, group_id: str, state_epoch: int, topics: Mapping[UUID, NamedPartitions]) -> None:
-        """Initialize share partitions, and record the outcome."""
         wanted = {topic_id: topic.partitions for topic_id, topic in topics.items()}
         async with self._turns:
             failed = await self._each(

@@ -300,7 +300,6 @@ class ExplainedShard(GroupShard):
         return places
 
     def _targets(self, change: Change, now: int) -> None:
-        """Record a target assignment. The rebalance ends when all members have it."""
         key, value = change
         super().apply(change, now)
         if value is None:
@@ -315,7 +314,6 @@ class ExplainedShard(GroupShard):
         self._settled(key.group_id, now)
 
     def _current(self, change: Change, now: int) -> None:
-        """Record a member's current assignment."""
         super().apply(change, now)
         self._settled(change[0].group_id, now)
 

@@ -119,7 +119,6 @@ class MixedGroup(ConsumerGroup):
         return self.members.get(member_id) or ConsumerMember(member_id=member_id)
 
     def _by_id(self, subscription: Subscription) -> dict[UUID, Collection[int]]:
-        """Return a member's reported partitions of existing topics."""
         said: dict[UUID, set[int]] = {}
         for topic, number in subscription.owned_partitions:
             topic_id = self._topics.id_of(topic)
@@ -198,7 +197,6 @@ class MixedGroup(ConsumerGroup):
         return (member, ErrorCode.NONE) if member.epoch == generation else (None, ErrorCode.ILLEGAL_GENERATION)
 
     def _waits_for_partitions(self, member: ConsumerMember) -> bool:
-        """Whether another member still owns a partition of its target."""
         return any(
             number not in member.assigned.get(topic_id, {}) and number in self.owners.get(topic_id, {})
             for topic_id, numbers in self.target.get(member.member_id, NO_PARTITIONS).items()

@@ -240,7 +240,6 @@ class _Fetch(Pending):
         return replicas.find(name or "", number)
 
     def _readable(self, partition: Partition) -> int:
-        """Return the offset up to which this client may read."""
         return partition.last_stable_offset if self._request.isolation_level else partition.high_watermark
 
     def _nothing_new(self, partition: Partition, cached: CachedPartition) -> bool:
@@ -255,7 +254,6 @@ class _Fetch(Pending):
         )
 
     def _partition_data(self, partition: Partition, cached: CachedPartition) -> PartitionData:
-        """Build a partition's response without its records."""
         request = cached.request
         data = PartitionData(
             partition_index=request.partition,

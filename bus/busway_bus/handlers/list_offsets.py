@@ -58,7 +58,6 @@ async def _in_turns(request: ListOffsetsRequest, context: RequestContext) -> Lis
 def _response(
     request: ListOffsetsRequest, context: RequestContext, searches: Searches
 ) -> Generator[None, None, ListOffsetsResponse]:
-    """Build the response without reads; yield after each partition."""
     response = ListOffsetsResponse(topics=[])
     for topic in request.topics:
         topic_response = ListOffsetsTopicResponse(name=topic.name, partitions=[])

@@ -160,7 +160,6 @@ class _Writing(Pending):
     def _written(
         self, partition: Partition, response: PartitionProduceResponse, task: "asyncio.Task[AppendInfo]"
     ) -> None:
-        """Handle the end of a task that validated a large batch."""
         if task.cancelled():
             return  # the node stops
         problem = task.exception()

@@ -144,7 +144,6 @@ def _answer(
     got: dict[Place, Got],
     acknowledged: dict[Place, Refusal],
 ) -> ShareFetchResponse:
-    """Build the response; an incremental session gets only changes."""
     running = request.share_session_epoch > 0
     if running and session.epoch != next_epoch(request.share_session_epoch):
         for fetched in got.values():

@@ -278,7 +278,6 @@ class Connection:
         answer.when_done(self._answered)
 
     def _freed(self, count: int) -> None:
-        """Release a request's memory; the response may still be pending."""
         self._working_bytes -= count
         self._throttle()
 
@@ -377,7 +376,6 @@ class Connection:
 
 
 def _guess(refused: FrameRefused) -> str:
-    """Guess the peer's protocol."""
     if refused.head.startswith(_HTTP):
         return "an HTTP request came to the Kafka port; HTTP is spoken by the registry"
     if refused.head[:2] == b"\x16\x03":

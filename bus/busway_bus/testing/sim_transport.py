@@ -268,7 +268,6 @@ class SimTransport(asyncio.Transport):
                 self._ship(None)
 
     def _read(self) -> None:
-        """Pass arrived bytes to the process."""
         self._read_queued = False
         if self._closing or not self._reading:
             return
@@ -310,7 +309,6 @@ class SimTransport(asyncio.Transport):
         self._queue(self._pump_handle)
 
     def _look(self) -> None:
-        """Schedule a read, if necessary."""
         if (
             (self._inbox or self._reset is not None or (self._eof and not self._eof_passed))
             and not self._read_queued

@@ -235,7 +235,6 @@ class SimNode:
         self.exited.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     def _make(self, config: BrokerConfig, machine: Machine) -> Node:
-        """Make a new process's node."""
         return Node(config, machine=machine, files=self._open)
 
     def _open(self, _: str) -> SimFiles:

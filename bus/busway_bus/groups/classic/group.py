@@ -50,7 +50,6 @@ class ClassicGroup(ClassicView):
         self._successor: tuple[str, Member] | None = None
 
     def _decided(self, reply: R) -> Decision[R]:
-        """Collect the record to write and the pending responses of this step."""
         due, self._due = tuple(self._due), []
         value, self._record = self._record, None
         records = () if value is None else ((GroupMetadataKey(group=self.group_id), value),)
@@ -302,7 +301,6 @@ class ClassicGroup(ClassicView):
         self.put_out(self.roster.remove(member_id))
 
     def _turn_away(self, member: Member, error: ErrorCode, member_id: str) -> None:
-        """Answer a member's pending join and sync with an error."""
         join = self.roster.take_join(member)
         if join is not None:
             self._due.append((join, JoinResult(error=error, member_id=member_id)))

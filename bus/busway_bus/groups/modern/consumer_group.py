@@ -148,7 +148,6 @@ class ConsumerGroup(ConsumerTarget):
         return self._succeed(held, beat.member_id, records)
 
     def _succeed(self, held: ConsumerMember, member_id: str, records: list[Change]) -> ConsumerMember:
-        """Replace a static member by one with another member id."""
         successor = replace(held, member_id=member_id, epoch=0, previous_epoch=0)
         records += self.member_tombstones(held.member_id)
         records.append(successor.metadata_record(self.group_id))
@@ -184,7 +183,6 @@ class ConsumerGroup(ConsumerTarget):
         return epoch
 
     def _subscribed_after(self, before: Iterable[ConsumerMember], after: Iterable[ConsumerMember]) -> set[str]:
-        """Return the group's topics after members change from `before` to `after`."""
         less: Counter[str] = Counter()
         more: Counter[str] = Counter()
         regexes = self.regexes.copy()
@@ -218,7 +216,6 @@ class ConsumerGroup(ConsumerTarget):
         )
 
     def _reads(self, member: ConsumerMember) -> Callable[[UUID], bool]:
-        """Return a test of whether a member subscribes to a topic."""
         resolution = self.resolved.get(member.regex or "")
         sets = (member.topics,) if resolution is None else (member.topics, resolution.topics)
 
@@ -282,7 +279,6 @@ class ConsumerGroup(ConsumerTarget):
         return Decision(records=self._without(member_ids), reply=reply)
 
     def _without(self, member_ids: list[str]) -> tuple[Change, ...]:
-        """Return the records that remove members."""
         if not member_ids:
             return ()
         gone = [self.members[member_id] for member_id in member_ids]
@@ -399,7 +395,6 @@ class ConsumerGroup(ConsumerTarget):
 
 
 def _with(member: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
-    """Return the member, updated by its heartbeat."""
     changes: dict[str, Any] = {
         "instance_id": beat.instance_id,
         "rack_id": beat.rack_id,

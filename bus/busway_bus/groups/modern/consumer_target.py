@@ -47,7 +47,6 @@ class ConsumerTarget(ConsumerView):
         return {regex: resolved.topics for regex, resolved in self.resolved.items()}
 
     def _is_due(self, epoch: int, now: int) -> bool:
-        """Whether a new target assignment is due for this epoch."""
         waits = is_within(self.settings.assignment_interval_ms, self.target_timestamp_ms, now)
         return self.target_epoch < epoch and not (self.target_timestamp_ms and waits)
 

@@ -230,7 +230,6 @@ class ModernGroup(Group, Generic[M]):
             self._unreconciled[member.member_id] = None
 
     def _measure(self, member_id: str) -> None:
-        """Update the accounted memory of a changed member."""
         member, target = self.members.get(member_id), self.target.get(member_id)
         size = (member.size_bytes if member is not None else 0) + (assignment_bytes(target) if target else 0)
         now = (member.client_host if member is not None else NOBODY, size)

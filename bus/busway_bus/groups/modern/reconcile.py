@@ -56,7 +56,6 @@ def _still_has(said: Said, revoking: Owned) -> bool:
 
 
 def _without_other_topics(member: ConsumerMember, said: Said, reads: Callable[[UUID], bool]) -> ConsumerMember:
-    """Revoke partitions of topics to which it no longer subscribes."""
     others = [topic_id for topic_id in member.assigned if not reads(topic_id)]
     if not others:
         return member

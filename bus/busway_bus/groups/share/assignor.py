@@ -54,7 +54,6 @@ def _assign_all(
     before: Mapping[str, Assignment],
     given: dict[str, dict[UUID, tuple[int, ...]]],
 ) -> None:
-    """Assign all topics at once, to members with equal subscriptions."""
     places = {topic: at for at, topic in enumerate(topics)}
 
     def had(member: str) -> Iterable[tuple[int, int]]:

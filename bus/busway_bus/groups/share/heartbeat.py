@@ -146,7 +146,6 @@ def _known(group: ShareGroup, member_id: str) -> ShareMember:
 
 
 def _member(group: ShareGroup, heartbeat: ShareHeartbeat) -> ShareMember:
-    """Return the current member, or a new one if it joins."""
     if heartbeat.epoch == JOINING:
         return group.members.get(heartbeat.member_id) or ShareMember(member_id=heartbeat.member_id)
     member = _known(group, heartbeat.member_id)
@@ -171,7 +170,6 @@ def _updated(before: ShareMember, heartbeat: ShareHeartbeat) -> ShareMember:
 
 
 def _counts(group: ShareGroup, updated: ShareMember) -> Mapping[str, int]:
-    """Count the subscribers of each topic, including the updated member."""
     counts = group.subscribed.copy()
     before = group.members.get(updated.member_id)
     if before is not None:
@@ -196,7 +194,6 @@ def _group_epoch(group: ShareGroup, updated: ShareMember, records: list[Change],
 
 
 def _unassigned(group: ShareGroup) -> bool:
-    """Whether an initialized share partition is assigned to no member."""
     if not group.members:
         return False
     wanted = {
