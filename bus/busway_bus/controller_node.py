@@ -186,7 +186,7 @@ class ControllerNode:
                     await metadata.format()
 
     async def stop(self, *, clean: bool = True) -> None:
-        """Resign, close the listeners, finish requests, leave the data trusted.
+        """Resign, close the listeners, leave the data for a clean start.
 
         Args:
             clean: False leaves the data as a killed process does.

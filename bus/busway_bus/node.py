@@ -360,7 +360,7 @@ class Node:
         await self.services.share_states.renew(older_ms=int(_SHARE_STATE_S * 1000))
 
     async def stop(self, *, clean: bool = True) -> None:
-        """Close the listeners, finish requests, leave the data trusted.
+        """Close the listeners, finish requests, leave the data for a clean start.
 
         Args:
             clean: False leaves the data as a killed process does; the next start recovers it.

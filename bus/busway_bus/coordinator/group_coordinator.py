@@ -51,7 +51,7 @@ LOAD_GRACE_S: Final = 0.5
 """How long a start waits for the groups to load. A small node serves them from the start, a large one serves other
 requests meanwhile.
 """
-_COME_AGAIN: Final = {
+_RETRIABLE: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
@@ -120,16 +120,16 @@ class GroupCoordinator:
             replicas=replicas,
             machine=machine,
             image=lambda: cluster().topics.get(OFFSETS_TOPIC),
-            loaded=self._live,
+            loaded=self._on_loaded,
             unloaded=self._unloaded,
         )
-        self.fencing = MemberFencing(config.get("group.disconnect.grace.ms"), self.runtime, self._go_on)
+        self.fencing = MemberFencing(config.get("group.disconnect.grace.ms"), self.runtime, self._start_task)
         self.connections = self.fencing.connections
         self._creating = asyncio.Lock()
         self._resolving = asyncio.Semaphore(GROUPS_RESOLVED_AT_ONCE_MAX)
         self._verifications = OffsetCommitVerifications()
 
-    def _live(self, number: int, shard: ExplainedShard) -> None:
+    def _on_loaded(self, number: int, shard: ExplainedShard) -> None:
         shard.live = True
         if self._limits.offsets.full:
             logger.warning(
@@ -209,12 +209,12 @@ class GroupCoordinator:
         number, now = self.runtime.partition_of(group_id), self.runtime.now()
         beaten = await self.runtime.write(number, lambda shard: shard.beat(group_id, beat, now))
         if beaten.unresolved:
-            self._go_on(self._resolve(number, group_id, beaten.unresolved))
+            self._start_task(self._resolve(number, group_id, beaten.unresolved))
         if beaten.unassigned:
             self._balance(number, group_id)
         return beaten
 
-    def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -224,9 +224,9 @@ class GroupCoordinator:
         shard, now = self.runtime.shards().get(number), self.runtime.now()
         plan = None if shard is None else plan_of(shard.groups, group_id, now)
         if plan is not None:
-            self._go_on(self._carry_out(number, plan))
+            self._start_task(self._assign_in_steps(number, plan))
 
-    async def _carry_out(self, number: int, plan: Plan) -> None:
+    async def _assign_in_steps(self, number: int, plan: Plan) -> None:
         """Compute a target assignment and write it in parts. It counts with the last."""
         try:
             targets = await self._replicas.turns.run("", plan.steps)
@@ -346,7 +346,7 @@ class GroupCoordinator:
         try:
             await self.runtime.end_transaction(number, marker)
         except KafkaError as problem:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER if problem.code in _COME_AGAIN else problem.code
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER if problem.code in _RETRIABLE else problem.code
         return ErrorCode.NONE
 
     async def offsets(
@@ -424,9 +424,9 @@ class GroupCoordinator:
 
     def _expired(self, shard: GroupShard, part: Mapping[str, Sequence[Place]]) -> Decision[None]:
         retention_ms = self._config.get("offsets.retention.minutes") * 60_000
-        return shard.expire(part, self._machine.wall_ms(), retention_ms, self._lives)
+        return shard.expire(part, self._machine.wall_ms(), retention_ms, self._topic_exists)
 
-    def _lives(self, topic: str, topic_id: UUID) -> bool:
+    def _topic_exists(self, topic: str, topic_id: UUID) -> bool:
         """Whether an offset's topic still exists. Without an id, any of that name does."""
         return topic in self._cluster().topics and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
 

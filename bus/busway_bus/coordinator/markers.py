@@ -34,9 +34,9 @@ class _Ending:
 
     __slots__ = (
         "attempts",
-        "complaint",
         "coordinator_epoch",
         "identity",
+        "last_problem",
         "number",
         "over",
         "remaining",
@@ -50,7 +50,7 @@ class _Ending:
         self.coordinator_epoch = -1
         self.remaining: set[Place] = set()
         self.attempts = 0
-        self.complaint = ""
+        self.last_problem = ""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
@@ -133,9 +133,9 @@ class Markers:
             ending = self._queue.pop(next(iter(self._queue)))
             task = asyncio.ensure_future(self._attempt(ending))
             self._running.add(task)
-            task.add_done_callback(self._ran)
+            task.add_done_callback(self._attempt_ended)
 
-    def _ran(self, task: "asyncio.Task[None]") -> None:
+    def _attempt_ended(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
         self._start_more()
 
@@ -155,11 +155,11 @@ class Markers:
                 ending.over.set_result(None)
             return
         if not problem:  # the next transaction of this id was prepared meanwhile
-            ending.attempts, ending.complaint = 0, ""
+            ending.attempts, ending.last_problem = 0, ""
             self._enqueue(ending)
             return
-        if problem != ending.complaint:
-            ending.complaint = problem
+        if problem != ending.last_problem:
+            ending.last_problem = problem
             logger.warning(
                 "transaction %s cannot be ended yet, and is tried again: %s", ending.transactional_id, problem
             )

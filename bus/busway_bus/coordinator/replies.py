@@ -13,7 +13,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 Durable = asyncio.Future[None]
 """Done once everything appended up to a record is durable, or failed."""
-_NOT_HERE: Final = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+_MOVED: Final = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 """Errors after which another broker may be the coordinator, as in Kafka."""
 
 _OF_PRODUCERS: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
@@ -21,10 +21,13 @@ _OF_PRODUCERS: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_
 
 
 def refusal(problem: KafkaError) -> KafkaError:
-    """Return the client's error for a log that refuses. It looks the coordinator up again, or retries."""
+    """Return the client's error for a log that refuses.
+
+    The client looks the coordinator up again, or retries.
+    """
     if problem.code in _OF_PRODUCERS:
         return problem
-    code = ErrorCode.NOT_COORDINATOR if problem.code in _NOT_HERE else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    code = ErrorCode.NOT_COORDINATOR if problem.code in _MOVED else ErrorCode.COORDINATOR_NOT_AVAILABLE
     return KafkaError(code, problem.message)
 
 

@@ -75,7 +75,7 @@ class Runtime(Generic[S]):
         self._replicas = replicas
         self._machine = machine
         self._image = image
-        self._told_loaded = loaded
+        self._notify_loaded = loaded
         self._notify_unloaded = unloaded
         self._followed: TopicImage | None = None
         self._loaded: dict[int, Loaded[S]] = {}
@@ -301,7 +301,7 @@ class Runtime(Generic[S]):
     def _serve(self, number: int, shard: S) -> None:
         loaded = self._loaded[number] = Loaded(number, shard)
         self._set_timer(loaded)
-        self._told_loaded(number, shard)
+        self._notify_loaded(number, shard)
 
     # Unloading
 

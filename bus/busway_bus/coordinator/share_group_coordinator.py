@@ -78,7 +78,7 @@ class ShareGroups:
         self._machine = machine
         self._config = config
         self._setting = setting
-        self._beginning: dict[asyncio.Task[Any], str] = {}
+        self._initializing: dict[asyncio.Task[Any], str] = {}
         """Tasks that initialize share partitions, with the group's name."""
         self._deleting: Counter[str] = Counter()
         self._turns = asyncio.Semaphore(BEGINNING_AT_ONCE)
@@ -124,29 +124,30 @@ class ShareGroups:
 
         reply = await self._decide(heartbeat.group_id, decide)
         if reply.initialize:
-            self._go_on(heartbeat.group_id, self._begin(heartbeat.group_id, reply.state_epoch, reply.initialize))
+            self._start_initializing(
+                heartbeat.group_id, self._initialize(heartbeat.group_id, reply.state_epoch, reply.initialize)
+            )
         return reply
 
-    def _go_on(self, group_id: str, beginning: Coroutine[Any, Any, R]) -> "asyncio.Task[R]":
+    def _start_initializing(self, group_id: str, initializing: Coroutine[Any, Any, R]) -> "asyncio.Task[R]":
         """Initialize share partitions, even without a waiter. A deletion of the group waits for it."""
-        task = asyncio.ensure_future(beginning)
-        self._beginning[task] = group_id
-        task.add_done_callback(self._gone_on)
+        task = asyncio.ensure_future(initializing)
+        self._initializing[task] = group_id
+        task.add_done_callback(self._initializing_ended)
         return task
 
-    def _gone_on(self, task: "asyncio.Task[Any]") -> None:
-        del self._beginning[task]
+    def _initializing_ended(self, task: "asyncio.Task[Any]") -> None:
+        del self._initializing[task]
         if not task.cancelled():
             task.exception()  # asyncio logs an exception that is never retrieved
 
-    async def _begun(self, group_id: str) -> None:
-        """Wait for all initializations of a group."""
-        beginning = [task for task, group in self._beginning.items() if group == group_id]
-        if beginning:
-            await asyncio.wait(beginning)
+    async def _wait_initialized(self, group_id: str) -> None:
+        initializing = [task for task, group in self._initializing.items() if group == group_id]
+        if initializing:
+            await asyncio.wait(initializing)
 
     def _hold(self, shard: GroupShard, group_id: str, held: list[str]) -> ShareGroup:
-        """Block joins and offset changes of an empty group until `_let_go(held)`.
+        """Block joins and offset changes of an empty group until `_release(held)`.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
@@ -156,7 +157,7 @@ class ShareGroups:
         held.append(group_id)
         return group
 
-    def _let_go(self, held: list[str]) -> None:
+    def _release(self, held: list[str]) -> None:
         self._deleting.subtract(held)
         self._deleting += Counter()
 
@@ -165,8 +166,7 @@ class ShareGroups:
             text = f"share group {group_id} is being deleted, or offsets of it; {what} again when that is done"
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
 
-    async def _begin(self, group_id: str, state_epoch: int, topics: Mapping[UUID, NamedPartitions]) -> None:
-        """Initialize share partitions, and record the outcome."""
+    async def _initialize(self, group_id: str, state_epoch: int, topics: Mapping[UUID, NamedPartitions]) -> None:
         wanted = {topic_id: topic.partitions for topic_id, topic in topics.items()}
         async with self._turns:
             failed = await self._each(
@@ -175,7 +175,9 @@ class ShareGroups:
                 lambda key: self._persister.initialize(key, state_epoch=state_epoch, start_offset=-1),
             )
             try:
-                await self._decide(group_id, lambda shard: _begun(shard, group_id, dict(topics), failed=bool(failed)))
+                await self._decide(
+                    group_id, lambda shard: _record_initialized(shard, group_id, dict(topics), failed=bool(failed))
+                )
             except KafkaError as problem:
                 logger.error("what share group %s may read cannot be written down: %s", group_id, problem)
         if failed:
@@ -249,14 +251,14 @@ class ShareGroups:
         held: list[str] = []
         try:
             wanted = await self._decide(group_id, decide)
-            await self._begun(group_id)
+            await self._wait_initialized(group_id)
             failed = await self._each(group_id, wanted, self._persister.delete)
             for problem in failed.values():
                 if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # else deleted with its topic
                     return problem.code
             return await self._groups.delete(group_id)
         finally:
-            self._let_go(held)
+            self._release(held)
 
     async def follow(self, image: ClusterImage, delta: Delta) -> None:
         """Record the removal of share partitions of deleted topics."""
@@ -303,7 +305,7 @@ class ShareGroups:
             while it is deleted.
         """
         # Shielded: it continues without the client, and a deletion waits for it.
-        return await asyncio.shield(self._go_on(group_id, self._alter(group_id, offsets)))
+        return await asyncio.shield(self._start_initializing(group_id, self._alter(group_id, offsets)))
 
     async def _alter(
         self, group_id: str, offsets: Mapping[UUID, tuple[str, Mapping[int, int]]]
@@ -331,7 +333,7 @@ class ShareGroups:
         wanted = {topic_id: topic.partitions for topic_id, topic in topics.items()}
         failed = await self._each(group_id, wanted, ask)
         if topics and not failed:
-            await self._decide(group_id, lambda shard: _begun(shard, group_id, topics, failed=False))
+            await self._decide(group_id, lambda shard: _record_initialized(shard, group_id, topics, failed=False))
         return failed
 
     async def delete_offsets(self, group_id: str, topic_ids: Sequence[UUID]) -> dict[UUID, KafkaError | None]:
@@ -355,7 +357,7 @@ class ShareGroups:
         held: list[str] = []
         try:
             await self._decide(group_id, hold)
-            await self._begun(group_id)
+            await self._wait_initialized(group_id)
             wanted = await self._decide(group_id, decide)
             failed = await self._each(group_id, wanted, self._persister.delete)
             outcomes: dict[UUID, KafkaError | None] = dict.fromkeys(wanted)
@@ -364,15 +366,15 @@ class ShareGroups:
             if gone:
                 await self._decide(group_id, lambda shard: _forgotten(shard, group_id, gone))
         finally:
-            self._let_go(held)
+            self._release(held)
         return outcomes
 
     async def close(self) -> None:
         """Cancel initializations; the rest follows after the next start."""
-        for task in self._beginning:
+        for task in self._initializing:
             task.cancel()
-        if self._beginning:
-            await asyncio.wait(self._beginning)
+        if self._initializing:
+            await asyncio.wait(self._initializing)
 
 
 def _share_group(group_id: str, group: object) -> ShareGroup:
@@ -390,7 +392,9 @@ def _empty(group_id: str, shard: GroupShard) -> ShareGroup:
     return group
 
 
-def _begun(shard: GroupShard, group_id: str, topics: dict[UUID, NamedPartitions], *, failed: bool) -> Decision[None]:
+def _record_initialized(
+    shard: GroupShard, group_id: str, topics: dict[UUID, NamedPartitions], *, failed: bool
+) -> Decision[None]:
     """Record the outcome, unless the group or the request is gone meanwhile."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ShareGroup):

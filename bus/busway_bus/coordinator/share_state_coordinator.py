@@ -195,7 +195,6 @@ class ShareCoordinator:
 
 
 def _parts(shard: ShareStateShard) -> Iterator[list[SharePartitionKey]]:
-    """Yield a shard's share partitions in bounded parts."""
     part: list[SharePartitionKey] = []
     batches = 0
     for key in tuple(shard.partitions):

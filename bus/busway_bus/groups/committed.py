@@ -1,9 +1,9 @@
 """The committed offsets of one partition of `__consumer_offsets`, and their memory.
 
-What lives here: the table and its accounting, together with that of the groups; refusals for lack of memory. What does
-not: one offset (`offsets`), those of open transactions (`pending_offsets`), members, which have limits of their own
-(`memory_quota`), who may commit (`shard`). Any client may commit for a new group, and offsets are kept for
-`offsets.retention.minutes`, seven days.
+What lives here: the table, its memory together with that of the groups, refusals. What does not: one offset
+(`offsets`), those of open transactions (`pending_offsets`), members, with limits of their own (`memory_quota`), who may
+commit (`shard`). Any client may commit for a new group, and offsets are kept for `offsets.retention.minutes`, seven
+days.
 """
 
 import logging
@@ -18,7 +18,7 @@ logger = logging.getLogger("busway.groups")
 _TOLD_AGAIN_BELOW: Final = 0.9
 """Fraction of the limit below which the next refusal is logged again."""
 _METADATA_FREE: Final = 128
-"""Uncounted bytes of metadata, so that slightly longer metadata than the last does not cause a refusal."""
+"""Uncounted bytes of metadata: slightly longer metadata must not cause a refusal."""
 
 
 def offset_bytes(place: Place, metadata: str) -> int:
@@ -65,7 +65,7 @@ class OffsetMemory:
 class CommittedOffsets(dict[str, dict[Place, CommittedOffset]]):
     """Committed offsets by group id and (topic, partition).
 
-    It is read as a dict and changed only by its own methods. Its memory is released when the table is freed.
+    Read as a dict, changed only by its methods. Its memory is released with the table.
     """
 
     def __init__(self, memory: OffsetMemory) -> None:

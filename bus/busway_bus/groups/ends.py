@@ -1,6 +1,6 @@
 """Timeouts of a group's members.
 
-What lives here: the timeout of each member, and which are over. What does not: the reason for a timeout, and its consequence.
+What lives here: each member's timeout, and which are over. What does not: their reasons and consequences.
 """
 
 from collections.abc import Container
@@ -10,7 +10,7 @@ from busway_bus.kernel.deadlines import Deadlines
 from busway_bus.kernel.limits import MEMBERS_PER_TICK_MAX
 
 AGAIN_MS: Final = 1_000
-"""Delay before a late member is returned again after a failed append."""
+"""Delay before a late member is returned again."""
 
 
 class Ends:
@@ -41,7 +41,10 @@ class Ends:
         return self._deadlines.earliest()
 
     def late(self, now: int, members: Container[str]) -> list[str]:
-        """Return a bounded number of members whose timeout is over. A member that is not removed is returned again after `AGAIN_MS`."""
+        """Return a bounded number of members whose timeout is over.
+
+        One that is not removed is returned again after `AGAIN_MS`.
+        """
         late: list[str] = []
         for member_id in self._deadlines.due(now, MEMBERS_PER_TICK_MAX):
             if member_id not in members:

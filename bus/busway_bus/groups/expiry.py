@@ -1,7 +1,6 @@
-"""Expiry of committed offsets.
+"""Expiry of committed offsets (KIP-211).
 
-What lives here: the rule by which committed offsets expire (KIP-211), and the bounded parts in which all are checked.
-What does not: deleting them (`shard`).
+What lives here: the rule, and the bounded parts of the check. What does not: deletion (`shard`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,8 +16,8 @@ def parts(
 ) -> Iterator[dict[str, Sequence[Place]]]:
     """Yield all groups with their partitions, in bounded parts.
 
-    A part has at most `GROUPS_PER_EXPIRY_MAX` groups and `OFFSETS_PER_EXPIRY_MAX` partitions; a group with more is in
-    several parts. Groups may be created and deleted between two parts.
+    A part has at most `GROUPS_PER_EXPIRY_MAX` groups and `OFFSETS_PER_EXPIRY_MAX` partitions; larger groups are split.
+    Groups may be created and deleted between two parts.
     """
     part: dict[str, Sequence[Place]] = {}
     count = 0

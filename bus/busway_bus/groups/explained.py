@@ -1,8 +1,8 @@
 """A shard of groups that records rebalances, for `history`.
 
-What lives here: why members joined or left, and which partitions moved between members, for classic and consumer
-groups, observed as records are applied and members are removed. What does not: any rule about groups (`shard` and
-below); this module changes none of them.
+What lives here: why members joined or left, and which partitions moved, for classic and consumer groups, observed as
+records are applied and members removed. What does not: any rule about groups (`shard` and below); nothing is changed
+here.
 
 A new kind of group adds its keys to `_SEEN`.
 """
@@ -36,7 +36,7 @@ from busway_protocol.errors import ErrorCode, MalformedMessage
 
 Identities = Sequence[tuple[str, str | None]]
 Cause = Callable[[str, str | None], tuple[str, str | None]]
-"""What happened to a member, and why, by member and instance id."""
+"""The event and its reason, by member and instance id."""
 SILENT: Final = "timed out"
 LATE: Final = "was late"
 LEFT: Final = "left"
@@ -59,15 +59,15 @@ class ExplainedShard(GroupShard):
         self._history = history
         self._gathering: dict[str, Gathering] = {}
         self._settling: dict[str, tuple[Gathering, int]] = {}
-        """Target assignments of consumer groups with their epoch; not all members have reached them."""
+        """Unreached target assignments of consumer groups, with their epoch."""
         self._causes: dict[str, Cause] = {}
         """Why the groups of the current operation remove members."""
         self._before: tuple[str, int, Gathering | None] = ("", 0, None)
-        """The gathered changes of the group whose tombstones were applied last: the next record may replace it with a classic one."""
+        """Gathered changes of the group of the last tombstones. A classic one may replace it next."""
         self._now = 0
 
     def explanation(self, group_id: str) -> str | None:
-        """Return the group's last rebalances as a JSON array. None if nothing is known, and the group does not exist."""
+        """Return the group's last rebalances as JSON; None for an unknown group."""
         group = self.groups.get(group_id)
         if group is None and not self._history.knows(group_id):
             return None
@@ -147,7 +147,7 @@ class ExplainedShard(GroupShard):
         reasons: Sequence[str | None] = (),
         what: str = LEFT,
     ) -> Decision[list[ErrorCode]]:
-        """Leave; record why. Each member may have a reason; `what` is `LEFT` or `FENCED`."""
+        """Leave; record each member's reason. `what` is `LEFT` or `FENCED`."""
         said: dict[str, str | None] = {}
         for (member_id, instance_id), reason in zip(identities, reasons, strict=False):
             said[member_id or f"instance {instance_id}"] = reason
@@ -197,7 +197,7 @@ class ExplainedShard(GroupShard):
         seen(self, change, now)
 
     def _generation(self, change: Change, now: int) -> None:
-        """Record a generation of a classic group: its rebalance is over."""
+        """Record a generation of a classic group, which ends its rebalance."""
         key, value = change
         group = self.groups.get(key.group)
         before = group if isinstance(group, ClassicGroup) else None
@@ -224,7 +224,6 @@ class ExplainedShard(GroupShard):
         self._history.add(key.group, gathering.entry("classic", value.generation, len(value.members), took_ms))
 
     def _ended(self, group_id: str) -> Gathering | None:
-        """Return the gathered changes of the consumer group that just ended."""
         (ended_id, ended_ms, gathering), self._before = self._before, ("", 0, None)
         if ended_id != group_id or ended_ms != self._now or gathering is None:
             return None
@@ -233,7 +232,7 @@ class ExplainedShard(GroupShard):
         return gathering
 
     def _compare(self, gathering: Gathering, value: Any) -> None:
-        """Record the partitions that a generation moves, if its members are consumers."""
+        """Record the partitions that a generation of consumers moves."""
         has = {member.member_id: member.assignment for member in value.members}
         if value.protocol_type not in {PROTOCOL_TYPE, ""}:
             return
@@ -249,7 +248,7 @@ class ExplainedShard(GroupShard):
                     gathering.gain(place, after[place])
 
     def _epoch(self, change: Change, now: int) -> None:
-        """Record a raised epoch of a consumer group. Without members left, this ends its rebalance."""
+        """Record a raised epoch. Without members it ends the rebalance."""
         key, value = change
         super().apply(change, now)
         group = self.groups.get(key.group_id)
@@ -262,7 +261,6 @@ class ExplainedShard(GroupShard):
         self._history.add(key.group_id, gathering.entry(group.kind.value, value.epoch, 0, took_ms))
 
     def _member(self, change: Change, now: int) -> None:
-        """Record that a member joined, left or changed its subscription."""
         key, value = change
         group = self.groups.get(key.group_id)
         member = group.members.get(key.member_id) if isinstance(group, ModernGroup) else None
@@ -279,7 +277,6 @@ class ExplainedShard(GroupShard):
             )
 
     def _target(self, change: Change, now: int) -> None:
-        """Record a member's new target assignment."""
         key, value = change
         group = self.groups.get(key.group_id)
         had = group.target.get(key.member_id, NO_PARTITIONS) if isinstance(group, ModernGroup) else NO_PARTITIONS
@@ -294,7 +291,6 @@ class ExplainedShard(GroupShard):
     def _without(
         self, partitions: Mapping[UUID, Sequence[int]], others: Mapping[UUID, Sequence[int]]
     ) -> list[tuple[str, int]]:
-        """Return the partitions that are not in `others`."""
         places: list[tuple[str, int]] = []
         for topic_id, numbers in partitions.items():
             name = self._topics.name_of(topic_id) or str(topic_id)
@@ -303,7 +299,6 @@ class ExplainedShard(GroupShard):
         return places
 
     def _targets(self, change: Change, now: int) -> None:
-        """Record a new target assignment of the group. The rebalance ends when all members have theirs."""
         key, value = change
         super().apply(change, now)
         if value is None:
@@ -318,7 +313,6 @@ class ExplainedShard(GroupShard):
         self._settled(key.group_id, now)
 
     def _current(self, change: Change, now: int) -> None:
-        """Record that a member reached its target assignment or revoked partitions."""
         super().apply(change, now)
         self._settled(change[0].group_id, now)
 
@@ -367,7 +361,7 @@ def _assignments(members: Iterable[Member]) -> dict[str, bytes] | None:
 
 
 def _too_much(assignments: Iterable[bytes]) -> bool:
-    """Whether decoding the assignments would block the event loop for too long."""
+    """Whether decoding would block the event loop for too long."""
     return sum(map(len, assignments)) > EXPLAINED_ASSIGNMENT_BYTES_MAX
 
 

@@ -1,7 +1,7 @@
 """The interface of all kinds of groups.
 
-What lives here: the kinds with Kafka's names, the interface, the default errors for requests that only another kind
-supports. What does not: the kinds themselves (`classic`, `modern`, `share`), the table of groups (`shard`).
+What lives here: the kinds with Kafka's names, the interface, default errors of unsupported requests. What does not: the
+kinds (`classic`, `modern`, `share`), the table of groups (`shard`).
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ from busway_bus.kernel.fair_share import NOBODY
 from busway_protocol.errors import ErrorCode, KafkaError
 
 PlaceCheck = Callable[[str, UUID, int], None]
-"""Check of a commit for a topic name, topic id and partition. It raises KafkaError."""
+"""Checks a commit by topic name, topic id and partition; raises KafkaError."""
 
 
 class GroupKind(Enum):
@@ -35,10 +35,10 @@ class Committer:
     """The sender of a commit.
 
     Attributes:
-        epoch: the generation or the member epoch; negative for a client that is no member.
+        epoch: generation or member epoch; negative for a client that is no member.
         version: of OffsetCommit; members of some groups need a newer one.
-        transactional: whether the offsets are part of a producer's transaction.
-        host: the client's host, whose quota the offsets of a transaction use.
+        transactional: whether the offsets are part of a transaction.
+        host: its quota is charged for offsets of a transaction.
     """
 
     member_id: str
@@ -53,7 +53,6 @@ class Group(ABC):
     """One group.
 
     Attributes:
-        kind: which kind it is.
         over: whether its records were deleted.
     """
 
@@ -82,12 +81,12 @@ class Group(ABC):
 
     @property
     def unused(self) -> bool:
-        """Whether it may be deleted when it has no offsets left."""
+        """Whether it may be deleted once it has no offsets."""
         return self.empty
 
     @property
     def replaceable(self) -> bool:
-        """Whether it exists only for its offsets. Another kind may replace it then."""
+        """Whether another kind may replace it: it has only offsets."""
         return False
 
     # Records
@@ -104,7 +103,7 @@ class Group(ABC):
 
     @abstractmethod
     def next_deadline(self) -> int | None:
-        """Return when `tick` is due, in ms, possibly too early; None for never."""
+        """Return when `tick` is due in ms, or earlier; None for never."""
 
     @abstractmethod
     def tick(self, now: int) -> Decision[None]:
@@ -132,7 +131,7 @@ class Group(ABC):
         """Check that this member may fetch offsets in this epoch.
 
         Args:
-            member_id: None if the client names none; `epoch` is -1 then.
+            member_id: None, with epoch -1, for an unnamed client.
 
         Raises:
             KafkaError: the fetch is not allowed.
@@ -152,7 +151,7 @@ class Group(ABC):
 
     @abstractmethod
     def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:
-        """Return when an offset began to age, in wall-clock ms; None while needed."""
+        """Return when an offset began to age (wall ms); None while needed."""
 
     # Requests of classic members
 
@@ -161,7 +160,7 @@ class Group(ABC):
         return Decision(reply=JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
 
     def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
-        """Hand in or ask for the assignments of classic members."""
+        """Send or fetch assignments of classic members."""
         return Decision(reply=SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
@@ -169,7 +168,7 @@ class Group(ABC):
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(self, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
-        """Remove members by member id, or by instance id if that is empty."""
+        """Remove members by member id, or by instance id alone."""
         return Decision(reply=[ErrorCode.UNKNOWN_MEMBER_ID] * len(identities))
 
 

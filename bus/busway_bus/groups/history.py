@@ -1,7 +1,8 @@
 """The last rebalances of each group, as JSON in memory.
 
-What lives here: the bounded history of all groups of a node, and the gathered changes of a current rebalance. What does not: observing
-rebalances (`explained`), showing them (`handlers.describe_configs`, the CLI). It is lost with the process, and when the coordinator moves.
+What lives here: the bounded history of a node's groups, and the gathered changes of a current rebalance. What does not:
+observing rebalances (`explained`), showing them (`handlers.describe_configs`, the CLI). It ends with the process or a
+move of the coordinator.
 """
 
 import json
@@ -20,7 +21,7 @@ from busway_bus.kernel.limits import (
 
 Place = tuple[str, int]
 _LINE_BYTES: Final = 200
-"""The memory of an entry besides its text."""
+"""Memory of an entry without its text."""
 
 
 class History:
@@ -38,7 +39,10 @@ class History:
         self.used = 0
 
     def add(self, group_id: str, entry: dict[str, Any]) -> None:
-        """Add an entry. The oldest entries of this group are dropped first, then the groups without an entry for the longest time."""
+        """Add an entry.
+
+        The oldest entries of this group are dropped first, then groups without an entry for the longest time.
+        """
         text = json.dumps(entry, ensure_ascii=True, separators=(",", ":"))
         entries = self._groups.setdefault(group_id, deque())
         self._groups.move_to_end(group_id)
@@ -72,9 +76,9 @@ class Gathering:
     Attributes:
         began_ms: start, by the monotonic clock.
         reasons: the events, in order.
-        had: encoded assignments of a classic group's members before, by member id; None if not collected, or too large.
-        lost, gained: partitions, with the members that lose or gain them.
-        uncounted: whether some of these were not kept.
+        had: a classic group's assignments before, encoded, by member id; None if not collected or too large. lost,
+        gained: partitions, with the members that lose or gain them.
+        uncounted: whether further ones were dropped.
     """
 
     def __init__(self, began_ms: int, wall_ms: int) -> None:
@@ -111,7 +115,7 @@ class Gathering:
         self.reasons.append({name: value[:EXPLAINED_TEXT_MAX] for name, value in event.items() if value})
 
     def forget(self, what: Container[str], member_ids: Iterable[str]) -> None:
-        """Remove events of these kinds and members: they were undone."""
+        """Remove events of these kinds and members, which were undone."""
         ids = {member_id[:EXPLAINED_TEXT_MAX] for member_id in member_ids}
         self.reasons = [event for event in self.reasons if event["what"] not in what or event.get("member") not in ids]
 

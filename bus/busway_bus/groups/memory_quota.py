@@ -1,8 +1,8 @@
-"""The memory of the members of all groups of a node: ids, subscriptions, assignments.
+"""The memory of all group members of a node: ids, subscriptions, assignments.
 
-What lives here: the accounting, by group and by host. What does not: which request is refused for it
-(`classic.join_checks`), the rule for hosts (`kernel.fair_share`). Clients choose these sizes. Kafka has no such limit;
-there a few hundred members with a megabyte of metadata each exhaust the coordinator's memory.
+What lives here: the accounting, by group and host. What does not: which request is refused (`classic.join_checks`), the
+rule for hosts (`kernel.fair_share`). Clients choose these sizes. Kafka has no limit: a few hundred members with a
+megabyte of metadata each exhaust its coordinator's memory.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,10 +19,12 @@ def _untold(host: str, text: str) -> None:
 
 
 class GroupMemory:
-    """Bytes of all groups together, at most `limit`, and of each, at most `group_limit`.
+    """The bytes of all groups, and of each.
 
     Args:
-        refused: called for each refusal because of a host's memory.
+        limit: of all.
+        group_limit: of each.
+        refused: called for each refusal of a host.
 
     Attributes:
         share: memory by host.
@@ -61,10 +63,10 @@ class Holding(Account):
         self._memory = memory
 
     def refusal(self, host: str, more: int, beside: int = 0) -> str | None:
-        """Return why a host's members may not use this much more; None if they may.
+        """Return why a host may not use this much more, or None.
 
         Args:
-            beside: additional bytes of other hosts' members at the same time.
+            beside: additional bytes of other hosts at the same time.
         """
         limit = self._memory.group_limit
         if more > 0 and self.held + more + beside > limit:
@@ -72,7 +74,7 @@ class Holding(Account):
         return super().refusal(host, more, beside)
 
     def fits(self, more: Mapping[str, int]) -> bool:
-        """Check that these hosts' members may use this much more together."""
+        """Check that these hosts may use this much more together."""
         total = sum(more.values())
         return all(self.refusal(host, part, total - part) is None for host, part in more.items())
 
@@ -84,7 +86,7 @@ class Holding(Account):
 
 
 class HandedOut(dict[str, int]):
-    """Handed-out member ids, each with its expiry; they count as memory while they are here."""
+    """Handed-out member ids with their expiry, counted as memory."""
 
     def __init__(self, holding: Holding) -> None:
         super().__init__()

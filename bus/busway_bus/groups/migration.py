@@ -1,7 +1,7 @@
 """Records that convert groups between the classic and consumer protocols (KIP-848).
 
-What lives here: both directions, from the state of one group to the records of the other. What does not: when to convert, the tombstones of
-the old group (`shard`, `mixed`), offsets, which stay the same.
+What lives here: both directions. What does not: when to convert, the old group's tombstones (`shard`, `mixed`),
+offsets, which stay the same.
 """
 
 from collections import Counter
@@ -39,13 +39,13 @@ from busway_protocol.assignors.consumer_protocol import (
 from busway_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 
 _UNKNOWN: Final = 0
-"""The metadata hash of no topics: the next heartbeat computes a new target assignment."""
+"""Metadata hash of no topics. The next heartbeat computes a target assignment."""
 
 
 def upgrade(group: ClassicGroup, limits: GroupLimits, topics: Topics) -> list[Change]:
     """Return the records that make a classic group a consumer group.
 
-    There must be no consumer group yet. Each member keeps its assignment.
+    Each member keeps its assignment. The consumer group must not exist yet.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND, the group cannot be converted.
@@ -153,12 +153,12 @@ def downgrade(
 ) -> Change | None:
     """Return the record that makes a consumer group a classic group.
 
-    There must be no classic group yet. All members use the classic protocol.
+    All members use the classic protocol. The classic group must not exist yet.
 
     Args:
         epoch: the group's epoch, which becomes the generation.
-        members: each with its target assignment, or with its current one if it has to rejoin.
-        rebalance: whether members have to rejoin. The generation has no leader then, as a sign for a coordinator that replays it.
+        members: each with its target assignment, or its current one if it must rejoin.
+        rebalance: whether members must rejoin. The generation has no leader then, as a sign for a replay.
 
     Returns:
         The record; None without a protocol that all members support.

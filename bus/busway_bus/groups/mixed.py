@@ -1,10 +1,10 @@
 """A consumer group that classic members may join (KIP-848's live migration).
 
-What lives here: JoinGroup, SyncGroup, Heartbeat and LeaveGroup on a consumer group; the timeouts of classic members to rejoin and to sync;
-becoming a classic group when no other members are left. What does not: heartbeats of the consumer protocol (`modern.consumer_group`), the
-records of the change (`migration`), becoming a consumer group (`shard`).
+What lives here: JoinGroup, SyncGroup, Heartbeat and LeaveGroup on a consumer group; classic members' timeouts to rejoin
+and sync; conversion to a classic group without other members. What does not: heartbeats of the consumer protocol
+(`modern.consumer_group`), the records (`migration`), conversion to a consumer group (`shard`).
 
-A classic member's generation is its member epoch. It is asked to rejoin for each reconciliation step, takes the step by
+A classic member's generation is its member epoch. It must rejoin for each reconciliation step, takes the step by
 joining, and gets its assignment with SyncGroup.
 """
 
@@ -50,7 +50,7 @@ class MixedGroup(ConsumerGroup):
     # Joining
 
     def join(self, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
-        """Join, or rejoin to take the next step; no other member is waited for."""
+        """Join, or rejoin for the next step, without waiting for others."""
         try:
             return self._join(request, now)
         except KafkaError as problem:
@@ -105,7 +105,9 @@ class MixedGroup(ConsumerGroup):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from problem
 
     def _classic_seat(self, request: Join, held: ConsumerMember | None, records: list[Change]) -> ConsumerMember:
-        """Return the current member, or a new one. A static member without a member id replaces the one with its instance id.
+        """Return the current member, or a new one.
+
+        A static member without a member id replaces the one with its instance id.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
@@ -118,7 +120,6 @@ class MixedGroup(ConsumerGroup):
         return self.members.get(member_id) or ConsumerMember(member_id=member_id)
 
     def _by_id(self, subscription: Subscription) -> dict[UUID, Collection[int]]:
-        """Return the owned partitions that a member reports, of existing topics."""
         said: dict[UUID, set[int]] = {}
         for topic, number in subscription.owned_partitions:
             topic_id = self._topics.id_of(topic)
@@ -129,7 +130,7 @@ class MixedGroup(ConsumerGroup):
     def _join_classic_group(
         self, member: ConsumerMember, updated: ConsumerMember, held: ConsumerMember, said: Any, now: int
     ) -> Decision[JoinResult | Unanswered] | None:
-        """Replace the last member of the consumer protocol, and convert the group. None if it has to remain a consumer group."""
+        """Replace the last consumer-protocol member, and convert the group; None if impossible."""
         new_regex, _ = self._change_regex(member, updated, [])
         changed = updated.topics != member.topics or new_regex
         rebalance = self.target_epoch < self._next_epoch(member, updated, [], raise_it=changed)
@@ -169,7 +170,10 @@ class MixedGroup(ConsumerGroup):
         return Decision(reply=reply)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """Extend a classic member's session. REBALANCE_IN_PROGRESS if it has to rejoin, to revoke partitions or to get new ones."""
+        """Extend a classic member's session; REBALANCE_IN_PROGRESS if it must rejoin.
+
+        It must do so to revoke partitions or to get new ones.
+        """
         member, error = self._classic_member(member_id, instance_id, generation)
         if member is None:
             return error
@@ -194,7 +198,6 @@ class MixedGroup(ConsumerGroup):
         return (member, ErrorCode.NONE) if member.epoch == generation else (None, ErrorCode.ILLEGAL_GENERATION)
 
     def _waits_for_partitions(self, member: ConsumerMember) -> bool:
-        """Whether another member still owns a partition of the member's target."""
         return any(
             number not in member.assigned.get(topic_id, {}) and number in self.owners.get(topic_id, {})
             for topic_id, numbers in self.target.get(member.member_id, NO_PARTITIONS).items()
@@ -204,7 +207,7 @@ class MixedGroup(ConsumerGroup):
     # Leaving
 
     def _put_out(self, member_ids: list[str], now: int, reply: R) -> Decision[R]:
-        """Remove members; without members of the consumer protocol, convert to a classic group."""
+        """Remove members; convert the group if only classic ones are left."""
         records = self._downgraded(member_ids, now) if member_ids else ()
         if records:
             return Decision(records=records, reply=reply, whole=True)
@@ -216,11 +219,11 @@ class MixedGroup(ConsumerGroup):
         """Return the records that convert this group to a classic one.
 
         Args:
-            gone: the members that are removed.
+            gone: the removed members.
             joins: the member that replaces one of them.
 
         Returns:
-            Nothing if the group has to remain a consumer group.
+            Nothing if it must remain a consumer group.
         """
         limits = self._of_classic
         left = len(self.members) - len(gone) + (joins is not None)
@@ -263,7 +266,7 @@ class MixedGroup(ConsumerGroup):
 def _owned(member: ConsumerMember) -> Assignment:
     """Return the partitions that a member may still read.
 
-    They are assigned to no other member if the group becomes a consumer group before all have rejoined.
+    No other member gets them if the group is converted back before all have rejoined.
     """
     owned: dict[UUID, tuple[int, ...]] = {}
     for held in (member.assigned, member.revoking):

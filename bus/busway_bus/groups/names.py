@@ -1,7 +1,7 @@
-"""Sets of topic names of a group: its members' subscriptions and the matches of regular expressions.
+"""Sets of a group's topic names: subscriptions and matches of regular expressions.
 
-What lives here: their memory, and sharing equal sets: most members of a group have the same subscription. What does not: the limit of a
-group's memory (`memory_quota`).
+What lives here: their memory, and sharing equal sets, as most members have the same subscription. What does not: the
+memory limit (`memory_quota`).
 """
 
 from collections.abc import Collection
@@ -28,7 +28,7 @@ class SharedNames:
     def __init__(self, holding: Holding) -> None:
         self._holding = holding
         self._sets: dict[frozenset[str], tuple[frozenset[str], int, str]] = {}
-        """Each set, its reference count, and the host that took it first, for which it counts."""
+        """Each set, its reference count, and its first host, which is charged."""
 
     def take(self, names: frozenset[str], host: str = NOBODY) -> frozenset[str]:
         """Return the shared set equal to this one; `give_back` releases it."""

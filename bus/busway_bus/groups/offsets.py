@@ -1,7 +1,6 @@
 """A committed offset.
 
-What lives here: the value, a client's request to store one, the conversion to and from a record. What does not: the
-tables (`shard`), expiry (`expiry`).
+What lives here: the value, a request to store one, its record. What does not: the tables (`shard`), expiry (`expiry`).
 """
 
 from dataclasses import dataclass
@@ -12,16 +11,16 @@ from busway_protocol.errors import ErrorCode
 from busway_protocol.types import ZERO_UUID
 
 Place = tuple[str, int]
-"""A topic's name and a partition index."""
+"""Topic and partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """The committed offset of a group for one partition.
+    """A group's committed offset for one partition.
 
     Attributes:
-        topic_id: the topic's id; zero if the commit named none.
-        expire_timestamp_ms: expiry set by the client (OffsetCommit 2 to 4); -1 if the broker's settings apply.
+        topic_id: zero if unnamed in the commit.
+        expire_timestamp_ms: set by the client (OffsetCommit 2 to 4); -1 for the broker's settings.
     """
 
     offset: int
@@ -55,7 +54,7 @@ class CommittedOffset:
         )
 
     def of_topic(self, topic_id: UUID) -> bool:
-        """Whether it belongs to the topic with this id; an unknown id matches any."""
+        """Whether it belongs to this topic id; an unknown one matches any."""
         return ZERO_UUID in {self.topic_id, topic_id} or self.topic_id == topic_id
 
 
@@ -64,8 +63,8 @@ class NewOffset:
     """An offset that a client commits.
 
     Attributes:
-        topic_id: the topic's id; zero if unknown.
-        retention_ms: retention (OffsetCommit 2 to 4); negative if the broker's settings apply.
+        topic_id: zero if unknown.
+        retention_ms: set by the client (OffsetCommit 2 to 4); negative for the broker's settings.
     """
 
     offset: int
@@ -89,7 +88,7 @@ class NewOffset:
 def offset_record(
     group_id: str, place: Place, offset: NewOffset, wall_ms: int, metadata_bytes_max: int
 ) -> tuple[ErrorCode, tuple[OffsetCommitKey, OffsetCommitValue] | None]:
-    """Return the record of a commit; OFFSET_METADATA_TOO_LARGE without one if the metadata is too long."""
+    """Return a commit's record; OFFSET_METADATA_TOO_LARGE without one for long metadata."""
     if len(offset.metadata.encode()) > metadata_bytes_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE, None
     topic, partition = place

@@ -1,7 +1,7 @@
 """Offsets committed in open transactions (KIP-98, KIP-447).
 
-What lives here: their table by group. What does not: the rule which of them apply at the end (`kernel.open_transactions`), who may commit
-(`classic.group`), the stored offsets (`shard`).
+What lives here: their table by group. What does not: which of them apply at the end (`kernel.open_transactions`), who
+may commit (`classic.group`), stored offsets (`shard`).
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ def pending_bytes(place: Place, metadata: str) -> int:
 
 
 class Pending(NamedTuple):
-    """An offset, and the host whose quota it uses."""
+    """An offset with the charged host."""
 
     offset: CommittedOffset
     host: str
@@ -37,10 +37,10 @@ def _count(account: Account, offsets: Sequence[tuple[Place, Pending]], by: int) 
 
 
 class PendingOffsets:
-    """The pending offsets of all groups of one shard.
+    """The pending offsets of one shard's groups.
 
     Args:
-        share: memory of all shards' pending offsets, by host.
+        share: memory of all shards, by host.
     """
 
     def __init__(self, share: FairShare) -> None:
@@ -55,7 +55,7 @@ class PendingOffsets:
         return self._account.held
 
     def refusal(self, host: str, more: int) -> str | None:
-        """Return why a host may not commit this many bytes more; None if it may."""
+        """Return why a host may not commit this many bytes more, or None."""
         return self._account.refusal(host, more)
 
     def of(self, group_id: str) -> Collection[Place]:
@@ -77,13 +77,13 @@ class PendingOffsets:
         self._of.setdefault(producer_id, {})[group_id] = None
 
     def overtake(self, group_id: str, place: Place) -> None:
-        """Void the pending offsets of a partition: a later commit without a transaction replaced them."""
+        """Void a partition's pending offsets, after a later non-transactional commit."""
         table = self._groups.get(group_id)
         if table is not None:
             table.overtake(place)
 
     def forget(self, group_id: str, place: Place) -> None:
-        """Remove the pending offsets of a partition whose offset was deleted."""
+        """Remove the pending offsets of a partition with a deleted offset."""
         table = self._groups.get(group_id)
         if table is not None:
             table.forget(place)

@@ -1,7 +1,7 @@
 """Encoding of the records of `__consumer_offsets`.
 
-What lives here: encoding and decoding of keys and values, each after a two-byte version, for groups of all kinds. What
-does not: the layouts (`records`, `modern.records`, `share.records`), applying them to a group.
+What lives here: keys and values of all kinds of groups, each after a two-byte version. What does not: the layouts
+(`records`, `modern.records`, `share.records`), applying them.
 """
 
 from typing import Any, Final

@@ -1,7 +1,7 @@
-"""Records of offsets and classic groups in `__consumer_offsets`, as Kafka writes them.
+"""Records of offsets and classic groups in `__consumer_offsets`, as in Kafka.
 
-What lives here: their layouts, and the types of records of all groups. What does not: encoding and decoding (`record_serde`), applying them to a group. Layouts are those of the
-kafka-group-coordinator 4.3.1 jar, so that `kafka-dump-log --offsets-decoder` reads them.
+What lives here: their layouts. What does not: encoding and decoding (`record_serde`), applying them. Layouts are those
+of the kafka-group-coordinator 4.3.1 jar; `kafka-dump-log --offsets-decoder` reads them.
 """
 
 from collections.abc import Mapping
@@ -93,4 +93,4 @@ LAYOUTS: Final[Layouts] = {
     1: (OffsetCommitKey, OffsetCommitValue, OFFSET_VALUE_VERSION),
     2: (GroupMetadataKey, GroupMetadataValue, GROUP_VALUE_VERSION),
 }
-"""By the key's type number: key, value, and written version of the value."""
+"""Key, value and the value's written version, by type of key."""

@@ -32,7 +32,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResult:
-    """The reply to a join; `unassigned` is set if a consumer group has to plan a target assignment."""
+    """The reply to a join. `unassigned`: a consumer group must plan a target assignment."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = ""
@@ -46,7 +46,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """A member's sync; `assignments` is the leader's. Protocols are checked if given."""
+    """A member's sync, with the leader's `assignments`. Protocols are checked if given."""
 
     member_id: str
     instance_id: str | None

@@ -1,7 +1,7 @@
 """Groups and committed offsets of one partition of `__consumer_offsets`.
 
-What lives here: the tables and every operation on them; `apply`, the only way to change what is stored, both live and in a replay.
-What does not: the state machine of a group (`classic.group`), storage and waiting (`coordinator.runtime`).
+What lives here: the tables and their operations; `apply`, the only way to change what is stored, both live and in a
+replay. What does not: a group's state machine (`classic.group`), storage and waiting (`coordinator.runtime`).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -46,14 +46,15 @@ _KINDS: Final[Mapping[type[Any], GroupKind]] = {
 
 
 class GroupShard:
-    """The state of one partition of the offsets topic. A group with offsets is in `groups` too.
+    """The state of one partition of the offsets topic.
 
     Args:
         new_member_id: makes a member id from a client's name.
-        topics: the topics of the current cluster image.
-        share_session_ms: session timeout of a share group's members, by group id.
+        topics: of the current image.
+        share_session_ms: session timeout of share groups, by group id.
 
     Attributes:
+        groups: by group id, including groups with offsets only.
         offsets: group id → (topic, partition) → committed offset.
         pending: offsets committed in open transactions.
     """
@@ -122,9 +123,9 @@ class GroupShard:
         self.offsets.forget(key.group, place)
 
     def apply_pending(self, change: Change, producer_id: int, now: int, host: str = NOBODY) -> None:
-        """Keep one offset record until the producer's transaction ends.
+        """Keep an offset record until the producer's transaction ends.
 
-        A record of any other type, which is never written in a transaction, is applied at once.
+        Other records, never written in a transaction, are applied at once.
         """
         key, value = change
         if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
@@ -141,7 +142,9 @@ class GroupShard:
             self.offsets.put(group_id, offsets)
 
     def _group(self, group_id: str, kind: GroupKind | None = None) -> Group:
-        """Return the group, or add an empty one of this kind. Without a kind, a group of any kind is returned; a new one is classic.
+        """Return a group; add an empty one of this kind if missing.
+
+        Without a kind, any kind is returned; a new one is classic.
 
         Raises:
             MalformedMessage: the group is of another kind, and its records have no tombstones.
@@ -176,7 +179,7 @@ class GroupShard:
     # Time
 
     def next_deadline(self) -> int | None:
-        """Return when `tick` is due, in ms, possibly too early; None for never."""
+        """Return when `tick` is due in ms, or earlier; None for never."""
         return self._deadlines.earliest()
 
     def tick(self, now: int) -> Decision[None]:
@@ -215,11 +218,12 @@ class GroupShard:
     def create(self, group_id: str, request: Join, now: int) -> Decision[None]:
         """Write an empty group for its first member, before it joins.
 
-        As in Kafka, it has no protocol type yet. It replaces an empty group of the consumer protocol. A join that would be refused creates
-        no group.
+        As in Kafka, it has no protocol type yet. It replaces an empty group of the consumer protocol. A refused join
+        creates no group.
 
         Raises:
-            KafkaError: COORDINATOR_NOT_AVAILABLE, there is no room for another group; so in every operation that creates one.
+            KafkaError: COORDINATOR_NOT_AVAILABLE, there is no room for another group. So for all operations that create
+            one.
         """
         group = self.groups.get(group_id)
         stays = group is not None and (group.kind is not GroupKind.CONSUMER or not group.empty)
@@ -248,7 +252,7 @@ class GroupShard:
         return self.watched(group, group.join(request, waiter, now))
 
     def sync(self, group_id: str, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
-        """Hand in or ask for assignments; no reply before the leader's."""
+        """Send or fetch assignments; no reply before the leader's."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -257,7 +261,7 @@ class GroupShard:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int
     ) -> Decision[ErrorCode]:
-        """Extend the session of a member; no record is written. The stale timer is checked again when it fires."""
+        """Extend a member's session without a record. The stale timer is rechecked when it fires."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -267,7 +271,7 @@ class GroupShard:
         return Decision(reply=code)
 
     def leave(self, group_id: str, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
-        """Remove members of a group. Each is named by its member id, or by its instance id if that is empty."""
+        """Remove members by member id, or by instance id alone."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=[ErrorCode.UNKNOWN_MEMBER_ID] * len(identities))
@@ -303,9 +307,8 @@ class GroupShard:
     def _upgrade(self, group: ClassicGroup, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
         """Convert a classic group for its first member of the consumer protocol.
 
-        The join is tried on a consumer group made of the classic members; all records are written as one batch. Pending requests of the
-        classic
-        group are answered: their members have to join again.
+        The join is tried on a converted group; all records are one batch. Pending requests of the classic group are
+        answered: their members must rejoin.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or an error of `ConsumerGroup.beat`.
@@ -320,15 +323,12 @@ class GroupShard:
         return replace(decision, records=records, due=group.dismiss(now), whole=True)
 
     def resolve(self, group_id: str, names: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
-        """Store the topics that match a consumer group's regular expressions.
-
-        The reply is False if the consumer group no longer exists.
-        """
+        """Store matches of regular expressions; False if the consumer group is gone."""
         group = self.groups.get(group_id)
         return group.resolve(names, version, now) if isinstance(group, ConsumerGroup) else Decision(reply=False)
 
     def resolution_failed(self, group_id: str) -> None:
-        """Ask again for the matches of a group's regular expressions."""
+        """Request a failed resolution again."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             group.resolution_failed()
@@ -368,12 +368,13 @@ class GroupShard:
     def check_commit(self, group_id: str, committer: Committer, offsets: Mapping[Place, NewOffset], now: int) -> None:
         """Refuse a commit that is not allowed.
 
-        Without an epoch, any client may commit to a group without members. `apply_pending` keeps those of a transaction until it ends.
+        Without an epoch, any client may commit to an empty group. `apply_pending` keeps those of a transaction until it
+        ends.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION in a transaction, if the group does not exist; COORDINATOR_NOT_AVAILABLE
-                while the offsets of all groups, or of the host's open transactions, exceed their limit; or an error of
-                    `Group.check_commit`.
+            KafkaError: GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION in a transaction, for a missing group;
+            COORDINATOR_NOT_AVAILABLE while all offsets, or a host's in open transactions, exceed their limit; or an
+            error of `Group.check_commit`.
         """
         group = self.groups.get(group_id)
         if group is None and committer.epoch >= 0:
@@ -413,7 +414,7 @@ class GroupShard:
     # Deleting
 
     def delete_group(self, group_id: str) -> Decision[ErrorCode]:
-        """Delete a group without members and its offsets. The reply is NONE, GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
+        """Delete an empty group; reply NONE, GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
@@ -431,12 +432,12 @@ class GroupShard:
     ) -> Decision[None]:
         """Delete expired offsets, and empty groups that have none left.
 
-        As in Kafka, offsets committed in an open transaction stay until it ends, and so do the offsets that they will replace.
+        As in Kafka, offsets of open transactions stay, and so do those that they will replace.
 
         Args:
-            part: the groups to check, with the offsets to check of each.
+            part: groups to check, with their offsets to check.
             now: wall-clock time in ms, as in commits.
-            topic_exists: called with the name and the id of the topic for which an offset was committed.
+            topic_exists: called with name and id of an offset's topic.
         """
         records: list[Change] = []
         for group_id, places in part.items():

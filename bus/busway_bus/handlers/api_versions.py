@@ -51,7 +51,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     """Return the list, unless the client's software name is invalid."""
     if context.api_version >= NAMED_SINCE and not is_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    told_zero = context.api_version >= ZERO_LEVEL_SINCE  # older clients cannot read a lowest level of 0 (KAFKA-17492)
+    allows_zero = context.api_version >= ZERO_LEVEL_SINCE  # older clients cannot read a lowest level of 0 (KAFKA-17492)
     levels = context.node.image.features
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
@@ -59,7 +59,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in SUPPORTED.items()
-            if lowest or told_zero
+            if lowest or allows_zero
         ],
         finalized_features_epoch=context.node.metadata.image_offset,
         finalized_features=[

@@ -72,7 +72,6 @@ def _partitions(group: ConsumerGroup, member: ConsumerMember) -> int:
 
 
 def _size(group: ConsumerGroup, member: ConsumerMember) -> int:
-    """Return about how many bytes a member takes in a response."""
     topics = len(member.assigned) + len(member.revoking) + len(group.target.get(member.member_id, NO_PARTITIONS))
     return member.size_bytes + ROW_BYTES * (1 + topics) + PARTITION_BYTES * _partitions(group, member)
 
@@ -80,7 +79,6 @@ def _size(group: ConsumerGroup, member: ConsumerMember) -> int:
 def _response(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> Generator[None, None, ConsumerGroupDescribeResponse]:
-    """Describe all groups; yield after each member."""
     groups: list[DescribedGroup] = []
     room = AnswerRoom()
     for group_id in dict.fromkeys(request.group_ids):

@@ -62,7 +62,6 @@ def _size(group: Group | None) -> int:
 
 
 def _response(request: DescribeGroupsRequest, context: RequestContext) -> Generator[None, None, DescribeGroupsResponse]:
-    """Describe the groups; yield after each."""
     groups: list[DescribedGroup] = []
     room = AnswerRoom()
     for group_id in dict.fromkeys(request.groups):

@@ -40,7 +40,6 @@ async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> La
 def _response(
     request: DescribeLogDirsRequest, context: RequestContext, total: int, usable: int
 ) -> Generator[None, None, DescribeLogDirsResponse]:
-    """Describe the logs; yield after each partition."""
     node = context.node
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for partition in _partitions(request, node.replicas.local):

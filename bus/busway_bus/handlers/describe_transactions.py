@@ -54,7 +54,6 @@ def _is_much(transactional_ids: list[str], context: RequestContext) -> bool:
 def _response(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> Generator[None, None, DescribeTransactionsResponse]:
-    """Describe the transactions; yield after each."""
     states: list[DescribeTransactionState] = []
     room = AnswerRoom()
     for transactional_id in dict.fromkeys(request.transactional_ids):

@@ -48,7 +48,7 @@ READ_TOGETHER: Final = 1_000
 READ_AT_ONCE_BYTES: Final = 4 * 1024
 """Size below which records are read at once. An open file would cost more."""
 
-_NOT_DIVERGING, _UNTOLD_LEADER, _NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
+_NOT_DIVERGING, _UNKNOWN_LEADER, _NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
 """Default parts of a partition's response: shared, replaced if necessary, never changed."""
 
 
@@ -133,9 +133,9 @@ class _Fetch(Pending):
 
     async def in_parts(self, first: Warming | None, reading: Iterator[Warming | None]) -> FetchResponse:
         """Read very many partitions, or some from disk, without delaying others."""
-        await _rest(first)
+        await _yield_or_warm(first)
         for pause in reading:
-            await _rest(pause)
+            await _yield_or_warm(pause)
         if self.satisfied:
             return self.answer()
         if self._context.peer.gone:
@@ -152,7 +152,7 @@ class _Fetch(Pending):
         if problem is not None:
             raise problem
         for pause in self.read(self._changed()):
-            await _rest(pause)
+            await _yield_or_warm(pause)
         return self.answer()
 
     def _enough(self, partition: Partition) -> bool:
@@ -220,7 +220,7 @@ class _Fetch(Pending):
             self._states[partition], self._sizes[partition] = cached, 0
             if not self._full and self._nothing_new(partition, cached):
                 return 0
-            data = self._tell(partition, cached)
+            data = self._partition_data(partition, cached)
             if data.diverging_epoch.epoch < 0:
                 size = self._records(partition, cached, data, left, wait=wait)
         except KafkaError as problem:
@@ -240,7 +240,6 @@ class _Fetch(Pending):
         return replicas.find(name or "", number)
 
     def _readable(self, partition: Partition) -> int:
-        """Return the offset up to which this client may read."""
         return partition.last_stable_offset if self._request.isolation_level else partition.high_watermark
 
     def _nothing_new(self, partition: Partition, cached: CachedPartition) -> bool:
@@ -254,8 +253,7 @@ class _Fetch(Pending):
             and cached not in self._data
         )
 
-    def _tell(self, partition: Partition, cached: CachedPartition) -> PartitionData:
-        """Build a partition's response without its records."""
+    def _partition_data(self, partition: Partition, cached: CachedPartition) -> PartitionData:
         request = cached.request
         data = PartitionData(
             partition_index=request.partition,
@@ -264,7 +262,7 @@ class _Fetch(Pending):
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.start_offset,
             diverging_epoch=_NOT_DIVERGING,
-            current_leader=_UNTOLD_LEADER,
+            current_leader=_UNKNOWN_LEADER,
             snapshot_id=_NO_SNAPSHOT,
             aborted_transactions=[] if self._request.isolation_level else None,
             records=b"",
@@ -332,7 +330,7 @@ def _settle(over: "asyncio.Future[Exception | None]", problem: Exception | None)
         over.set_result(problem)
 
 
-async def _rest(warming: Warming | None) -> None:
+async def _yield_or_warm(warming: Warming | None) -> None:
     """Let others run, or wait for the disk."""
     if warming is None:
         await asyncio.sleep(0)

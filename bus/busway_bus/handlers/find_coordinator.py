@@ -72,7 +72,6 @@ def _ensure(request: FindCoordinatorRequest, context: RequestContext) -> Callabl
 
 
 def _shares(context: RequestContext) -> bool:
-    """Whether the cluster has share coordinators."""
     return context.api_version >= SHARE_SINCE and context.node.image.features.get(SHARE_VERSION, 0) > 0
 
 
@@ -83,7 +82,6 @@ def _is_share_key(key: str) -> bool:
 
 
 def _served(key: str, key_type: int, missing: str, context: RequestContext) -> Coordinator:
-    """Find a coordinator, if this type exists."""
     code, text = ErrorCode.NONE, ""
     if key_type not in TOPICS or (key_type == SHARE and not _shares(context)):
         code, text = ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not served by this version"
@@ -97,7 +95,6 @@ def _served(key: str, key_type: int, missing: str, context: RequestContext) -> C
 
 
 def _coordinator(key: str, topic_name: str, context: RequestContext) -> Coordinator:
-    """Return the leader of the partition that keeps the key."""
     image = context.node.image
     topic = image.topics.get(topic_name)
     partition = None if topic is None else topic.partitions[partition_for(key, len(topic.partitions))]

@@ -58,7 +58,6 @@ async def _in_turns(request: ListOffsetsRequest, context: RequestContext) -> Lis
 def _response(
     request: ListOffsetsRequest, context: RequestContext, searches: Searches
 ) -> Generator[None, None, ListOffsetsResponse]:
-    """Build the response without reads; yield after each partition."""
     response = ListOffsetsResponse(topics=[])
     for topic in request.topics:
         topic_response = ListOffsetsTopicResponse(name=topic.name, partitions=[])
@@ -84,11 +83,11 @@ def _look_up(
     if located is None:
         searches.append((answer, partition, query.timestamp, committed))
     else:
-        _tell(answer, located, context)
+        _set_offset(answer, located, context)
     return answer
 
 
-def _tell(answer: ListOffsetsPartitionResponse, located: OffsetAndTimestamp, context: RequestContext) -> None:
+def _set_offset(answer: ListOffsetsPartitionResponse, located: OffsetAndTimestamp, context: RequestContext) -> None:
     answer.offset, answer.timestamp, leader_epoch = located
     if context.api_version >= LEADER_EPOCH_SINCE:
         answer.leader_epoch = leader_epoch
@@ -105,7 +104,7 @@ async def _searched(response: ListOffsetsResponse, searches: Searches, context: 
                     partition.topic, partition.number
                 )  # raises if the topic was deleted: then it is not damaged
                 raise KafkaError(partition.damaged(problem)) from problem
-            _tell(answer, located or NOTHING, context)
+            _set_offset(answer, located or NOTHING, context)
         except KafkaError as problem:
             answer.error_code = problem.code
     return response

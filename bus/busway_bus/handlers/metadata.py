@@ -143,7 +143,6 @@ def _partition(topic: TopicImage, number: int, image: ClusterImage, listener: st
 def _response(
     topics: list[TopicImage | TopicKey], image: ClusterImage, request: MetadataRequest, context: RequestContext
 ) -> Generator[None, None, MetadataResponse]:
-    """Describe the topics; yield after each topic and partition."""
     node = context.node
     creates = bool(request.allow_auto_topic_creation and node.config.get("auto.create.topics.enable"))
     answers = []

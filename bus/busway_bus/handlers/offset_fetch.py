@@ -77,7 +77,6 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
 
 
 def _once(topics: Iterable[tuple[str | None, UUID, Sequence[int]]]) -> TopicPartitions:
-    """Merge repeated topics and partitions."""
     asked: dict[tuple[str | None, UUID], dict[int, None]] = {}
     for name, topic_id, numbers in topics:
         asked.setdefault((name, topic_id), {}).update(dict.fromkeys(numbers))
@@ -123,7 +122,6 @@ async def _groups(
 
 
 def _count(groups: Sequence[OffsetFetchRequestGroup], context: RequestContext) -> int:
-    """Count the requested offsets."""
     count = len(groups)
     for group in groups:
         if group.topics is not None:
@@ -175,7 +173,6 @@ def _topics(group: OffsetFetchRequestGroup, table: Table, context: RequestContex
 
 
 def _size(topics: TopicPartitions, table: Table) -> int:
-    """Return about how many bytes the topics take in a response."""
     return sum(
         ROW_BYTES * (1 + len(numbers))
         + sum(len(committed.metadata) for _, committed in _committed(table, name, numbers))
@@ -186,7 +183,6 @@ def _size(topics: TopicPartitions, table: Table) -> int:
 def _group(
     group: OffsetFetchRequestGroup, topics: TopicPartitions, table: Table
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
-    """Build one group's part; yield after each topic."""
     answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE, topics=[])
     for name, topic_id, numbers in topics:
         answer.topics.append(

@@ -75,7 +75,7 @@ class _Transactional(NamedTuple):
 class _Writing(Pending):
     """The batches of one request, and its response after the last acknowledgement."""
 
-    __slots__ = ("_allowance", "_context", "_request", "_taking", "_transactional", "_waiting")
+    __slots__ = ("_allowance", "_appending", "_context", "_request", "_transactional", "_waiting")
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         super().__init__()
@@ -83,23 +83,23 @@ class _Writing(Pending):
         self._context = context
         self._allowance = InspectionBudget()
         self._transactional: list[_Transactional] = []
-        self._taking = 0
+        self._appending = 0
         """Tasks that append or refuse batches."""
         self._waiting = 1  # 1 for `answer` itself: no acknowledgement completes it earlier
 
     def answer(self) -> "ProduceResponse | Pending | None":
         """Append all batches."""
         if self._request.transactional_id is None and _holds_transactional(self._request):
-            self.response = _nameless(self._request)
+            self.response = _without_transactional_id(self._request)
         else:
             self.response = ProduceResponse(responses=[self._topic(topic) for topic in self._request.topic_data])
         if self._transactional:
-            self._take_in_transactional()
+            self._append_transactional()
         self._waiting -= 1
         if self._waiting:
-            self.needs_request = self._taking > 0
-            if not self._taking:
-                self._let_batches_go()
+            self.needs_request = self._appending > 0
+            if not self._appending:
+                self._release_batches()
             return self
         if self._request.acks:
             return self.response  # type: ignore[no-any-return]
@@ -133,10 +133,10 @@ class _Writing(Pending):
         if self._request.transactional_id is not None and _attributes(records) & TRANSACTIONAL:
             self._transactional.append(_Transactional(partition, records, response))
         else:
-            self._take_in(partition, records, response)
+            self._append_to(partition, records, response)
         return response
 
-    def _take_in(
+    def _append_to(
         self,
         partition: Partition,
         records: memoryview,
@@ -152,7 +152,7 @@ class _Writing(Pending):
             return
         if isinstance(written, asyncio.Task):
             self._waiting += 1
-            self._taking += 1
+            self._appending += 1
             written.add_done_callback(partial(self._written, partition, response))
         else:
             self._place(partition, response, written)
@@ -160,7 +160,6 @@ class _Writing(Pending):
     def _written(
         self, partition: Partition, response: PartitionProduceResponse, task: "asyncio.Task[AppendInfo]"
     ) -> None:
-        """Handle the end of a task that validated a large batch."""
         if task.cancelled():
             return  # the node stops
         problem = task.exception()
@@ -171,18 +170,18 @@ class _Writing(Pending):
         else:
             assert isinstance(problem, Exception)
             self.problem = problem
-        self._taken()
-        self._one_less()
+        self._appending_ended()
+        self._count_down()
 
-    def _taken(self) -> None:
+    def _appending_ended(self) -> None:
         """Count an ended task; after the last one release the batches."""
-        self._taking -= 1
-        if not self._taking:
-            self._let_batches_go()
+        self._appending -= 1
+        if not self._appending:
+            self._release_batches()
             if self.needs_request:
                 self.let_go()
 
-    def _let_batches_go(self) -> None:
+    def _release_batches(self) -> None:
         self._request.topic_data = []
         self._transactional = []
 
@@ -199,9 +198,9 @@ class _Writing(Pending):
     def _acknowledged(self, response: PartitionProduceResponse, problem: KafkaError | None) -> None:
         if problem is not None:
             _refuse(response, problem)
-        self._one_less()
+        self._count_down()
 
-    def _one_less(self) -> None:
+    def _count_down(self) -> None:
         self._waiting -= 1
         if self._waiting or self.done:
             return
@@ -215,7 +214,7 @@ class _Writing(Pending):
 
     # Transactions
 
-    def _take_in_transactional(self) -> None:
+    def _append_transactional(self) -> None:
         """Append the transaction's batches, at once where it has begun."""
         try:
             producers = {read_header(records)[9:11] for _, records, _ in self._transactional}
@@ -235,10 +234,10 @@ class _Writing(Pending):
             if verifications.waiting(producer_id) or not batch.partition.log.producers.is_open(producer_id, epoch):
                 unverified.append(batch)
             else:
-                self._take_in(*batch)
+                self._append_to(*batch)
         if unverified:
             self._waiting += 1
-            self._taking += 1
+            self._appending += 1
             work = partial(self._verify, self._request.transactional_id, (producer_id, epoch), unverified)
             verifications.in_turn(producer_id, work).add_done_callback(self._verified)
 
@@ -264,7 +263,7 @@ class _Writing(Pending):
     ) -> list[_Transactional]:
         """Verify once, then append or refuse; return batches with a void verification.
 
-        The `last` time they are appended too, and so refused.
+        The `last` time they are appended too: the log refuses them.
         """
         node, add = self._context.node, self._context.api_version >= ADDS_SINCE
         asked: list[tuple[_Transactional, Verification]] = []
@@ -276,7 +275,7 @@ class _Writing(Pending):
                 _refuse(batch.response, problem)
                 continue
             if verification is None:  # an earlier batch has begun it
-                self._take_in(*batch)
+                self._append_to(*batch)
             else:
                 asked.append((batch, verification))
         if not asked:
@@ -298,7 +297,7 @@ class _Writing(Pending):
             if refusal is not None:
                 _refuse(batch.response, refusal)
             elif last or batch.partition.log.producers.holds(producer[0], verification):
-                self._take_in(*batch, verification)
+                self._append_to(*batch, verification)
             else:
                 left.append(batch)
         return left
@@ -310,8 +309,8 @@ class _Writing(Pending):
         if problem is not None:
             assert isinstance(problem, Exception)
             self.problem = problem
-        self._taken()
-        self._one_less()
+        self._appending_ended()
+        self._count_down()
 
     # The request
 
@@ -348,7 +347,7 @@ def _holds_transactional(request: ProduceRequest) -> bool:
     return False
 
 
-def _nameless(request: ProduceRequest) -> ProduceResponse:
+def _without_transactional_id(request: ProduceRequest) -> ProduceResponse:
     """Refuse a whole request: transactional batches without transactional id, as in Kafka."""
     problem = KafkaError(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "batches of a transaction need a transactional id"

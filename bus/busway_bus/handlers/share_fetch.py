@@ -144,7 +144,6 @@ def _answer(
     got: dict[Place, Got],
     acknowledged: dict[Place, Refusal],
 ) -> ShareFetchResponse:
-    """Build the response; an incremental session gets only changes."""
     running = request.share_session_epoch > 0
     if running and session.epoch != next_epoch(request.share_session_epoch):
         for fetched in got.values():
@@ -154,11 +153,11 @@ def _answer(
     answers: dict[Place, FetchedPartition] = {}
     for place, fetched in got.items():
         if not running or _is_news(session, place, fetched):
-            answers[place] = _told(place, fetched, leaders)
+            answers[place] = _partition_row(place, fetched, leaders)
     for place, problem in acknowledged.items():
         answer = answers.get(place)
         if answer is None:
-            answer = answers[place] = _told(place, Got(), leaders)
+            answer = answers[place] = _partition_row(place, Got(), leaders)
         if problem is not None:
             answer.acknowledge_error_code, answer.acknowledge_error_message = problem.code, problem.message
     topics: dict[UUID, ShareFetchableTopicResponse] = {}
@@ -188,7 +187,7 @@ def _is_news(session: ShareSession, place: Place, got: Got) -> bool:
     return due or got.error is not None or got.records is not None
 
 
-def _told(place: Place, got: Got, leaders: Leaders) -> FetchedPartition:
+def _partition_row(place: Place, got: Got, leaders: Leaders) -> FetchedPartition:
     return FetchedPartition(
         partition_index=place[1],
         error_code=ErrorCode.NONE if got.error is None else got.error.code,

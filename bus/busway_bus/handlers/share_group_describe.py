@@ -81,7 +81,6 @@ def _is_much(described: Described) -> bool:
 def _response(
     described: Described, request: ShareGroupDescribeRequest, image: ClusterImage
 ) -> Generator[None, None, ShareGroupDescribeResponse]:
-    """Describe all groups; yield after each member."""
     groups: list[DescribedGroup] = []
     room = AnswerRoom()
     for group_id, group in described.items():
@@ -121,7 +120,6 @@ def _refused(group_id: str, code: ErrorCode, text: str | None) -> DescribedGroup
 
 
 def _described(group_id: str, group: DescribedShareGroup) -> DescribedGroup:
-    """Describe a group without its members."""
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,

@@ -92,7 +92,6 @@ async def _commit(
 
 
 def _known(code: ErrorCode, version: int) -> ErrorCode:
-    """Return a code that clients of this version support."""
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:

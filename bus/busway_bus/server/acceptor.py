@@ -115,7 +115,7 @@ class SocketAcceptor:
         """Accept clients."""
         for bound in self._sockets:
             bound.listen(self._backlog)
-            self._loop.add_reader(bound.fileno(), self._come, bound)
+            self._loop.add_reader(bound.fileno(), self._accept_batch, bound)
 
     def close(self) -> None:
         """Stop accepting."""
@@ -130,7 +130,7 @@ class SocketAcceptor:
     async def closed(self) -> None:
         """Return at once: `close` freed the address."""
 
-    def _come(self, bound: socket.socket) -> None:
+    def _accept_batch(self, bound: socket.socket) -> None:
         for _ in range(_BATCH):
             try:
                 connected, address = bound.accept()
@@ -138,7 +138,7 @@ class SocketAcceptor:
                 return
             except OSError as problem:
                 if problem.errno in _EXHAUSTED:
-                    self._rest(bound, problem)
+                    self._pause(bound, problem)
                     return
                 continue  # the client is gone
             try:
@@ -152,15 +152,15 @@ class SocketAcceptor:
             if not self._sockets:
                 return
 
-    def _rest(self, bound: socket.socket, problem: OSError) -> None:
+    def _pause(self, bound: socket.socket, problem: OSError) -> None:
         """Pause accepting: descriptors or memory are exhausted. Clients wait in the kernel's queue."""
         logger.error("no client can be let in for %d ms: %s", ACCEPT_RETRY_MS, problem.strerror)
         self._loop.remove_reader(bound.fileno())
-        self._retries[bound] = self._loop.call_later(ACCEPT_RETRY_MS / 1000, self._go_on, bound)
+        self._retries[bound] = self._loop.call_later(ACCEPT_RETRY_MS / 1000, self._resume, bound)
 
-    def _go_on(self, bound: socket.socket) -> None:
+    def _resume(self, bound: socket.socket) -> None:
         del self._retries[bound]
-        self._loop.add_reader(bound.fileno(), self._come, bound)
+        self._loop.add_reader(bound.fileno(), self._accept_batch, bound)
 
 
 class TransportAcceptor:

@@ -71,7 +71,7 @@ class Connection:
         self._scratch_bytes = len(scratch)
         self._share = Share(memory, self._throttle)
         self._on_close = on_close
-        self._complain = warn_about_peer
+        self._warn_about_peer = warn_about_peer
         self._requests: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._blocking_bytes = 0
@@ -138,7 +138,7 @@ class Connection:
 
     def cut_off(self) -> None:
         """Close: others need the memory of its responses."""
-        self._complain(self.host, "its answers were not read while others needed the memory")
+        self._warn_about_peer(self.host, "its answers were not read while others needed the memory")
         self.abort()
 
     def lost(self) -> None:
@@ -278,7 +278,6 @@ class Connection:
         answer.when_done(self._answered)
 
     def _freed(self, count: int) -> None:
-        """Release a request's memory; the response may still be pending."""
         self._working_bytes -= count
         self._throttle()
 
@@ -367,7 +366,7 @@ class Connection:
                 self._stream.pause_reading()
 
     def _refuse(self, reason: str) -> None:
-        self._complain(self.host, reason)
+        self._warn_about_peer(self.host, reason)
         self._forget_requests()
         self.abort()
 
@@ -377,7 +376,6 @@ class Connection:
 
 
 def _guess(refused: FrameRefused) -> str:
-    """Guess the peer's protocol."""
     if refused.head.startswith(_HTTP):
         return "an HTTP request came to the Kafka port; HTTP is spoken by the registry"
     if refused.head[:2] == b"\x16\x03":

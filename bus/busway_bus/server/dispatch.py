@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _REQUEST_HEAD: Final = struct.Struct(">Iih")
 """API key and version in one, correlation id, client id's length."""
 _PREFIX: Final = struct.Struct(">Ii")
-"""The part of it that every version of the header has."""
+"""API key and version, correlation id: the same in every header version."""
 _RESPONSE_HEADS: Final = (struct.Struct(">ii"), struct.Struct(">iix"))
 """Size and response header, by its version.
 
@@ -128,7 +128,7 @@ class Reply:
         return self._pending.needs_request
 
     def when_free(self, call: Callable[[], None]) -> None:
-        """Call `call` once it is not."""
+        """Call `call` once the request's data is unused."""
         self._pending.when_free(call)
 
     @property
@@ -143,7 +143,7 @@ class Reply:
         return response if type(response) is list else None
 
     def when_done(self, call: Callable[[], None]) -> None:
-        """Call `call` once it is available, at once if it already is."""
+        """Call `call` once the response is available, maybe at once."""
         self._pending.when_done(call)
 
     def pieces(self) -> list[Piece] | None:

@@ -14,7 +14,7 @@ from busway_bus.kernel.limits import REQUEST_BYTES_FREE, REQUEST_BYTES_LARGE
 _SMALL_SHARE: Final = 3
 """A third of the memory is reserved for small requests."""
 
-_LET_ON_BYTES: Final = 64 * 1024
+_RESUME_BYTES: Final = 64 * 1024
 """Freed bytes per waiting connection that is resumed."""
 
 
@@ -56,23 +56,23 @@ class Room:
         """Count more or fewer bytes of a connection."""
         self.used += by
         if by < 0:
-            self._let_on()
+            self._resume_next()
 
     def left(self, share: "Share") -> None:
         """Remove a connection that needs no room."""
         self._line.pop(share, None)
         if self._turn is share:
             self._turn = None
-            self._let_on()
+            self._resume_next()
 
-    def _let_on(self) -> None:
+    def _resume_next(self) -> None:
         free = self.limit - self.used
         while self._line and (free > 0 or self._turn is None):
             share = next(iter(self._line))
             del self._line[share]
             if free <= 0:
                 self._turn = share
-            free -= _LET_ON_BYTES
+            free -= _RESUME_BYTES
             share.resume()
 
 

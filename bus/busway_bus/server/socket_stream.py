@@ -251,7 +251,6 @@ class SocketStream(Stream):
         return run
 
     def _put_back(self, run: list[Chunk], count: int) -> None:
-        """Requeue the bytes of a run after the first `count`."""
         rest: list[Piece] = []
         for piece in run:
             if count >= len(piece):

@@ -205,7 +205,6 @@ class Stream(ABC):
             self.owner.write_on()
 
     def _sent_slice(self, piece: FileSlice, count: int) -> None:
-        """Count sent bytes of the first slice."""
         self._turns.written(self, count)
         self.taken_at = self._loop.time()
         if not piece:

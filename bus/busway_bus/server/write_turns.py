@@ -24,7 +24,7 @@ class WriteTurns:
     def __init__(self) -> None:
         self._left = WRITE_ROUND_BYTES_MAX
         self._written: dict[Writer, int] = {}
-        self._line: dict[Writer, None] = {}
+        self._queue: dict[Writer, None] = {}
         self._round: asyncio.Handle | None = None
 
     def room(self, writer: Writer) -> int:
@@ -34,7 +34,7 @@ class WriteTurns:
         """
         room = min(self._left, WRITE_SHARE_BYTES_MAX - self._written.get(writer, 0))
         if room <= 0:
-            self._line[writer] = None
+            self._queue[writer] = None
             return 0
         return room
 
@@ -47,15 +47,15 @@ class WriteTurns:
 
     def leave(self, writer: Writer) -> None:
         """Remove a closed connection."""
-        self._line.pop(writer, None)
+        self._queue.pop(writer, None)
 
     def _next_round(self) -> None:
         self._round = None
         self._left = WRITE_ROUND_BYTES_MAX
         self._written.clear()
-        waiting, self._line = self._line, {}
+        waiting, self._queue = self._queue, {}
         while waiting and self._left > 0:
             writer = next(iter(waiting))
             del waiting[writer]
             writer.write_on()
-        self._line = {**waiting, **self._line}  # those not reached come first
+        self._queue = {**waiting, **self._queue}  # those not reached come first

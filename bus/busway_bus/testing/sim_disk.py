@@ -46,7 +46,6 @@ class Content:
         self.dirty = set()
 
     def _write_back(self, pages: set[int], size: int) -> None:
-        """Write pages to disk, in a file of this size."""
         on_disk = self.on_disk
         del on_disk[size:]
         on_disk.extend(bytes(size - len(on_disk)))

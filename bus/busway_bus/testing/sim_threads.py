@@ -83,7 +83,7 @@ class Threads:
     def _do(
         self, process: Process, context: Context, future: SimFuture, func: Callable[..., Any], args: tuple[Any, ...]
     ) -> float:
-        """Run it; return its disk waits in s, which delay its end."""
+        """Run `func`; return its disk waits in s, which delay its end."""
         loop, host = self._loop, process.host
         loop.tell(process, f"thread {getattr(func, '__qualname__', None) or type(func).__name__}")
         outcome: Any = None

@@ -117,7 +117,7 @@ class SimTransport(asyncio.Transport):
         # Arrived
         self._inbox: deque[bytes] = deque()
         self._eof = False
-        self._eof_told = False
+        self._eof_passed = False
         self._reset: OSError | None = None
         self._reading = True
         self._read_queued = False
@@ -268,7 +268,6 @@ class SimTransport(asyncio.Transport):
                 self._ship(None)
 
     def _read(self) -> None:
-        """Pass arrived bytes to the process."""
         self._read_queued = False
         if self._closing or not self._reading:
             return
@@ -276,8 +275,8 @@ class SimTransport(asyncio.Transport):
             self._read_some()
         elif self._reset is not None:
             self._break_off(self._reset)
-        elif self._eof and not self._eof_told:
-            self._eof_told = True
+        elif self._eof and not self._eof_passed:
+            self._eof_passed = True
             if not self._protocol.eof_received():
                 self.close()
         self._look()
@@ -310,9 +309,8 @@ class SimTransport(asyncio.Transport):
         self._queue(self._pump_handle)
 
     def _look(self) -> None:
-        """Schedule a read, if necessary."""
         if (
-            (self._inbox or self._reset is not None or (self._eof and not self._eof_told))
+            (self._inbox or self._reset is not None or (self._eof and not self._eof_passed))
             and not self._read_queued
             and self._reading
             and not self._closing

@@ -112,12 +112,12 @@ class SimProcess:
             return outcome
         self.process.waiting[outcome] = None
         task = self._world.loop.create_task(work(*args, **kwargs), context=self.process.context.copy())
-        task.add_done_callback(lambda done: self._tell(done, outcome), context=self.process.context.copy())
+        task.add_done_callback(lambda done: self._pass_outcome(done, outcome), context=self.process.context.copy())
         # In the context of the world's process, which outlives this one.
         outcome.add_done_callback(lambda _: self._over(task, outcome), context=self._world.loop.world.context.copy())
         return outcome
 
-    def _tell(self, task: "asyncio.Task[R]", outcome: "asyncio.Future[R]") -> None:
+    def _pass_outcome(self, task: "asyncio.Task[R]", outcome: "asyncio.Future[R]") -> None:
         self.process.waiting.pop(outcome, None)
         if outcome.done():
             return
@@ -233,7 +233,6 @@ class SimNode:
         self.exited.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     def _make(self, config: BrokerConfig, machine: Machine) -> Node:
-        """Make a new process's node."""
         return Node(config, machine=machine, files=self._open)
 
     def _open(self, _: str) -> SimFiles:
@@ -416,7 +415,7 @@ class World:
 
 
 @atexit.register
-def _bury_the_last() -> None:
+def _close_last_tasks() -> None:
     """Close its tasks. At exit Python would report each `finally` block without a loop."""
     if World._last is not None:
         World._last.bury()

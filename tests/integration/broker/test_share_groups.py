@@ -125,7 +125,7 @@ async def test_nothing_is_begun_of_a_deleted_group() -> None:
                 await groups.alter_offsets("g", {})
             assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert await deleting is ErrorCode.NONE
-        while groups._beginning:
+        while groups._initializing:
             await asyncio.sleep(0)
         shards = cluster.node.services.share_states.runtime.all_shards().values()
         assert {key.group_id for shard in shards for key in shard.partitions} == {"other"}

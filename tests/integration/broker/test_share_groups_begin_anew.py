@@ -173,7 +173,7 @@ async def test_nobody_joins_a_group_whose_offsets_are_being_deleted(monkeypatch:
         assert await deleting == {run.topic_id: None}
         assert await groups.initialized("g") == {}
         await groups.heartbeat(join)
-        while groups._beginning:
+        while groups._initializing:
             await asyncio.sleep(0)
         assert await groups.initialized("g") == {run.topic_id: frozenset({0, 1})}
         await take(run, await run.member("a"))

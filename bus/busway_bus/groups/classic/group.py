@@ -1,12 +1,12 @@
 """A classic consumer group as a state machine without clock or socket.
 
-What lives here: the effects of members' requests and of the clock on a group (KIP-62, KIP-345 static members, KIP-394 member ids, KIP-814,
-KAFKA-13418 sync timeout). What does not: the states (`states`), the members (`members`), admission (`join_checks`), the check of commits
-(`state`), offsets (`shard`), storage and waiting (the coordinator's runtime).
+What lives here: the effects of requests and time (KIP-62, KIP-345 static members, KIP-394 member ids, KIP-814,
+KAFKA-13418 sync timeout). What does not: the states (`states`), members (`members`), admission (`join_checks`), checks
+of commits (`state`), offsets (`shard`), storage and waiting (the coordinator's runtime).
 
-Only `apply` changes a stored generation, both live and in a replay. Members that gather for the next generation are known only in memory
-and lost with the coordinator, as in Kafka. If a record cannot be written, the state machine stays before it: members or the clock
-trigger it again.
+Only `apply` changes a stored generation, both live and in a replay. Members that gather for the next one are known only
+in memory and lost with the coordinator, as in Kafka. If a record cannot be written, the state stays: members or the
+clock trigger it again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from busway_protocol.errors import ErrorCode
 
 R = TypeVar("R")
 WRITE_AGAIN_MS: Final = 1_000
-"""Delay before an empty generation is written again after a failed append: no member would trigger it."""
+"""Delay before an empty generation is rewritten after a failed append. No member would trigger it."""
 
 
 class ClassicGroup(ClassicView):
@@ -50,7 +50,6 @@ class ClassicGroup(ClassicView):
         self._successor: tuple[str, Member] | None = None
 
     def _decided(self, reply: R) -> Decision[R]:
-        """Collect the record to write and the pending responses of this step."""
         due, self._due = tuple(self._due), []
         value, self._record = self._record, None
         records = () if value is None else ((GroupMetadataKey(group=self.group_id), value),)
@@ -65,7 +64,7 @@ class ClassicGroup(ClassicView):
         )
 
     def join(self, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
-        """Join or rejoin; no reply before the rebalance ends, if it needs one."""
+        """Join or rejoin; without a reply until a necessary rebalance ends."""
         return self._decided(self._join(request, waiter, now))
 
     def _join(self, request: Join, waiter: Waiter, now: int) -> JoinResult | Unanswered:
@@ -134,7 +133,7 @@ class ClassicGroup(ClassicView):
     ) -> JoinResult | Unanswered:
         """Handle a static member that rejoins without a member id (KIP-345).
 
-        The old member id is fenced. No rebalance is needed if the group is stable and the chosen protocol stays the same.
+        The old member id is fenced. A stable group with the same chosen protocol needs no rebalance.
         """
         member = self.members[old_id]
         if self.state is State.STABLE and self.roster.vote_with(member, request.protocols) == self.protocol:
@@ -149,7 +148,7 @@ class ClassicGroup(ClassicView):
         return PARKED
 
     def _pass_on(self, member: Member, member_id: str, request: Join, now: int) -> JoinResult:
-        """Write the new owner of a static member's instance id. It becomes the owner when the record is applied."""
+        """Write the new owner of an instance id, in force when applied."""
         owner = member.succeeded(Member.joining(member_id, request, now))
         leads = member.member_id == self.roster.leader
         members = [owner if other is member else other for other in self.roster]
@@ -174,7 +173,7 @@ class ClassicGroup(ClassicView):
     # Syncing
 
     def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
-        """Hand in or ask for assignments; no reply before the leader's."""
+        """Send or fetch assignments; no reply before the leader's."""
         return self._decided(self._sync(request, waiter, now))
 
     def _sync(self, request: Sync, waiter: Waiter, now: int) -> SyncResult | Unanswered:
@@ -202,7 +201,7 @@ class ClassicGroup(ClassicView):
         return PARKED
 
     def _assign(self, leader: Member, assignments: Mapping[str, bytes], now: int) -> SyncResult:
-        """Write the generation. It is in force when the record is applied. The pending responses are sent when it is durable."""
+        """Write the generation: in force when applied, sent once durable."""
         self._record = self._generation(self.generation, assignments, now)
         for member in self.roster:
             waiter, member.sync = member.sync, None
@@ -222,7 +221,7 @@ class ClassicGroup(ClassicView):
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else ErrorCode.NONE
 
     def leave(self, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
-        """Remove members. Each is named by its member id, or by its instance id alone if that is empty (an administrator's call).
+        """Remove members by member id, or (an administrator's call) by instance id.
 
         Returns:
             A code for each, in their order.
@@ -243,7 +242,7 @@ class ClassicGroup(ClassicView):
         return error
 
     def dismiss(self, now: int) -> tuple[tuple[Waiter, JoinResult | SyncResult], ...]:
-        """Answer all pending requests with REBALANCE_IN_PROGRESS: the group changes its kind."""
+        """Answer pending requests with REBALANCE_IN_PROGRESS: the group is converted."""
         for member in self.roster:
             if member.parked:
                 self._turn_away(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
@@ -263,7 +262,7 @@ class ClassicGroup(ClassicView):
     # Time
 
     def next_deadline(self) -> int | None:
-        """Return when `tick` is due, in ms, possibly too early; None for never."""
+        """Return when `tick` is due in ms, or earlier; None for never."""
         timers = (
             self.roster.next_expiry(),
             self._join_deadline_ms,
@@ -302,7 +301,6 @@ class ClassicGroup(ClassicView):
         self.put_out(self.roster.remove(member_id))
 
     def _turn_away(self, member: Member, error: ErrorCode, member_id: str) -> None:
-        """Answer a member's pending join and sync with an error."""
         join = self.roster.take_join(member)
         if join is not None:
             self._due.append((join, JoinResult(error=error, member_id=member_id)))
@@ -345,7 +343,7 @@ class ClassicGroup(ClassicView):
     def _complete(self, now: int) -> None:
         """Complete the rebalance: all have joined, or its timeout expired.
 
-        Dynamic members that did not join are removed; static members stay.
+        Missing dynamic members are removed; static ones stay.
         """
         for member in [member for member in self.roster if member.join is None and member.instance_id is None]:
             self._remove(member.member_id)
@@ -402,11 +400,10 @@ class ClassicGroup(ClassicView):
         )
 
     def apply(self, key: Key, value: GroupMetadataValue | None, now: int) -> None:
-        """Apply a record; None is the tombstone of the group.
+        """Apply a record; None is the group's tombstone.
 
-        Members first seen in a replay get one session timeout from `now`. Members of a generation without a leader, which `downgrade`
-        writes, have
-        to rejoin: a member has left, and its partitions are unassigned.
+        Members first seen in a replay get one session timeout from `now`. Members of a generation without a leader,
+        written by `downgrade`, must rejoin: a member has left, and its partitions are unassigned.
         """
         if value is None:
             self.roster.pending.clear()

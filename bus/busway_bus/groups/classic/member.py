@@ -1,6 +1,6 @@
 """One member of a classic group.
 
-What lives here: the coordinator's state of a member. What does not: the effects of requests on it (`group`).
+What lives here: its state. What does not: the effects of requests (`group`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,10 +23,10 @@ class Member:
     """A member; times in ms. `join` and `sync` are the waiters of pending requests.
 
     Attributes:
-        client_host: the host shown to users; as in Kafka, a static member keeps its first one.
-        host: the host of its last join, whose quota it uses.
-        from_log: whether it is known only from its last record, without a join here.
-        counted: accounted host and bytes.
+        client_host: shown to users; as in Kafka, a static member keeps its first one.
+        host: of its last join; its quota is charged.
+        from_log: whether it is only known from its record, without a join here.
+        counted: charged host and bytes.
     """
 
     member_id: str
@@ -52,7 +52,7 @@ class Member:
 
     @property
     def parked(self) -> bool:
-        """Whether it has a pending request, which shows that it is alive."""
+        """Whether it has a pending request, and is thus alive."""
         return self.join is not None or self.sync is not None
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -88,7 +88,7 @@ class Member:
         )
 
     def succeeded(self, newcomer: "Member") -> "Member":
-        """Return the newcomer with the fields of the static member that it replaces."""
+        """Return the newcomer with the fields of its static predecessor."""
         return replace(newcomer, client_id=self.client_id, client_host=self.client_host, assignment=self.assignment)
 
     @classmethod

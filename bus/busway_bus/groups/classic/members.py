@@ -1,7 +1,7 @@
 """The members of a classic group.
 
-What lives here: members and their sessions, handed-out member ids that are not in use yet, static members by instance id, the leader, the
-protocols that all members support. What does not: states, deadlines of the group, replies (`group`).
+What lives here: members and sessions, unused handed-out member ids, static members by instance id, the leader, common
+protocols. What does not: states, deadlines, replies (`group`).
 """
 
 from collections import Counter
@@ -24,9 +24,9 @@ class Roster:
 
     Attributes:
         members: by member id, in joining order.
-        pending: member id → expiry in ms, for members that were only handed an id (KIP-394).
-        leader: the member that assigns, None before the election.
-        joining: how many members wait for the end of the rebalance.
+        pending: handed-out member id → expiry in ms (KIP-394).
+        leader: None before the election.
+        joining: number of members with a pending join.
     """
 
     def __init__(self, memory: GroupMemory) -> None:
@@ -54,7 +54,7 @@ class Roster:
         """Check that this is a member.
 
         Returns:
-            NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if its instance id belongs to another member now.
+            NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for a replaced static member.
         """
         if instance_id is not None:
             owner = self._static.get(instance_id)
@@ -118,7 +118,7 @@ class Roster:
         return self._sessions.earliest()
 
     def expire(self, now: int) -> list[str]:
-        """Return the members whose session expired; they are not removed. Expired handed-out ids are removed."""
+        """Return the members whose session expired; remove expired handed-out ids."""
         expired: list[str] = []
         for member_id in self._sessions.due(now):
             member = self.members.get(member_id)
@@ -137,16 +137,18 @@ class Roster:
     def adopt(
         self, written: Sequence[MemberMetadata], protocol: str | None, now: int, successor: Member | None = None
     ) -> bool:
-        """Replay the members of a record with their assignments. A member that is known already keeps what is not in the record.
+        """Replay the members of a record with their assignments.
+
+        A known member keeps what is not in the record.
 
         Args:
             written: the members.
-            protocol: the protocol to which their subscriptions belong.
-            now: start of the session of members that are new here.
-            successor: one of them that is known, but was not added yet.
+            protocol: of their subscriptions.
+            now: session start of new members.
+            successor: one that is known, but not added yet.
 
         Returns:
-            Whether the record added or removed members, as it does in a replay.
+            Whether members were added or removed, as in a replay.
         """
         member_ids = {metadata.member_id for metadata in written}
         gone = [member_id for member_id in self.members if member_id not in member_ids]
@@ -173,7 +175,7 @@ class Roster:
         """Park a member's join until the rebalance ends.
 
         Returns:
-            The waiter of its previous join, None without one. Nothing else answers it.
+            The waiter of its previous join, if any, to be answered by the caller.
         """
         before, member.join = member.join, waiter
         self.joining += before is None
@@ -219,7 +221,10 @@ class Roster:
         return self._holding.fits({host: more_bytes})
 
     def has_room_for(self, assignments: Sequence[tuple[str, bytes]], host: str) -> bool:
-        """Check that each member may hold its assignment. An assignment to no member counts for the host that sent it."""
+        """Check that each member may hold its assignment.
+
+        One to no member counts for the sending host.
+        """
         more: Counter[str] = Counter()
         for member_id, assignment in assignments:
             member = self.members.get(member_id)
@@ -235,7 +240,7 @@ class Roster:
 
     @property
     def complete(self) -> bool:
-        """Whether all members have joined, and every handed-out id is in use."""
+        """Whether all members have joined, and no handed-out id is unused."""
         return not self.pending and self.joining == len(self.members)
 
     @property
@@ -248,7 +253,7 @@ class Roster:
         return {name for name, speakers in self._speakers.items() if speakers == len(self.members) > 0}
 
     def speak(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
-        """Whether all members support one of the protocols. Without members, any protocol suffices."""
+        """Whether all members support a protocol; without members any suffices."""
         if not self.members:
             return bool(protocols)
         return any(self._speakers[name] == len(self.members) for name, _ in protocols)
@@ -274,7 +279,7 @@ class Roster:
     def subscriptions(self, protocol_type: str | None, protocol: str | None) -> frozenset[str] | None:
         """Return the topics to which the members subscribe together.
 
-        They replace the previous ones in the accounted memory. None if they cannot be decoded, or are too many.
+        They replace the previous ones in the accounted memory. None if undecodable or too many.
         """
         topics = self._read(protocol) if protocol_type == PROTOCOL_TYPE else None
         self._holding.change(NOBODY, -self._names_bytes)

@@ -1,6 +1,6 @@
 """The state of a classic group, without its transitions.
 
-What lives here: the state of a generation; views and checks that only read it. What does not: transitions (`group`).
+What lives here: a generation, its views and checks. What does not: transitions (`group`).
 """
 
 from busway_bus.groups.classic.member import Member
@@ -86,8 +86,8 @@ class ClassicView(Group):
     def _commit_in_transaction(self, committer: Committer, now: int) -> ErrorCode:
         """Check a commit in a transaction (KIP-447).
 
-        A member of this generation may commit, and any client to an empty group. Before TxnOffsetCommit 3 producers
-        name no member; as in Kafka they are not checked.
+        A member of this generation may commit, and any client to an empty group. As in Kafka, producers before
+        TxnOffsetCommit 3 name no member, and are not checked.
         """
         unnamed = not committer.member_id and committer.instance_id is None
         if committer.epoch < 0 and (unnamed or self.state is State.EMPTY):
@@ -110,7 +110,7 @@ class ClassicView(Group):
         """Allow every fetch: classic members do not identify themselves."""
 
     def check_offset_delete(self) -> None:
-        """Check that offsets may be deleted: its members are consumers, or it has none.
+        """Check that offsets may be deleted: members are consumers, or absent.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP.
@@ -121,9 +121,9 @@ class ClassicView(Group):
     def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:
         """Return when an offset began to age; None while it is needed.
 
-        Without members, it is when the last one left, or the commit if that was later. Kafka would drop an offset that
-        an administrator set on a group that was empty for a long time. With members, it is the commit, for topics
-        without subscribers.
+        Without members, it is when the last one left, or a later commit. Kafka would drop an offset that an
+        administrator set on a group that was empty for long. With members, it is the commit, for topics without
+        subscribers.
         """
         if self.protocol_type is None:
             # Committed by a consumer without group membership.
@@ -135,7 +135,7 @@ class ClassicView(Group):
         return None
 
     def reads(self, topic: str) -> bool:
-        """Whether members subscribe to the topic; if subscriptions cannot be decoded, any topic counts."""
+        """Whether members subscribe to the topic. Undecodable subscriptions count for any."""
         if self.subscribed is None:
             return self.protocol_type == PROTOCOL_TYPE
         return topic in self.subscribed

@@ -1,6 +1,6 @@
-"""The states of a classic group and the table of its transitions.
+"""The states of a classic group, with the transition table.
 
-What lives here: the next state for each state and event; a missing pair is a bug. What does not: the actions of a transition (`group`).
+What lives here: the next state for each state and event; a missing pair is a bug. What does not: actions (`group`).
 """
 
 from enum import Enum
@@ -12,8 +12,8 @@ from busway_bus.kernel.transitions import Table
 class State(Enum):
     """The states with Kafka's names.
 
-    Empty: no members; offsets may be left. PreparingRebalance: members have to rejoin; ends when all have, or at the deadline.
-    CompletingRebalance: all have joined, the leader's assignment is pending. Stable: all have their assignment. Dead: the group is deleted.
+    Empty: no members, maybe offsets. PreparingRebalance: members must rejoin, until all have or the deadline.
+    CompletingRebalance: the leader's assignment is pending. Stable: all have their assignment. Dead: deleted.
     """
 
     EMPTY = "Empty"
@@ -26,7 +26,7 @@ class State(Enum):
 class Event(Enum):
     """The events of a group.
 
-    The first two have no record and are lost if the coordinator fails. The other three are records, written now or replayed.
+    The first two have no record and are lost with the coordinator. The others are records, live or replayed.
     """
 
     REBALANCE = "somebody came, left, or has something new to say"

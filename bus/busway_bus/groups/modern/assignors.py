@@ -1,9 +1,9 @@
 """The assignors of Kafka's brokers (KIP-848).
 
-What lives here: `uniform` and `range`, computed in steps. They depend only on their arguments, so every coordinator computes the same
-assignment. What does not: when a target assignment is due (`consumer_target`), reconciliation (`reconcile`).
+What lives here: `uniform` and `range`, computed in steps, from their arguments alone: every coordinator computes the
+same. What does not: when a target assignment is due (`consumer_target`), reconciliation (`reconcile`).
 
-Memory grows with the members, the partitions and the different subscriptions, not with the topics of all members.
+Memory grows with members, partitions and different subscriptions, not with the topics of all members.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from busway_bus.kernel.limits import ASSIGNED_PER_STEP_MAX
 from busway_bus.kernel.steps import Pace
 
 MAX_ROUNDS: Final = 16
-"""Rounds over all topics that level the kept assignment; Kafka's bound too."""
+"""Rounds over all topics that level the kept assignment, as in Kafka."""
 NO_TOPICS: Final[frozenset[UUID]] = frozenset()
 
 
@@ -26,9 +26,9 @@ class Subscriber:
     """A member as input of an assignor.
 
     Attributes:
-        topics: existing topics to which it subscribes by name, without those in `matched`.
+        topics: existing topics to which it subscribes by name only.
         matched: existing topics that its regular expression matches.
-        target: its target assignment so far.
+        target: its last target assignment.
     """
 
     member_id: str
@@ -63,7 +63,10 @@ Assignor = Callable[[Sequence[Subscriber], Partitions], Assigning]
 
 
 def assign_range(members: Sequence[Subscriber], partitions: Partitions) -> Assigning:
-    """Assign a range of each topic's partitions to each subscriber. Static members are first, in the order of their instance ids."""
+    """Assign a range of each topic's partitions to each subscriber.
+
+    Static members are first, by instance id.
+    """
     ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
     pace = Pace(ASSIGNED_PER_STEP_MAX)
     readers: dict[UUID, int] = {}
@@ -164,7 +167,7 @@ def _settled(kept: Mapping[str, Mapping[UUID, list[int]]], pace: Pace) -> Assign
 class _Uneven:
     """An assignment to members with different subscriptions.
 
-    Each partition is assigned to its least loaded subscriber; then partitions move from the most to the least loaded.
+    Each partition is assigned to its least loaded subscriber, then the loads are leveled.
     """
 
     def __init__(self, members: Sequence[Subscriber], partitions: Partitions) -> None:
@@ -173,7 +176,7 @@ class _Uneven:
         self._pace = Pace(ASSIGNED_PER_STEP_MAX)
         self._loads = [0] * len(members)
         self._units: dict[UUID, list[list[int]]] = {}
-        """Places of a topic's subscribers, grouped by equal subscription. No member is in two groups."""
+        """Positions of a topic's subscribers, grouped by equal subscription, without overlap."""
         self._owners: dict[UUID, list[int]] = {}
         self._order: list[UUID] = []
 
@@ -259,7 +262,7 @@ class _Uneven:
         return len(least) + len(owners)
 
     def _level(self, topic_id: UUID) -> bool:
-        """Move partitions of one topic until its subscribers have level loads. A member gives up only partitions of this topic.
+        """Move partitions of one topic until its subscribers have level loads.
 
         Returns:
             Whether a partition was moved.

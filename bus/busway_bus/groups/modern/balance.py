@@ -1,8 +1,7 @@
 """The computation of a consumer group's target assignment in steps.
 
-What lives here: input of the assignors, the amount of work for a group, a plan that is computed while the group keeps
-running. What does not: the assignors (`assignors`), when a target assignment is due and how a plan's result is stored
-(`consumer_target`).
+What lives here: the assignors' input, a group's amount of work, a plan for a running group. What does not: the
+assignors (`assignors`), when a target assignment is due, and storing it (`consumer_target`).
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -23,13 +22,13 @@ Matches = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A group whose target assignment is computed from its state at one moment.
+    """A target assignment, computed from a group's state at one moment.
 
     Attributes:
-        group: the group; a later one of the same name does not match.
-        epoch: the group's epoch at that moment.
-        steps: the computation, whose result is the target assignment.
-        instances: instance ids of static members at that moment, by member id.
+        group: a later one of the same name does not match.
+        epoch: the group's at that moment.
+        steps: the computation.
+        instances: instance ids of static members then, by member id.
     """
 
     group: Any
@@ -39,7 +38,10 @@ class Plan:
 
     @staticmethod
     def parts(targets: Mapping[str, Assignment]) -> Iterator[tuple[dict[str, Assignment], bool]]:
-        """Yield parts of a target assignment that are written at once. The flag is True for the last part."""
+        """Yield parts of a target assignment, to be written at once.
+
+        The flag marks the last one.
+        """
         pace, part = Pace(TARGETS_WRITTEN_AT_ONCE_MAX), dict[str, Assignment]()
         for member_id, target in targets.items():
             part[member_id] = target
@@ -69,10 +71,12 @@ def assigning(
     matches: Matches,
     topics: Topics,
 ) -> Assigning:
-    """Compute the target assignment of these members in steps. The mappings must not change meanwhile; topics may.
+    """Compute these members' target assignment in steps.
+
+    The mappings must not change meanwhile; topics may.
 
     Args:
-        had: previous target assignments.
+        had: last target assignments.
     """
     partitions: dict[UUID, int] = {}
     subscribers = yield from _subscribers(members, had, matches, topics, partitions)
@@ -86,14 +90,13 @@ def _subscribers(
     topics: Topics,
     partitions: dict[UUID, int],
 ) -> Generator[None, None, list[Subscriber]]:
-    """Return the assignor's input, from one image of the topics. The numbers of partitions are put into `partitions`."""
+    """Return the assignor's input, from one image; fill `partitions` with their numbers."""
     pace = Pace(ASSIGNED_PER_STEP_MAX)
     topics = topics.as_they_are()
     sets: dict[frozenset[str], frozenset[UUID]] = {}
     both: dict[tuple[frozenset[str], frozenset[str]], frozenset[UUID]] = {}
 
     def look_up(names: frozenset[str]) -> Generator[None, None, frozenset[UUID]]:
-        """Return the ids of the existing topics among the names."""
         ids = set()
         for topic in topics.each(names):
             ids.add(topic.topic_id)

@@ -1,9 +1,10 @@
-"""A consumer group (KIP-848): the effects of heartbeats and of the clock.
+"""A consumer group (KIP-848): the effects of heartbeats and of time.
 
-What lives here: joining, heartbeats, leaving; when the group's epoch is raised. What does not: the state (`consumer_state`), when a target
-assignment is computed (`consumer_target`), reconciliation of one member (`reconcile`), resolving regular expressions (the coordinator).
+What lives here: joining, heartbeats, leaving, raising the group's epoch. What does not: the state (`consumer_state`),
+when a target assignment is computed (`consumer_target`), reconciliation (`reconcile`), resolving regular expressions
+(the coordinator).
 
-Nothing that the log stores changes here: each method returns the records that change it.
+Nothing stored changes here: each method returns the records for it.
 """
 
 from collections import Counter
@@ -46,14 +47,14 @@ class ConsumerGroup(ConsumerTarget):
     def __init__(self, group_id: str, memory: GroupMemory, limits: ConsumerLimits, topics: Topics) -> None:
         super().__init__(group_id, memory, limits, topics)
         self._seen: tuple[object, int] = (None, 0)
-        """The topics last compared with the group, and its epoch after that, if it was written."""
+        """The topics last compared with the group, and its epoch after that."""
         self._resolved_in: object = None
         self._resolved_ms: int | None = None
-        """When all regular expressions were last resolved here. Their records may be older: they are written only on a change."""
+        """Last resolution of all regular expressions. Unchanged matches have older records."""
         self._too_wide: set[str] = set()
         """Regular expressions whose matches exceed the memory limit."""
         self._asked_ms: int | None = None
-        """When the pending resolution was requested. It is requested again if there is no result."""
+        """Time of the pending request for a resolution, repeated without a result."""
 
     # Heartbeats
 
@@ -61,8 +62,8 @@ class ConsumerGroup(ConsumerTarget):
         """Join, or handle a heartbeat.
 
         Raises:
-            KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID,
-                INVALID_REGULAR_EXPRESSION.
+            KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
+            FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
         """
         self._check_full(beat.member_id)
         records: list[Change] = []
@@ -95,7 +96,7 @@ class ConsumerGroup(ConsumerTarget):
     ) -> tuple[ConsumerMember, bool]:
         """Update a member and reconcile it by one step.
 
-        A due target assignment is computed on the way, or has to be planned: then the second value is True.
+        A due target assignment is computed, or must be planned: then the second value is True.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, or an error of `reconcile`.
@@ -116,7 +117,10 @@ class ConsumerGroup(ConsumerTarget):
         return stepped, unassigned
 
     def _seat(self, beat: ConsumerHeartbeat, records: list[Change]) -> ConsumerMember:
-        """Return the current member, or a new one if it joins. A member that replaces a static member gets its partitions."""
+        """Return the current member, or a new one.
+
+        It gets the partitions of a static predecessor.
+        """
         joins = beat.epoch == 0
         if beat.instance_id is None:
             member = self.members.get(beat.member_id)
@@ -144,7 +148,6 @@ class ConsumerGroup(ConsumerTarget):
         return self._succeed(held, beat.member_id, records)
 
     def _succeed(self, held: ConsumerMember, member_id: str, records: list[Change]) -> ConsumerMember:
-        """Replace a static member by one with another member id."""
         successor = replace(held, member_id=member_id, epoch=0, previous_epoch=0)
         records += self.member_tombstones(held.member_id)
         records.append(successor.metadata_record(self.group_id))
@@ -165,7 +168,7 @@ class ConsumerGroup(ConsumerTarget):
     def _next_epoch(
         self, member: ConsumerMember, updated: ConsumerMember, records: list[Change], *, raise_it: bool
     ) -> int:
-        """Return the group's next epoch. It is raised if subscriptions have changed, or the topics since the last comparison."""
+        """Return the group's next epoch, raised after changed subscriptions or topics."""
         topics_image, seen_epoch = self._seen
         if not raise_it and topics_image is self._topics.picture and self.epoch >= seen_epoch:
             return self.epoch
@@ -180,10 +183,6 @@ class ConsumerGroup(ConsumerTarget):
         return epoch
 
     def _subscribed_after(self, before: Iterable[ConsumerMember], after: Iterable[ConsumerMember]) -> set[str]:
-        """Return the group's topics after members change from `before` to `after`.
-
-        Regular expressions count as far as they are resolved.
-        """
         less: Counter[str] = Counter()
         more: Counter[str] = Counter()
         regexes = self.regexes.copy()
@@ -217,7 +216,6 @@ class ConsumerGroup(ConsumerTarget):
         )
 
     def _reads(self, member: ConsumerMember) -> Callable[[UUID], bool]:
-        """Return a test of whether a member subscribes to a topic."""
         resolution = self.resolved.get(member.regex or "")
         sets = (member.topics,) if resolution is None else (member.topics, resolution.topics)
 
@@ -230,7 +228,7 @@ class ConsumerGroup(ConsumerTarget):
     def _taken_by_another(self, member: ConsumerMember) -> Callable[[UUID, int], bool]:
         """Return a test of whether another member still owns a partition.
 
-        The static member that this one replaces is not another member.
+        A static predecessor does not count.
         """
         held = self.static_member(member.instance_id)
         own_ids = {member.member_id, held.member_id if held is not None else member.member_id}
@@ -281,7 +279,6 @@ class ConsumerGroup(ConsumerTarget):
         return Decision(records=self._without(member_ids), reply=reply)
 
     def _without(self, member_ids: list[str]) -> tuple[Change, ...]:
-        """Return the records that remove members."""
         if not member_ids:
             return ()
         gone = [self.members[member_id] for member_id in member_ids]
@@ -301,10 +298,10 @@ class ConsumerGroup(ConsumerTarget):
         """Check a changed regular expression.
 
         Returns:
-            Whether it is another one, and whether its matches are known already.
+            Whether it is a different one, and whether its matches are known.
 
         Raises:
-            KafkaError: INVALID_REGULAR_EXPRESSION, or GROUP_MAX_SIZE_REACHED if the group has too many different ones.
+            KafkaError: INVALID_REGULAR_EXPRESSION, or GROUP_MAX_SIZE_REACHED for too many different ones.
         """
         old, new = member.regex or "", updated.regex or ""
         if member.regex == updated.regex:
@@ -330,7 +327,7 @@ class ConsumerGroup(ConsumerTarget):
     def _unresolved(self, member: ConsumerMember, updated: ConsumerMember, now: int) -> tuple[str, ...]:
         """Return the regular expressions to resolve now.
 
-        These are all of the group's, if one is new, topics were created or deleted, or the last resolution is too old.
+        All, if one is new, topics were created or deleted, or the last resolution is too old.
         """
         regexes = self.regexes.copy()
         if member.member_id in self.members and member.regex:
@@ -398,7 +395,6 @@ class ConsumerGroup(ConsumerTarget):
 
 
 def _with(member: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
-    """Return the member, updated by its heartbeat."""
     changes: dict[str, Any] = {
         "instance_id": beat.instance_id,
         "rack_id": beat.rack_id,
@@ -425,7 +421,7 @@ def _check_epoch(member: ConsumerMember, beat: ConsumerHeartbeat) -> None:
 
 
 def _has_all(member: ConsumerMember, beat: ConsumerHeartbeat) -> bool:
-    """Whether a member has all partitions that it reports as owned. The response with its new epoch may have been lost."""
+    """Whether a member reports only assigned partitions. Its last response may be lost."""
     if beat.said is None:
         return False
     return all(

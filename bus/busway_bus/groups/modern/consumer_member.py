@@ -1,6 +1,6 @@
 """A member of a consumer group (KIP-848).
 
-What lives here: its state, and the conversion to and from its records. What does not: its next step (`reconcile`).
+What lives here: its state, and its records. What does not: its next step (`reconcile`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,15 +24,17 @@ Owned = Mapping[UUID, Mapping[int, int]]
 """Partitions by topic id, each with its owner's epoch at its assignment."""
 NOTHING: Final[Owned] = {}
 STATIC_LEAVE_EPOCH: Final = -2
-"""The epoch of a static member that left temporarily (LEAVE_GROUP_STATIC_MEMBER_EPOCH). It may return under another id."""
+"""Epoch of a static member's temporary leave (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
+
+It may return under another id.
+"""
 
 
 class MemberState(IntEnum):
     """The reconciliation state of a member.
 
-    STABLE: it has the target assignment of its epoch. UNREVOKED: it has to revoke partitions first. UNRELEASED: it waits for partitions
-    that
-    other members have not revoked yet.
+    STABLE: it has its epoch's target assignment. UNREVOKED: it must revoke partitions first. UNRELEASED: it waits for
+    others to revoke partitions.
     """
 
     STABLE = 0
@@ -46,10 +48,10 @@ class ConsumerMember(ModernMember):
     """An immutable member.
 
     Attributes:
-        regex: regular expression of topics to which it subscribes, besides `topics`; empty for none.
-        assignor: the assignor that it prefers; None for any.
+        regex: subscribed regular expression, besides `topics`; empty for none.
+        assignor: preferred one; None for any.
         assigned: the partitions that it may read.
-        revoking: the partitions whose revocation it has not confirmed yet.
+        revoking: partitions with unconfirmed revocation.
         classic: set for a member of the classic protocol.
     """
 
@@ -76,7 +78,7 @@ class ConsumerMember(ModernMember):
 
     @property
     def protocol(self) -> str | None:
-        """The protocol in responses to a classic member, its preferred one; None for other members."""
+        """The preferred protocol of a classic member; None for others."""
         if self.classic is None:
             return None
         return next((protocol.name for protocol in self.classic.supported_protocols), "")
@@ -86,12 +88,15 @@ class ConsumerMember(ModernMember):
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
     def gone_for_a_while(self) -> "ConsumerMember":
-        """Return the static member after a temporary leave. It keeps its partitions, with 0 as the epoch since which it owns them."""
+        """Return the static member after a temporary leave.
+
+        It keeps its partitions, owned since epoch 0.
+        """
         kept = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()}
         return replace(self, epoch=STATIC_LEAVE_EPOCH, assigned=kept, revoking={})
 
     def owns_since(self, topic_id: UUID, partition: int) -> int | None:
-        """Return the epoch since which it owns a partition, possibly revoking; None if it does not."""
+        """Return the epoch since which it owns a partition, even if revoking."""
         since = self.assigned.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if since is None else since
 
@@ -143,7 +148,7 @@ class ConsumerMember(ModernMember):
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> "ConsumerMember":
-        """Return the member with the assignment of a record. None is the tombstone, which precedes that of the member."""
+        """Return the member with a record's assignment; None for a tombstone."""
         if value is None:
             return replace(self, epoch=-1, previous_epoch=-1, assigned={}, revoking={})
         return replace(

@@ -1,7 +1,7 @@
 """The state of a consumer group (KIP-848), as its records make it.
 
-What lives here: applying records, owners of partitions, overdue members, which operations on offsets are allowed. What
-does not: the base of consumer and share groups (`group`), operations (`consumer_group`).
+What lives here: applying records, owners of partitions, overdue members, checks of offset operations. What does not:
+the common base (`group`), operations (`consumer_group`).
 """
 
 from collections import Counter
@@ -42,11 +42,11 @@ REMOVED: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """The topics that match a regular expression.
+    """The matches of a regular expression.
 
     Attributes:
-        version: of the cluster image that was searched; rises when topics are created.
-        timestamp_ms: time of the resolution.
+        version: of the searched image; rises when topics are created.
+        timestamp_ms: of the resolution.
     """
 
     topics: frozenset[str]
@@ -58,20 +58,19 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     """One group.
 
     Args:
-        settings: the settings of a group, by its id.
+        settings: by group id.
 
     Attributes:
-        regexes: number of members that subscribe by each regular expression.
-        resolved: matches of each regular expression.
+        regexes: number of subscribers by regular expression.
+        resolved: matches by regular expression.
         by_regex: number of regular expressions that match a topic.
-        matches: the matching names, which count for no host. They are kept apart from the members' sets: otherwise the bytes of a host
-            would
-            depend on which of the two was added first, and differ after a restart.
+        matches: matching names, charged to no host. They are separate from the members' sets: otherwise a host's bytes
+        would depend on the order of additions, and differ after a restart.
         assignors: number of members that prefer each assignor.
-        classic_members: number of members that use the classic protocol.
-        speakers: number of classic members that support each of its protocols.
+        classic_members: number of members of the classic protocol.
+        speakers: number of classic members by supported protocol.
         owners: member ids by topic id and partition; an owned partition is assigned to no other member.
-        old_metadata: whether there is a record that Kafka wrote before 4.1.
+        old_metadata: whether a record from Kafka before 4.1 exists.
     """
 
     kind = GroupKind.CONSUMER
@@ -105,7 +104,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         return super().reads(topic) or topic in self.by_regex
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Return the topics to which a member subscribes. A regular expression counts as far as it is resolved."""
+        """Return the topics to which a member subscribes, with resolved matches."""
         resolution = self.resolved.get(member.regex or "")
         if resolution is None:
             return member.topics
@@ -186,8 +185,8 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     def _watch_revocation(self, before: ConsumerMember | None, member: ConsumerMember, now: int) -> None:
         """Start or stop a member's revocation timeout.
 
-        It is the rebalance timeout, from the moment on in which the member is notified. Classic members have other
-        timeouts. A static member that left temporarily has only its session timeout.
+        It is the rebalance timeout, from the notification on. Classic members have other timeouts; a static member that
+        left temporarily has only its session timeout.
         """
         left = member.epoch == STATIC_LEAVE_EPOCH
         if member.state is not MemberState.UNREVOKED or member.classic is not None or left:
@@ -249,7 +248,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     # Time
 
     def next_deadline(self) -> int | None:
-        """Return when a session or revocation may time out, in ms; None for never."""
+        """Return when a session or revocation times out in ms, or None."""
         moments = (self.next_expiry(), self._revocations.earliest())
         return min((moment for moment in moments if moment is not None), default=None)
 
@@ -263,12 +262,12 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     def check_commit(self, committer: Committer, now: int) -> PlaceCheck | None:
         """Check that offsets may be committed.
 
-        A member may commit in its epoch, and in an earlier one for partitions that it has owned since then: these are
-        checked by the returned function. Any client may commit to an empty group.
+        A member may commit in its epoch, and in an earlier one for partitions that it has owned since: the returned
+        function checks these. Any client may commit to an empty group.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION in a transaction or for a classic member), or
-                UNSUPPORTED_VERSION.
+            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION in a transaction or for a classic
+            member), or UNSUPPORTED_VERSION.
         """
         if committer.epoch < 0 and self.empty:
             return None

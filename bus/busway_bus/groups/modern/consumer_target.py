@@ -1,7 +1,8 @@
-"""The target assignment of a consumer group, computed at once or in steps.
+"""The target assignment of a consumer group, at once or in steps.
 
-What lives here: when a target assignment is due, and the plan for that of a large group; as in Kafka, its epoch may be behind the group's
-until it is computed. What does not: the group's epoch (`consumer_group`), the computation (`balance`), reconciliation (`reconcile`).
+What lives here: when it is due, and the plan for a large group; as in Kafka, its epoch may be behind the group's
+meanwhile. What does not: the group's epoch (`consumer_group`), the computation (`balance`), reconciliation
+(`reconcile`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,17 +47,16 @@ class ConsumerTarget(ConsumerView):
         return {regex: resolved.topics for regex, resolved in self.resolved.items()}
 
     def _is_due(self, epoch: int, now: int) -> bool:
-        """Whether a new target assignment is due for this epoch."""
         waits = is_within(self.settings.assignment_interval_ms, self.target_timestamp_ms, now)
         return self.target_epoch < epoch and not (self.target_timestamp_ms and waits)
 
     def _next_target(
         self, updated: ConsumerMember, epoch: int, now: int, records: list[Change]
     ) -> tuple[int, Assignment, bool]:
-        """Return the epoch and the member's part of the target assignment.
+        """Return the target assignment's epoch and the member's part.
 
-        It is computed if the group's epoch was raised and the assignment interval is over. For a large group it has to
-        be planned: then the third value is True.
+        It is computed if the group's epoch was raised and the assignment interval is over. For a large group the third
+        value is True: it must be planned.
         """
         replaced = self.static_member(updated.instance_id)
         before = updated if replaced is None else replaced
@@ -90,9 +90,9 @@ class ConsumerTarget(ConsumerView):
     # Large groups
 
     def plan(self, now: int) -> Plan | None:
-        """Start a plan for a due target assignment.
+        """Start a plan for a due target assignment; None without need.
 
-        None if there is a plan already, or nothing is due. The caller calls `unplanned` at its end.
+        The caller calls `unplanned` at its end.
         """
         if self._planned or not self.members or not self._is_due(self.epoch, now):
             return None
@@ -109,13 +109,13 @@ class ConsumerTarget(ConsumerView):
         )
 
     def unplanned(self) -> None:
-        """Drop the plan; a later heartbeat starts another one if it is due."""
+        """Drop the plan; a later heartbeat may start another."""
         self._planned = False
 
     def planned(self, plan: Plan, part: Mapping[str, Assignment], now: int, *, last: bool) -> Decision[bool]:
-        """Store a part of a planned target assignment; it is in force with the last part.
+        """Store a part of a planned target assignment. The last puts it in force.
 
-        Members that left meanwhile get nothing. The part of a replaced static member is given to its successor.
+        Members that left get nothing. The part of a replaced static member goes to its successor.
 
         Returns:
             Whether the plan is still of use.
@@ -135,12 +135,12 @@ class ConsumerTarget(ConsumerView):
 
 
 def is_within(wait_ms: int, since_ms: int, now: int) -> bool:
-    """Whether less than `wait_ms` has passed; False after the clock was set back."""
+    """Whether less than `wait_ms` has passed. False after the clock was set back."""
     return since_ms <= now < since_ms + wait_ms
 
 
 def plan_of(groups: Mapping[str, Group], group_id: str, now: int) -> Plan | None:
-    """Start a plan for a large consumer group; None if none is due."""
+    """Start a plan for a large consumer group, if due."""
     group = groups.get(group_id)
     return group.plan(now) if isinstance(group, ConsumerTarget) else None
 

@@ -1,9 +1,9 @@
 """The base of consumer groups (KIP-848) and share groups (KIP-932).
 
-What lives here: members by id with their epochs, sessions and subscriptions; the group's epoch; the target assignment with its epoch; the
-metadata hash. What does not: heartbeats and reconciliation (`consumer_group`), computing assignments (the assignors), records (`records`).
+What lives here: members with epochs, sessions and subscriptions; the group's epoch and target assignment; the metadata
+hash. What does not: heartbeats and reconciliation (`consumer_group`), assignors, records (`records`).
 
-All of it except the sessions is stored in the log. It changes by the methods that a subclass's `apply` calls.
+All except the sessions is stored in the log, and changes only by a subclass's `apply`.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from busway_bus.kernel.limits import MEMBER_BYTES, MEMBERS_PER_TICK_MAX
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Assignment = Mapping[UUID, tuple[int, ...]]
-"""Ordered partitions by topic id; a topic without partitions is left out."""
+"""Ordered partitions by topic id, without empty topics."""
 NO_PARTITIONS: Final[Assignment] = {}
 PARTITION_BYTES: Final = 16
 """Approximate memory of one partition in an assignment."""
@@ -31,9 +31,8 @@ PARTITION_BYTES: Final = 16
 class ModernState(Enum):
     """The states of a group with Kafka's names.
 
-    Empty: no members. Assigning: the group's epoch has no target assignment yet. Reconciling: some member differs from its target
-    assignment.
-    Stable: every member has its target assignment. Dead: the group is deleted.
+    Empty: no members. Assigning: the group's epoch has no target assignment yet. Reconciling: a member differs from its
+    target. Stable: no member does. Dead: deleted.
     """
 
     EMPTY = "Empty"
@@ -48,10 +47,10 @@ class ModernMember:
     """An immutable member of a consumer or share group.
 
     Attributes:
-        epoch: the epoch that the member's heartbeats carry; 0 before it has one.
-        previous_epoch: the epoch before, accepted if a response was lost.
-        topics: the topics to which it subscribes by name.
-        reconciled: whether it has the target assignment of its epoch.
+        epoch: of its heartbeats; 0 before the first.
+        previous_epoch: also accepted, after a lost response.
+        topics: subscribed by name.
+        reconciled: whether it has its epoch's target assignment.
     """
 
     member_id: str
@@ -65,12 +64,12 @@ class ModernMember:
 
     @property
     def reconciled(self) -> bool:
-        """Whether it has the target assignment of its epoch."""
+        """Whether it has its epoch's target assignment."""
         return True
 
     @property
     def size_bytes(self) -> int:
-        """Its memory without its topic names, which equal subscriptions share."""
+        """Its memory without topic names, which equal subscriptions share."""
         return member_bytes(self)
 
 
@@ -92,13 +91,13 @@ class ModernGroup(Group, Generic[M]):
     """One group.
 
     Attributes:
-        names: the group's sets of topic names.
+        names: its sets of topic names.
         epoch: rises with every change of members, subscriptions or topics.
-        target_epoch: the group's epoch of the target assignment; while it is lower, a new assignment is due.
+        target_epoch: while lower than `epoch`, a new target assignment is due.
         target_timestamp_ms: when the target assignment was computed.
         target: target assignment by member id.
-        metadata_hash: hash of the topics known to the group.
-        subscribed: number of members that subscribe to a topic by name.
+        metadata_hash: of its topics.
+        subscribed: number of subscribers of a topic by name.
         static: member ids by instance id.
     """
 
@@ -155,10 +154,10 @@ class ModernGroup(Group, Generic[M]):
         return self.members.get(self.static.get(instance_id, "")) if instance_id is not None else None
 
     def check_room(self, before: M | None, after: M) -> None:
-        """Check that the member's host has enough memory left for it.
+        """Check that the member's host has memory for it.
 
         Args:
-            before: the member as accounted, None for a new one.
+            before: the charged member, None for a new one.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED.
@@ -231,7 +230,6 @@ class ModernGroup(Group, Generic[M]):
             self._unreconciled[member.member_id] = None
 
     def _measure(self, member_id: str) -> None:
-        """Update the accounted memory of a changed member."""
         member, target = self.members.get(member_id), self.target.get(member_id)
         size = (member.size_bytes if member is not None else 0) + (assignment_bytes(target) if target else 0)
         now = (member.client_host if member is not None else NOBODY, size)
@@ -266,7 +264,7 @@ class ModernGroup(Group, Generic[M]):
     def expired(self, now: int) -> list[str]:
         """Return a bounded number of members whose session expired.
 
-        The rest is due at once. A returned member that is not removed is returned again after `EXPIRE_AGAIN_MS`.
+        The rest is due at once. One that is not removed is returned again after `EXPIRE_AGAIN_MS`.
         """
         expired: list[str] = []
         for member_id in self._sessions.due(now, MEMBERS_PER_TICK_MAX):

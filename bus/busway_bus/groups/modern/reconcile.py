@@ -1,6 +1,6 @@
 """The next reconciliation step of a consumer group's member (KIP-848).
 
-What lives here: the step. It assigns a partition only after its previous owner has confirmed its revocation. What does not: the target
+What lives here: the step, which assigns a partition only after its confirmed revocation. What does not: the target
 assignment (`assignors`), when a step is taken (`consumer_group`).
 """
 
@@ -56,7 +56,6 @@ def _still_has(said: Said, revoking: Owned) -> bool:
 
 
 def _without_other_topics(member: ConsumerMember, said: Said, reads: Callable[[UUID], bool]) -> ConsumerMember:
-    """Revoke partitions of topics to which it no longer subscribes."""
     others = [topic_id for topic_id in member.assigned if not reads(topic_id)]
     if not others:
         return member

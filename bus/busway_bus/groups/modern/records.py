@@ -1,7 +1,7 @@
 """The records of consumer groups (KIP-848) in `__consumer_offsets`.
 
-What lives here: their layouts, those of the kafka-group-coordinator 4.3.1 jar. What does not: encoding and decoding
-(`record_serde`), applying them to a group (`consumer_state`).
+What lives here: their layouts, of the kafka-group-coordinator 4.3.1 jar. What does not: encoding and decoding
+(`record_serde`), applying them (`consumer_state`).
 """
 
 from dataclasses import field
@@ -39,7 +39,10 @@ class ConsumerGroupMetadataValue:
 
 @message(api_key=4, versions=(0, 0))
 class ConsumerGroupPartitionMetadataKey:
-    """The key of a group's topics. Kafka before 4.1 wrote their partitions; now only the tombstone is written."""
+    """The key of a group's topics.
+
+    Kafka before 4.1 wrote their partitions; now only the tombstone is written.
+    """
 
     group_id: Str
 

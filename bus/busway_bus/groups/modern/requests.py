@@ -1,4 +1,7 @@
-"""Requests, replies and settings of consumer groups. What lives here: the values. What does not: their handling (`consumer_group`)."""
+"""Requests, replies and settings of consumer groups.
+
+What lives here: the values. What does not: their handling (`consumer_group`).
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ from uuid import UUID
 from busway_bus.kernel.limits import ASSIGNED_AT_ONCE_MAX
 
 Said = Mapping[UUID, Collection[int]] | None
-"""The owned partitions that a member reports, by topic id; None if it does not report them."""
+"""Reported owned partitions, by topic id; None if not reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,8 +19,8 @@ class ConsumerHeartbeat:
     """A member's heartbeat; None for an unchanged field.
 
     Attributes:
-        epoch: 0 to join, -1 to leave, -2 if a static member leaves temporarily (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
-        said: the owned partitions that it reports.
+        epoch: 0 to join, -1 to leave, -2 for a static member's temporary leave (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
+        said: reported owned partitions.
     """
 
     member_id: str
@@ -34,7 +37,7 @@ class ConsumerHeartbeat:
 
     @property
     def whole(self) -> bool:
-        """Whether it is full, from a member that joins or may have missed a response."""
+        """Whether it is full: on joining, or after a possibly lost response."""
         subscribes = self.topics is not None or self.regex is not None
         return self.epoch == 0 or (self.rebalance_timeout_ms != -1 and subscribes and self.said is not None)
 
@@ -45,8 +48,8 @@ class HeartbeatResult:
 
     Attributes:
         assigned: the partitions that the member may read; None if unchanged.
-        unresolved: regular expressions of this group to resolve.
-        unassigned: whether a target assignment has to be planned, to be computed in steps.
+        unresolved: the group's regular expressions to resolve.
+        unassigned: whether a target assignment must be planned.
     """
 
     member_id: str
@@ -67,7 +70,7 @@ class GroupSettings:
 
 
 class MigrationPolicy(Enum):
-    """The allowed conversions of groups with members between protocols, with Kafka's names."""
+    """Allowed conversions of non-empty groups between protocols, with Kafka's names."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -90,10 +93,10 @@ class ConsumerLimits:
     """Kafka's group.consumer.* settings.
 
     Attributes:
-        assignors: names of the supported assignors; the first is the default.
-        migration: allowed conversions of groups with members.
+        assignors: supported names, the default first.
+        migration: allowed conversions of non-empty groups.
         assigned_at_once: see `ASSIGNED_AT_ONCE_MAX`.
-        of_group: returns the settings of a group, by its id.
+        of_group: returns a group's settings.
     """
 
     max_size: int = 2**31 - 1

@@ -1,7 +1,7 @@
-"""The cluster's topics, as consumer and share groups use them.
+"""The cluster's topics, for consumer and share groups.
 
-What lives here: names, ids, numbers of partitions, and a hash that changes with anything that affects an assignment. What does not: the
-topics of a group (`group`, `consumer_group`).
+What lives here: names, ids, numbers of partitions, and a hash of all that affects an assignment. What does not: a
+group's topics (`group`, `consumer_group`).
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from busway_bus.kernel.limits import HASHED_SETS_MAX
 from busway_bus.metadata.image import ClusterImage, TopicImage
 
 MANY: Final = 1_000
-"""From this number of topics on, their hash is computed only after a change."""
+"""Number of topics from which their hash is cached until a change."""
 
 
 class Topics:
@@ -39,7 +39,7 @@ class Topics:
 
     @property
     def picture(self) -> object:
-        """Another object whenever input of `hash_of` may have changed: topics, or brokers with their racks."""
+        """Another object whenever `hash_of` may have changed, by topics, brokers or racks."""
         image = self._image()
         if self._picture[0] is not image.topics or self._picture[1] is not image.brokers:
             self._picture = image.topics, image.brokers
@@ -65,7 +65,7 @@ class Topics:
     def each(self, names: AbstractSet[str]) -> Iterator[TopicImage]:
         """Yield the topics of these names in the current image, unordered.
 
-        The smaller of the two sets is iterated: a member may name many topics that do not exist.
+        It iterates the smaller set: a member may name many missing topics.
         """
         topics = self._image().topics
         if len(names) > len(topics):
@@ -90,7 +90,7 @@ class Topics:
     def hash_of(self, names: AbstractSet[str]) -> int:
         """Return a hash of these topics' metadata, 0 if none exists.
 
-        Kafka's hash differs. A group that moves between Kafka and Busway is therefore assigned once more.
+        Kafka's hash differs, so a group that moves between Kafka and Busway is assigned once more.
         """
         every = frozenset(names)
         if len(every) < MANY:

@@ -1,7 +1,7 @@
 """Kafka's simple assignor of share groups (KIP-932).
 
-What lives here: spreading partitions evenly over members, which may share them; members keep as many as an even spread permits. What does
-not: the input of members and partitions (`heartbeat`).
+What lives here: an even spread of partitions over members, which may share them, and keep as many as possible. What
+does not: its input (`heartbeat`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -13,7 +13,7 @@ from busway_bus.groups.modern.group import Assignment
 
 NAME: Final = "simple"
 P = TypeVar("P", int, tuple[int, int])
-"""A partition index, alone or with the index of its topic; topic ids are slow to compare."""
+"""A partition index, alone or with its topic's. Topic ids compare slowly."""
 
 
 def assign(
@@ -24,9 +24,9 @@ def assign(
     """Compute the assignment of every member.
 
     Args:
-        subscriptions: ids of the existing topics to which each member subscribes.
-        assignable: their partitions that may be assigned.
-        before: previous target assignments.
+        subscriptions: ids of existing topics by member.
+        assignable: their assignable partitions.
+        before: last target assignments.
     """
     members = sorted(subscriptions)
     topics = sorted({topic for read in subscriptions.values() for topic in read})
@@ -54,7 +54,6 @@ def _assign_all(
     before: Mapping[str, Assignment],
     given: dict[str, dict[UUID, tuple[int, ...]]],
 ) -> None:
-    """Assign all topics at once, to members with equal subscriptions."""
     places = {topic: at for at, topic in enumerate(topics)}
 
     def had(member: str) -> Iterable[tuple[int, int]]:
@@ -70,7 +69,10 @@ def _assign_all(
 
 
 def _spread(members: list[str], wanted: list[P], had: Callable[[str], Iterable[P] | None]) -> dict[str, set[P]]:
-    """Spread partitions over members. Each partition is assigned to as many members as needed for every member to have one."""
+    """Spread partitions over members.
+
+    Each is assigned to as many members as every member needs to have one.
+    """
     if not wanted:
         return {}
     if len(wanted) == 1:

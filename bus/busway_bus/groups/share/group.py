@@ -1,7 +1,7 @@
 """The state of a share group (KIP-932), as its records make it.
 
-What lives here: members with their assignments, initialized share partitions, session timeouts. What does not: the base
-of consumer and share groups (`modern.group`), heartbeats (`heartbeat`), the life of share partitions (`partitions`).
+What lives here: members with assignments, initialized share partitions, session timeouts. What does not: the common
+base (`modern.group`), heartbeats (`heartbeat`), changes of share partitions (`partitions`).
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ PROTOCOL_TYPE: Final = "share"
 FIRST_EPOCH: Final = 1
 """The epoch of a group that no member has joined yet."""
 STABLE: Final = 0
-"""The only state of a member: it has the target assignment of its epoch."""
+"""A member's only state: it has its epoch's target assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +70,9 @@ class SharePartitions:
     """Share partitions by topic.
 
     Attributes:
-        initializing: sent to the share coordinator to be initialized.
-        initialized: initialized by it; they may be assigned to members.
-        deleting: names of topics whose state it was asked to delete.
+        initializing: requested from the share coordinator.
+        initialized: assignable to members.
+        deleting: names of topics whose deletion was requested.
         written_ms: when the record was written or replayed.
     """
 
@@ -86,11 +86,11 @@ class ShareGroup(ModernGroup[ShareMember]):
     """One group.
 
     Args:
-        session_ms: returns the session timeout of its members.
+        session_ms: returns its members' session timeout.
 
     Attributes:
         partitions: the share partitions.
-        seen: the image of the topics that was last compared with the group.
+        seen: image of the topics last compared with the group.
     """
 
     kind = GroupKind.SHARE
@@ -222,7 +222,10 @@ class ShareGroup(ModernGroup[ShareMember]):
         return ShareGroupMetadataKey(group_id=self.group_id), value
 
     def left(self, member_ids: list[str]) -> tuple[Change, ...]:
-        """Return the records that remove members. The next heartbeat computes a new target assignment."""
+        """Return the records that remove members.
+
+        The next heartbeat computes a new target assignment.
+        """
         gone = set(member_ids)
         names = {name for member in self.members.values() if member.member_id not in gone for name in member.topics}
         out = [change for member_id in member_ids for change in self.member_tombstones(member_id)]

@@ -1,7 +1,7 @@
 """Heartbeats of a share group's members (KIP-932).
 
-What lives here: joining, staying and leaving; when a target assignment is computed, and the members' assignments by it. What does not: the
-assignor (`assignor`), applying records (`group`), waiting (`coordinator.runtime`).
+What lives here: joining, staying and leaving; when a target assignment is computed. What does not: the assignor
+(`assignor`), applying records (`group`), waiting (`coordinator.runtime`).
 
 A member gets its target assignment at once: share partitions need no revocation.
 """
@@ -55,9 +55,9 @@ class ShareHeartbeatReply:
     """The reply to a heartbeat.
 
     Attributes:
-        assignment: the partitions to fetch from, None if the member knows them.
-        state_epoch: the epoch in which share partitions are initialized.
-        initialize: share partitions that the share coordinator has to initialize now.
+        assignment: the partitions to fetch from, None if unchanged.
+        state_epoch: for the initialization of share partitions.
+        initialize: share partitions to initialize now.
     """
 
     member_id: str
@@ -146,7 +146,6 @@ def _known(group: ShareGroup, member_id: str) -> ShareMember:
 
 
 def _member(group: ShareGroup, heartbeat: ShareHeartbeat) -> ShareMember:
-    """Return the current member, or a new one if it joins."""
     if heartbeat.epoch == JOINING:
         return group.members.get(heartbeat.member_id) or ShareMember(member_id=heartbeat.member_id)
     member = _known(group, heartbeat.member_id)
@@ -171,7 +170,6 @@ def _updated(before: ShareMember, heartbeat: ShareHeartbeat) -> ShareMember:
 
 
 def _counts(group: ShareGroup, updated: ShareMember) -> Mapping[str, int]:
-    """Count the subscribers of each topic, including the updated member."""
     counts = group.subscribed.copy()
     before = group.members.get(updated.member_id)
     if before is not None:
@@ -196,7 +194,6 @@ def _group_epoch(group: ShareGroup, updated: ShareMember, records: list[Change],
 
 
 def _unassigned(group: ShareGroup) -> bool:
-    """Whether an initialized share partition is assigned to no member."""
     if not group.members:
         return False
     wanted = {
@@ -223,9 +220,9 @@ def _target(
     interval_ms: int,
     wall_ms: int,
 ) -> tuple[int, Assignment]:
-    """Return the epoch and the member's part of the target assignment.
+    """Return the target assignment's epoch and the member's part.
 
-    It is computed for a new group epoch, unless the assignment interval is not over yet.
+    It is computed for a new group epoch once the assignment interval is over.
     """
     computed_ms = group.target_timestamp_ms
     too_soon = (

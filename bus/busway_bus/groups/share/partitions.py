@@ -1,8 +1,7 @@
-"""The share partitions of a group: initializing, initialized, deleting.
+"""A group's share partitions: initializing, initialized, deleting.
 
-What lives here: the record of each change of them, by a subscription, a changed or deleted topic, altered or deleted offsets, and the
-group's
-end. What does not: requests to the share coordinator (`coordinator.share_group_coordinator`).
+What lives here: the record of each change, by a subscription, changed or deleted topic, altered or deleted offsets, or
+the group's end. What does not: requests to the share coordinator (`coordinator.share_group_coordinator`).
 """
 
 from collections.abc import Collection, Mapping
@@ -26,9 +25,9 @@ Named = dict[UUID, NamedPartitions]
 
 
 def missing(group: ShareGroup, names: AbstractSet[str], now: int) -> Named:
-    """Return the partitions of these topics that have to be initialized.
+    """Return the partitions of these topics to initialize.
 
-    These are neither initialized nor, for less than `RETRY_MS`, initializing.
+    They are neither initialized nor, for less than `RETRY_MS`, initializing.
     """
     waits = now - group.partitions.written_ms < RETRY_MS
     named: Named = {}
@@ -74,7 +73,7 @@ def forget(group: ShareGroup, topic_ids: Collection[UUID]) -> tuple[dict[UUID, f
     """Mark topics as deleting, before the request to the share coordinator.
 
     Returns:
-        The initialized partitions to delete, with those that an earlier request may have failed to delete; and the record.
+        The initialized partitions to delete, with those of an earlier, maybe failed request; and the record.
     """
     now = group.partitions
     wanted: dict[UUID, frozenset[int]] = {}

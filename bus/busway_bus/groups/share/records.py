@@ -1,7 +1,7 @@
 """The records of share groups (KIP-932) in `__consumer_offsets`.
 
-What lives here: their layouts, those of the kafka-group-coordinator 4.3.1 jar. What does not: encoding and decoding
-(`record_serde`), applying them to a group (`group`).
+What lives here: their layouts, of the kafka-group-coordinator 4.3.1 jar. What does not: encoding and decoding
+(`record_serde`), applying them (`group`).
 """
 
 from typing import Annotated, Final

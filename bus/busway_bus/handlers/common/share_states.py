@@ -65,7 +65,6 @@ async def each(
 def _parts(
     keys: Sequence[SharePartitionKey], weight: Callable[[SharePartitionKey], int]
 ) -> Iterator[list[SharePartitionKey]]:
-    """Split the keys into parts for joint processing."""
     part: list[SharePartitionKey] = []
     batches = 0
     for key in keys:

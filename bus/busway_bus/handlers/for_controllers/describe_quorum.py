@@ -63,7 +63,6 @@ def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQ
 
 
 def _quorum(node: ControllerServices, version: int) -> PartitionData:
-    """Return the log's state from its leader."""
     core = node.quorum.core
     leadership = core.replica.leadership
     if leadership is None:

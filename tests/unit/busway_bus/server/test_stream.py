@@ -352,7 +352,7 @@ async def test_without_descriptors_who_comes_waits(
     exhausted = Exhausted(bound)
     door._sockets = [exhausted]  # type: ignore[list-item]
     loop.remove_reader(bound.fileno())
-    loop.add_reader(bound.fileno(), door._come, exhausted)
+    loop.add_reader(bound.fileno(), door._accept_batch, exhausted)
     with socket.create_connection(("127.0.0.1", port)):
         async with asyncio.timeout(patient(10)):
             stream = await came.get()
