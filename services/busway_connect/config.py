@@ -178,4 +178,4 @@ def _listener(text: str) -> tuple[str, int]:
     host, _, port = rest.rpartition(":")
     if scheme.lower() != "http" or not port.isdigit():
         raise BadSetting(f"listeners is http://HOST:PORT, not {text!r}")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what Kafka Connect means by no host; checked like any other
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - Kafka Connect's meaning of no host; checked like any other

@@ -18,7 +18,7 @@ def shown(name: str, text: str) -> str:
     """Return a setting's value for messages."""
     if _SECRET.search(name):
         return HIDDEN
-    # By its parts between @, as one expression for all of it takes hours for a megabyte of "://:", in which nothing else runs.
+    # Split at @ first: one expression for the whole takes hours for a megabyte of "://:", blocking everything.
     *before, last = text.split("@")
     hidden = "@".join([*(_without_password(part) for part in before), last])
     return _PASSWORD_PARAMETER.sub(rf"\1{HIDDEN}", hidden)

@@ -198,7 +198,7 @@ class JdbcSink(Sink):
         """Write all records, a transaction for each `batch.size` rows."""
         for start in range(0, len(batch), self._batch):
             self._job = asyncio.ensure_future(asyncio.to_thread(self._write, batch[start : start + self._batch], start))
-            await asyncio.shield(self._job)  # a thread cannot be cut off: `stop` ends what it waits for
+            await asyncio.shield(self._job)  # a thread cannot be cancelled: `stop` ends its statement
 
     def _write(self, records: Sequence[SinkRecord], start: int) -> None:
         assert self._tables is not None
@@ -256,7 +256,7 @@ class JdbcSink(Sink):
         """
         schema, value = record.value_schema, record.value
         if value is None and "${source." in self._format:
-            return None  # the delete before this tombstone said which table; the tombstone does not
+            return None  # only the preceding delete has the table's name
         table = self._table_of(record)
         if value is not None and is_envelope(schema, value):
             operation = value["op"]
@@ -339,11 +339,11 @@ class JdbcSink(Sink):
             for _ in range(_INTERRUPTS):
                 if job.done():
                     break
-                with contextlib.suppress(Exception):  # the connection may be closing; then the thread ends by itself
+                with contextlib.suppress(Exception):  # the connection may be closing, which ends the thread
                     await asyncio.to_thread(self._tables.interrupt)
                 await asyncio.wait([job], timeout=_INTERRUPT_EVERY_S)
             if job.done() and not job.cancelled():
-                job.exception()  # retrieved, so that asyncio does not log it: its waiter is gone or has it
+                job.exception()  # retrieved, so that asyncio does not log it: its waiter is gone or has it, too
         if self._engine is not None:
             await asyncio.to_thread(self._engine.dispose)
             self._engine = None

@@ -153,7 +153,7 @@ class Tables:
             for row in rows
         ]
         if first.partial and first.values and self._mode == "upsert":
-            # An INSERT would have to bring every column that may not be NULL, also where the row is there already.
+            # An INSERT needs every NOT NULL column, even if the row exists.
             for values in parameters:
                 if not connection.execute(self._statement(first, "update"), values).rowcount:
                     connection.execute(self._statement(first, "upsert"), values)
@@ -170,7 +170,7 @@ class Tables:
     def _fitted(self, kind: Kind, value: Any) -> Any:
         if isinstance(value, Listed):
             return value.items if isinstance(kind, types.ARRAY) else value.text
-        rounds = self._engine.dialect.name == "postgresql"  # SQLite keeps it
+        rounds = self._engine.dialect.name == "postgresql"  # SQLite keeps all digits
         if rounds and isinstance(value, float | Decimal) and isinstance(kind, types.Integer) and value % 1:
             raise ValueError(f"{value} is no whole number, and the column holds nothing else")
         if rounds and isinstance(value, Decimal) and isinstance(kind, types.Numeric) and _has_more_digits(value, kind):
@@ -206,7 +206,7 @@ class Tables:
         make = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         statement = make(table).values(values)
         if mode == "insert" or not row.values:
-            # The record that comes again after a crash is there already.
+            # A record repeated after a crash exists already.
             return statement.on_conflict_do_nothing(index_elements=list(row.key))
         changes = {name: statement.excluded[name] for name in row.values}
         return statement.on_conflict_do_update(index_elements=list(row.key), set_=changes)

@@ -28,7 +28,7 @@ from busway_connect.postgres.values import (
 from busway_connect.schema import Schema
 
 Kind = types.TypeEngine[Any]
-_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a moment without a zone, as these types are
+_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - without a zone, like these types
 _DAY_ZERO: Final = dt.date(1970, 1, 1)
 _PRECISION_MAX: Final = 1000
 """Of PostgreSQL's `numeric(precision, scale)`."""
@@ -148,7 +148,7 @@ def column_type(schema: Schema | None, value: Any, dialect: str) -> Kind:
 def _exact_type(dialect: str, precision: str | None = None, scale: int = 0) -> Kind:
     """Return the numeric type; without a precision unlimited, as a guess could refuse or round values."""
     if dialect == "sqlite":
-        return types.Text()  # SQLite would make a float of it
+        return types.Text()  # SQLite would store a float
     if precision is None or not precision.isdecimal() or not 0 <= scale <= int(precision) <= _PRECISION_MAX:
         return types.Numeric()
     return types.Numeric(int(precision), scale)

@@ -54,7 +54,7 @@ def unserved_of_converter(plugins: Plugins, config: Config, name: str, text: str
     try:
         return plugins.converter(config[converter]).unserved(name.removeprefix(f"{converter}."), text)
     except NoSuchPlugin:
-        return None  # the converter itself is refused
+        return None  # reported for the converter
 
 
 def inert_settings(plugins: Plugins, connector: type[Connector], config: Config) -> dict[str, str]:

@@ -51,7 +51,7 @@ async def read_object(request: Request) -> dict[str, Any]:
         if len(data) > BODY_BYTES_MAX:
             raise Refused(413, f"The body is larger than {BODY_BYTES_MAX} bytes")
     try:
-        value = await asyncio.to_thread(json.loads, bytes(data))  # a megabyte of JSON is tens of milliseconds
+        value = await asyncio.to_thread(json.loads, bytes(data))  # a megabyte takes tens of milliseconds
     except (ValueError, RecursionError) as problem:
         raise Refused(400, f"The body is not JSON: {problem}") from None
     if not isinstance(value, dict):
@@ -131,7 +131,7 @@ async def broken(request: Request, problem: Exception) -> Response:
     return answer({"error_code": 500, "message": "Internal Server Error; see the worker's log"}, 500)
 
 
-# Coroutines, as Starlette would run a plain function in a thread.
+# Coroutines: Starlette runs plain functions in a thread.
 HANDLERS: Final[dict[Any, Any]] = {
     ClientDisconnect: gone,
     Refused: refused,
