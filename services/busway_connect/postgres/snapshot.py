@@ -105,7 +105,9 @@ class Snapshot:
 
     def _key(self, table: Table, layout: Layout) -> _Key | None:
         if not layout.columns >= set(table.key) or layout.hides(table.key):
-            return None  # positions are stored and in each record's header: masked or omitted values must not leak there
+            return (
+                None  # positions are stored and in each record's header: masked or omitted values must not leak there
+            )
         by_name = {column.name: (place, column) for place, column in enumerate(table.columns)}
         chosen = [by_name[name] for name in table.key]
         if not chosen or any(column.optional for _, column in chosen):

@@ -29,7 +29,9 @@ LEFT_OUT: Final = "__busway.errors.left.out"
 """Header of a dead letter whose record was too large."""
 _KEY_BYTES_MAX: Final = 256
 _HEADER_BYTES_MAX: Final = 300
-"""Limit in a too large dead letter: longer keys are omitted, longer texts cut."""
+"""Limit of header texts in a too large dead letter; longer ones are cut, and keys above `_KEY_BYTES_MAX` are
+omitted.
+"""
 _TRACE_CHARS_MAX: Final = 16 * 1024
 """Limit of a trace: some hundred frames, so that the status of a thousand failed connectors can still be returned."""
 Headers = tuple[tuple[str, bytes | None], ...]

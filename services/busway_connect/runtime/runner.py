@@ -357,9 +357,7 @@ class Runner:
         self.task = State(state, trace)
         if not keep:
             return
-        with contextlib.suppress(
-            BuswayError
-        ):  # in memory only: the broker may be the reason of the restart
+        with contextlib.suppress(BuswayError):  # in memory only: the broker may be the reason of the restart
             await self.keep_states()
 
 

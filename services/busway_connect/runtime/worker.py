@@ -116,7 +116,9 @@ class Worker(RebalanceListener):
                 client_id=f"connect-{self.worker_id}",
                 group_id=config.group_id,
                 enable_auto_commit=False,
-                partition_assignment_strategy=("cooperative-sticky",),  # a joining worker stands by instead of taking over
+                partition_assignment_strategy=(
+                    "cooperative-sticky",
+                ),  # a joining worker stands by instead of taking over
                 session_timeout_ms=config.session_timeout_ms,
                 heartbeat_interval_ms=min(config.heartbeat_interval_ms, config.session_timeout_ms // 3),
                 listener=self,
