@@ -52,11 +52,7 @@ class Registrar:
     """Validates schemas against registered ones.
 
     Args:
-        store: of schemas.
-        settings: levels and modes.
-        judge: validates.
         now_ms: clock, milliseconds since 1970.
-        max_schema_chars: limit of a schema.
     """
 
     def __init__(
@@ -184,9 +180,7 @@ class Registrar:
 
         Args:
             subject: to compare with; a missing one is compatible with everything.
-            request: the schema.
             version: to compare with, `LATEST`, or None for all that the level names.
-            normalize: normalise the schema first.
 
         Raises:
             RegistryError: 40402 no such version; 42201 invalid; 42209 too large; 50002 validation takes too long.

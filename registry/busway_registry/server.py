@@ -27,10 +27,6 @@ class NoStore(OSError):
 class RegistryServer:
     """A registry that serves HTTP in this event loop.
 
-    Args:
-        config: settings.
-        machine: clock.
-
     Raises:
         NoStore: the database is unusable.
     """

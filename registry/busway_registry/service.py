@@ -33,11 +33,7 @@ class Registry:
     """The registry's use cases.
 
     Args:
-        store: of schemas.
-        settings: levels and modes.
-        judge: validates schemas.
         now_ms: clock, milliseconds since 1970.
-        max_schema_chars: limit of a schema.
     """
 
     def __init__(

@@ -59,9 +59,6 @@ class Settings:
     """The `/config` and `/mode` resources.
 
     Args:
-        store: of settings.
-        default_level: without a setting.
-        mutable_mode: modes may be changed.
     """
 
     def __init__(self, store: Store, default_level: Level = Level.BACKWARD, *, mutable_mode: bool = True) -> None:

@@ -37,7 +37,6 @@ class SourceRecord:
         key, key_schema, value, value_schema: None for none; a value of None is a tombstone.
         partition: key of the source's offsets, such as `{"server": "bank"}`.
         offset: a source started with it continues after this record.
-        headers: names and bytes.
         timestamp_ms: of the record; None for now.
     """
 
@@ -95,7 +94,6 @@ class Configurable:
         fixed: settings of Kafka's class with the only accepted values, in lower case, which match the built-in
         behaviour.
         inert: settings of Kafka's class that are accepted without effect, and why records stay the same.
-        instead: remedies for refused settings.
     """
 
     settings: ClassVar[tuple[Setting, ...]] = ()
@@ -125,7 +123,6 @@ class Connector(Configurable):
     Attributes:
         class_names: values of `connector.class`, by default module and name; the first is displayed.
         settings: without the common ones (`name`, `connector.class`, `tasks.max`, converters, errors).
-        version: displayed by the REST API.
     """
 
     class_names: ClassVar[tuple[str, ...]] = ()

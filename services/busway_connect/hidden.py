@@ -40,8 +40,6 @@ class References:
     """Keeps values of references out of messages, for any setting.
 
     Args:
-        given: settings with references.
-        resolved: with values.
     """
 
     def __init__(self, given: Mapping[str, str], resolved: Mapping[str, str]) -> None:

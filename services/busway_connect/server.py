@@ -19,7 +19,6 @@ class ConnectServer:
     """A worker with its REST API in this event loop.
 
     Args:
-        config: settings.
     """
 
     def __init__(self, config: WorkerConfig) -> None:

@@ -50,9 +50,7 @@ class Row:
 
     Attributes:
         table: name, with its schema before a dot if any.
-        key: primary key values by column.
         values: of the other columns; None deletes the row.
-        kinds: column types, for creation.
         partial: missing columns keep their values in an existing row.
     """
 
@@ -76,7 +74,6 @@ class Tables:
     """Writes rows.
 
     Args:
-        engine: of the database.
         mode: insert, upsert or update.
         evolve: create missing tables and columns.
     """

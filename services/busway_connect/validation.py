@@ -143,7 +143,6 @@ def problems(
 
     Args:
         transactions: the worker runs sources in transactions.
-        config: effective settings.
         given: with references instead of values; texts show only these.
     """
     references = References(config if given is None else given, config)

@@ -47,7 +47,6 @@ class Job:
     """A running job: session and applied arguments.
 
     Args:
-        spark: the session.
         given: parsed arguments, including the job's own.
     """
 
@@ -129,8 +128,6 @@ class Job:
         """Run streams until they end; rebuild them when a topic gets an event with a new schema.
 
         Args:
-            start: builds and starts the queries.
-            topics: that it streams.
             subject: of their values' schemas; by default each topic's.
 
         Raises:
@@ -229,9 +226,7 @@ def run_job(
         name: for Spark's user interface, and the usage.
         description: the job module's docstring; its first line is displayed.
         argv: without the program's name; by default the process's.
-        work: the job.
         topics: must exist with a schema; checked before a JVM starts.
-        add_arguments: adds the job's own.
         subject: of the values' schemas, if not `<topic>-value`.
 
     Returns:

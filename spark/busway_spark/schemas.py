@@ -32,7 +32,6 @@ class Schemas:
     """The versions of a subject.
 
     Attributes:
-        subject: name.
         writers: schema id → JSON text, of versions readable as `reader`.
         others: schema id → why its records are not.
         reader: JSON text of the reader schema.
@@ -63,8 +62,6 @@ def schemas_of(registry_url: str, topic: str, *, subject: str | None = None, rea
     """Return the registry's current schemas of a topic's values.
 
     Args:
-        registry_url: address.
-        topic: of the values.
         subject: by default `<topic>-value`; another with naming by record name.
         reader: see `Reader`.
 

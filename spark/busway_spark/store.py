@@ -33,8 +33,6 @@ def to_store(
     """Append rows to a table of files.
 
     Args:
-        frame: a batch, or a stream.
-        path: folder.
         checkpoint: folder for a stream's position, a different one for each query.
         format: parquet, or delta for a session with `delta=True`. New columns of events are added to a Delta table; in
         Parquet they are in
@@ -42,7 +40,6 @@ def to_store(
         partition_by: columns whose values name sub-folders.
         trigger: of a stream, as for `DataStreamWriter.trigger`; by default every 5 seconds, `{"availableNow": True}` up
         to the current end.
-        name: of the query.
 
     Returns:
         The running query of a stream, None for a batch.
@@ -72,7 +69,6 @@ def delta_writer(path: str, partition_by: Sequence[str] = (), *, application: st
     """Make a function for `foreachBatch` that appends to a Delta table and skips batches appended already.
 
     Args:
-        path: the table's folder.
         partition_by: columns whose values name sub-folders.
         application: permanent id of the query; by default the id in Spark's checkpoint, so that a query with a new
         checkpoint is a different

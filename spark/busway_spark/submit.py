@@ -55,8 +55,6 @@ def submit_command(module: str, master: str, arguments: Sequence[str], folder: P
     Native packages (pyarrow, crc32c, cramjam, fastavro) must be installed on the cluster's nodes.
 
     Args:
-        module: the job's path.
-        master: Spark master URL.
         arguments: the job's; their `--conf NAME=VALUE` also go to `spark-submit`, for settings needed before the job
         runs.
         folder: for the two submitted files.

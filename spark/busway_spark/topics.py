@@ -49,10 +49,7 @@ def read_topic(
     """Read a topic's current events.
 
     Args:
-        spark: see `busway_spark.session`.
-        topic: name.
         bootstrap_servers: `host:port`, several with commas.
-        schema_registry: address.
         start, end: earliest, latest, a time (the first record at or after it), or offsets by partition.
         subject: of the schemas; by default `<topic>-value`.
         reader: reader schema of all rows: the newest, a version's number, JSON text or an event class.

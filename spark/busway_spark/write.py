@@ -59,10 +59,8 @@ def write_topic(
     """Write each row as an event, with its columns as fields.
 
     Args:
-        frame: a batch, or a stream.
         topic: name; it must exist.
         bootstrap_servers: `host:port`, several with commas.
-        schema_registry: address.
         key: column with the record's key, as text unless binary; it stays a field.
         deleted: a boolean column, not a field; true writes a tombstone, with key and without value.
         schema: JSON text or an event class, registered if necessary; by default the subject's newest version, or one

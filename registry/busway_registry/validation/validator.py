@@ -30,8 +30,6 @@ class SchemaValidator:
     """Validates schemas for a registry.
 
     Args:
-        pool: processes.
-        deadline_s: limit of a request.
     """
 
     def __init__(self, pool: Pool, deadline_s: float = DEADLINE_S) -> None:

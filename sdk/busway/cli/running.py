@@ -143,9 +143,6 @@ def _handled(app: App) -> str:
 async def until_reachable(app: App, wait_s: float) -> None:
     """Wait until brokers and registry answer; registers the topics' schemas, as the start does.
 
-    Args:
-        wait_s: limit.
-
     Raises:
         ConnectionFailed, RegistryUnreachable: no answer in time; names the address.
     """

@@ -109,7 +109,6 @@ class Json:
     Encoding decodes its result as a check, so a value that no reader of the type accepts is refused before sending.
 
     Args:
-        kind: type of decoded values.
     """
 
     def __init__(self, kind: Any) -> None:

@@ -26,8 +26,6 @@ class RegisteredAvro:
 
     Args:
         registry: for the type's schema and those of other writers.
-        kind: the type of the values.
-        part: key or value.
         naming: of the subject.
         register: register the type's schema at start; otherwise it must be registered already.
     """

@@ -57,8 +57,6 @@ class RegistryClient:
     """A client of Busway's registry, Confluent's, or any with its API.
 
     Args:
-        url: address.
-        timeout_s: for each answer.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:

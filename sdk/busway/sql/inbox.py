@@ -167,10 +167,6 @@ class Sql(Extension):
         without limit. An ORM session
         joins with `AsyncSession(bind=tx)`; its `commit` then only flushes.
 
-        Args:
-            group: whose record.
-            record: as read.
-
         Raises:
             DatabaseUnreachable: it went away during the block. With `subscribe(sql=…)` the handler is called again
             without using up an attempt.

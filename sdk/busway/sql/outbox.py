@@ -52,9 +52,6 @@ class OutboxStatus:
     """Unpublished rows of a topic.
 
     Attributes:
-        topic: name.
-        waiting: number of rows.
-        oldest_s: age of the oldest row.
     """
 
     topic: str

@@ -60,9 +60,6 @@ class Relay:
     """Publishes the outbox while its block runs.
 
     Args:
-        engine: of the database.
-        tables: has the outbox.
-        bootstrap_servers, client_id, producer: of the producer.
         keep: mark rows instead of deleting them.
         poll_interval_s: interval of looking without a notification.
     """

@@ -59,7 +59,6 @@ class Cluster:
 
     Attributes:
         bootstrap_servers, schema_registry: addresses for clients.
-        broker: to stop and start.
     """
 
     bootstrap_servers: str

@@ -73,7 +73,6 @@ class ManualTime:
     """A clock that only `advance` moves.
 
     Attributes:
-        time: clock of the event loop.
         stirred: set when a wait between attempts begins; the waiting caller clears it.
     """
 

@@ -64,7 +64,6 @@ class ToAvro:
 
     Args:
         default_out: writes a default as Avro's JSON.
-        scrub: change invalid names.
     """
 
     def __init__(self, default_out: Any, *, scrub: bool) -> None:

@@ -23,7 +23,6 @@ class Converter(Configurable):
 
     Args:
         settings: after `key.converter.` or `value.converter.`.
-        is_key: converts keys.
     """
 
     inert: ClassVar[Mapping[str, str]] = {

@@ -41,7 +41,6 @@ class TypeInfo:
         kind: pg_type.typtype: b(ase), c(omposite), d(omain), e(num), r(ange), m(ultirange), p(seudo).
         element: type of an array's elements, else 0.
         base, base_modifier: a domain's base type.
-        labels: of an enum, in order.
     """
 
     oid: int

@@ -27,8 +27,6 @@ class Codec:
     """Conversion of a column.
 
     Attributes:
-        schema: for a NOT NULL column.
-        read: text → value.
         fallback: for a NOT NULL column missing in the log's old row.
         unchanged: for a TOASTed value missing in the log.
         always_optional: optional in Debezium even for a NOT NULL column.

@@ -36,7 +36,6 @@ class Mask:
     """A setting.
 
     Attributes:
-        setting: name.
         columns: regular expressions of `schema.table.column`.
         chars: characters kept, or number of stars.
         algorithm, salt, first_version: of a hash; the first version hashes Java's serialized form of the text.

@@ -35,12 +35,9 @@ class InSnapshot:
     """A row of a snapshot.
 
     Attributes:
-        generation: of the snapshot.
         lsn: beginning of the stream after it.
-        xid, at_us: of the snapshot.
         table, key: the last row returned: `schema.table` and the texts of its key; no key for a table without one.
         order: the key as numbers and texts that Python orders like the server; None if impossible.
-        last: the snapshot's last row.
     """
 
     generation: int
@@ -82,7 +79,6 @@ class InStream:
         transaction_lsn: commit record of the current transaction; 0 for none.
         lsn, events: of its last change, and that change's number at this LSN, from 1.
         parts: records returned of that change, if it has several; 0 for all.
-        xid, at_us: of that transaction.
     """
 
     generation: int

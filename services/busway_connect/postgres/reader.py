@@ -50,7 +50,6 @@ class Reader:
 
     Args:
         stored: offset of the previous run, if any.
-        version, run_id: for the records.
         notes: receives the progress.
         ready: called after all checks, with an error if the connector cannot run.
     """

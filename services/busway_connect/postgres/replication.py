@@ -30,9 +30,6 @@ _STATUS: Final = struct.Struct("!cQQQqB")
 class ReplicationConnection:
     """A connection to a database's walsender; blocks only for connecting and commands.
 
-    Args:
-        conninfo: libpq's.
-
     Raises:
         psycopg.OperationalError: connecting failed.
     """

@@ -139,7 +139,6 @@ def wait_until_free(
     Debezium's retries: `slot.max.retries` times `slot.retry.delay.ms`.
 
     Args:
-        slot: current state.
         waiting: called once before the first pause.
         pause: sleeps for so many seconds; its exception ends the wait.
 

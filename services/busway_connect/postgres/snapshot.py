@@ -52,10 +52,8 @@ class Snapshot:
     """A reading of the tables.
 
     Args:
-        connection: in the snapshot's transaction.
         tables: all captured ones, in order.
         position: of the last row returned.
-        layout: of a table.
         filters: row filters by table, as SQL; all rows if absent.
     """
 

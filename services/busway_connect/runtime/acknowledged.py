@@ -41,7 +41,6 @@ class Acknowledged:
     """Delivery of one run.
 
     Args:
-        producer, admin: started.
     """
 
     def __init__(self, parts: TaskContext, source: Source, producer: Producer, admin: Admin) -> None:

@@ -32,9 +32,6 @@ def size_of(config: Mapping[str, str]) -> int:
 def require_room(name: str, config: Mapping[str, str], others: Collection[int]) -> None:
     """Check a connector's settings against the limits.
 
-    Args:
-        others: sizes of the other connectors' settings.
-
     Raises:
         Refused: 413 too many or too large settings; 409 the worker is full.
     """

@@ -18,7 +18,6 @@ class Delivery(Protocol):
     """Delivery of one run.
 
     Attributes:
-        producer: of the records.
         dead_letters: producer of dead letters.
         written: records that topics have already; None if not checked.
     """

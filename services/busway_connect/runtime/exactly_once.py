@@ -66,7 +66,6 @@ class Marker:
     """Marks the records of a run.
 
     Args:
-        connector, epoch: of the records.
         position: the source's.
     """
 
@@ -102,7 +101,6 @@ class Written:
     Args:
         connector, epoch: of the records.
         read_back: records of a topic from given offsets to the end.
-        admin: started.
     """
 
     def __init__(

@@ -64,7 +64,6 @@ class Tolerance:
     """The settings.
 
     Attributes:
-        everything: `errors.tolerance=all`.
         retry_timeout_ms: `errors.retry.timeout`; -1 for no limit.
         retry_delay_max_ms: `errors.retry.delay.max.ms`.
         log_failures: `errors.log.enable`.
@@ -102,7 +101,6 @@ class Failures:
     """Applies the settings to a task.
 
     Args:
-        connector: name.
         producer: started; writes dead letters.
     """
 

@@ -80,9 +80,6 @@ def producer_options(config: Config) -> dict[str, Any]:
 def consumer_options(config: Config, session_timeout_ms: int = ConsumerOptions().session_timeout_ms) -> dict[str, Any]:
     """Return options for a sink's `Consumer`, which reads from the beginning and commits by itself.
 
-    Args:
-        session_timeout_ms: default.
-
     Raises:
         ValueError: an invalid one.
     """

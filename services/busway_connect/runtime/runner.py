@@ -89,7 +89,6 @@ class Runner:
 
     Args:
         name, config, target: as stored.
-        around: from the worker.
     """
 
     def __init__(self, name: str, config: Config, target: str, around: Surroundings) -> None:

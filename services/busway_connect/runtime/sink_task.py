@@ -36,7 +36,6 @@ class SinkTask:
 
     Args:
         sink: not started yet.
-        parts: from the worker.
     """
 
     def __init__(self, sink: Sink, parts: TaskContext) -> None:

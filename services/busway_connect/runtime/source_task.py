@@ -37,7 +37,6 @@ class SourceTask:
 
     Args:
         source: not started yet.
-        parts: from the worker.
     """
 
     def __init__(self, source: Source, parts: TaskContext) -> None:

@@ -36,7 +36,6 @@ class CompactedTopic:
 
     Args:
         writer: started; topics may share it.
-        topic: name.
     """
 
     def __init__(self, writer: Writer, topic: str) -> None:

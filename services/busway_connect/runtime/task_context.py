@@ -31,8 +31,6 @@ class Counts:
     Attributes:
         polled: records read from the source or the sink's topics.
         written_records: acknowledged by the bus, or written by the sink.
-        offset_commits: of offsets.
-        restarts: automatic ones.
         progress_at: last handling of records, monotonic clock.
         failures, written: of the newest run; these count for themselves.
     """
@@ -51,11 +49,8 @@ class TaskContext:
     """Parameters of a task's run, beside its connector.
 
     Attributes:
-        name, config: of the connector.
-        bootstrap: brokers.
         session_timeout_ms: default timeout of a sink's dead predecessor.
         started: called after the connector's start.
-        progressed: called after each batch.
         transactional_id: of a source in transactions.
         confirm_turn: raises TurnOver unless this worker still leads.
     """

@@ -30,7 +30,6 @@ class Group:
     Attributes:
         include, exclude: of whole names; None for no name.
         partitions, replication_factor: -1 for the broker's default.
-        configs: of the topic.
     """
 
     include: Pattern | None

@@ -46,7 +46,6 @@ class Worker(RebalanceListener):
     """Runs connectors while it leads.
 
     Args:
-        config: settings.
         worker_id: `host:port` of its REST API.
     """
 

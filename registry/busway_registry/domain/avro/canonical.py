@@ -66,7 +66,6 @@ def canonical(schema: Schema, *, normalize: bool = False, referenced: frozenset[
     first use.
 
     Args:
-        schema: to write.
         normalize: also sort properties (a known logical type first) and aliases, write defaults in their type's form,
         and omit empty
             documentation of named types.

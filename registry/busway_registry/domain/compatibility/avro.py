@@ -57,9 +57,7 @@ class Incompatibility:
     Attributes:
         kind: Java's `SchemaIncompatibilityType`, such as `READER_FIELD_MISSING_DEFAULT_VALUE`.
         path: Java's location as a JSON pointer: `/fields/1/type`; restarts at the root inside some unions.
-        where: the full pointer into the reader's schema.
         info: a field's name, the missing symbols, the two types.
-        remedy: the change to make.
     """
 
     kind: str
@@ -80,8 +78,6 @@ def incompatibilities(
     """Return the breaches in the order of the reader's fields; empty if compatible.
 
     Args:
-        reader: the reader's schema.
-        writer: the writer's schema.
         budget: what is left of the request's; by default a full one.
         most: limit; mutually referring types can have more breaches than fit into memory.
 

@@ -92,7 +92,6 @@ class Breach(Generic[Told]):
     """A breach.
 
     Attributes:
-        tell: formats it.
         cause: the inner breach that it hides, if any; itself without a cause.
     """
 

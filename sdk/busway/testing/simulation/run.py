@@ -53,9 +53,6 @@ class Plan:
     """A simulation's parts that no seed changes.
 
     Attributes:
-        service: to simulate.
-        instances: number of its processes.
-        workload: sends records.
         outcomes: hold once everything is handled.
         invariants: hold always.
     """
@@ -72,9 +69,7 @@ class History:
     """The result of one seed.
 
     Attributes:
-        faults: that happened.
         problem: the property that did not hold; None if all held.
-        story: the events as text.
         digest: of all events; equal histories have equal digests.
     """
 
