@@ -29,7 +29,7 @@ class RegistryConfig:
 
     Attributes:
         database: `sqlite:///FILE`, `postgresql://user:password@host:5432/name`, or `memory:`, which ends with the
-        process.
+            process.
         host: beyond this machine only with `insecure`, as the registry has no authentication.
         port: 0 takes a free one.
         compatibility_level: default level (Confluent: `schema.compatibility.level`).

@@ -1,10 +1,8 @@
 """Use cases that validate a schema: register, look up, check.
 
 What lives here: reading the basis, validating against it, and writing if it is unchanged. Validation may take long, so
-it runs between
-transactions, never inside one. What does not: the rules (`domain`), their execution (`validation`), use cases that only
-read or delete
-(`service`).
+it runs between transactions, never inside one. What does not: the rules (`domain`), their execution (`validation`), use
+cases that only read or delete (`service`).
 """
 
 import asyncio
@@ -72,8 +70,7 @@ class Registrar:
 
         Raises:
             RegistryError: 409 incompatible; 42201 invalid; 42205 read-only, or an id where none may be given; 42209 too
-            large;
-                50002 validation takes too long, or the subject keeps changing.
+                large; 50002 validation takes too long, or the subject keeps changing.
         """
         if len(request.text) > self._max_chars:
             raise errors.schema_too_large(len(request.text), self._max_chars)

@@ -1,8 +1,7 @@
 """The registry's use cases: register, look up, check, read, delete.
 
 What lives here: those that read and delete, each in one transaction of a `Store`. What does not: those that validate a
-schema
-(`registering`), HTTP (`http`), SQL (`store`), rules (`domain`).
+schema (`registering`), HTTP (`http`), SQL (`store`), rules (`domain`).
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -192,8 +191,7 @@ class Registry:
 
         Raises:
             RegistryError: 40401, 40402 not found; 40406 soft-deleted already; 40407 not soft-deleted first; 42205
-            read-only;
-                42206 referenced.
+                read-only; 42206 referenced.
         """
         async with self._store.write() as tx:
             await self._check_subject_writable(tx, subject)

@@ -1,8 +1,7 @@
 """Busway: an event bus for Python services.
 
 The names listed here are public; nothing else is. Each is imported on first use, so that `busway up` does not load the
-client, nor a
-producer the Avro library.
+client, nor a producer the Avro library.
 """
 
 import importlib

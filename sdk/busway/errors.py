@@ -65,8 +65,7 @@ class TransactionFailed(BuswayError):
     """A transaction cannot continue.
 
     Raised as this class itself it is fatal for the producer: mend the cause named in the text and start a new producer.
-    After
-    `TransactionAbortable` the next transaction may succeed (KIP-1050).
+    After `TransactionAbortable` the next transaction may succeed (KIP-1050).
 
     Attributes:
         code: error code of the protocol; None if no broker refused anything.

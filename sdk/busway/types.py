@@ -19,8 +19,7 @@ class Record(NamedTuple):
     """A record as read.
 
     `timestamp_type` is 0 for the producer's clock, 1 for the broker's. `delivery_count` includes the current delivery
-    by a share group; None for
-    other consumers.
+    by a share group; None for other consumers.
     """
 
     topic: str

@@ -92,7 +92,7 @@ class Configurable:
     Attributes:
         settings: supported ones, as listed by the REST API.
         fixed: settings of Kafka's class with the only accepted values, in lower case, which match the built-in
-        behaviour.
+            behaviour.
         inert: settings of Kafka's class that are accepted without effect, and why records stay the same.
     """
 
@@ -155,8 +155,7 @@ class Boundaries:
     """A source's transaction boundaries, with `transaction.boundary=connector` (KIP-618).
 
     A request takes effect once the records of the current `read` are sent, or after a given record of it. After an
-    abort the source is not
-    read again: its offsets are stored all the same.
+    abort the source is not read again: its offsets are stored all the same.
     """
 
     def __init__(self) -> None:
@@ -237,10 +236,8 @@ class Source(Connector):
         """Return an offset's position in the source's order; it never decreases within a source partition.
 
         With it nothing is duplicated after a crash (see `runtime.exactly_once`). The source then guarantees to return
-        the same records in the same
-        order when started with the same offsets, and records of one position in one `read`. None: no guarantee, and
-        records since the stored offset
-        are repeated.
+        the same records in the same order when started with the same offsets, and records of one position in one
+        `read`. None: no guarantee, and records since the stored offset are repeated.
         """
         return None
 
@@ -259,8 +256,7 @@ class Sink(Connector):
     """Reads topics, writes outside: `start`, repeated `write`, `stop`.
 
     Offsets are committed after `write` returns, so records may repeat but are not lost; a sink that must not write
-    twice makes writes
-    idempotent.
+    twice makes writes idempotent.
     """
 
     async def start(self) -> None:

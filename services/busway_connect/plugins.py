@@ -1,9 +1,8 @@
 """Classes of connectors, converters, transforms and predicates by name.
 
 What lives here: Kafka's class names, full or short, and loading users' modules. What does not: the classes. A name in a
-request never
-imports anything: classes are built in or in modules of the worker's settings. All are loaded at start, as imports block
-the event loop.
+request never imports anything: classes are built in or in modules of the worker's settings. All are loaded at start, as
+imports block the event loop.
 """
 
 import importlib
@@ -26,8 +25,7 @@ _BUILT_IN: Final = (
 """Modules with connectors; one with missing dependencies is left out, and reported when requested."""
 _ON_REQUEST: Final = {"FileStreamSource": "busway_connect.file_stream", "FileStreamSink": "busway_connect.file_stream"}
 """Connectors that only a worker's settings can enable: with these any client of the REST API reads and writes the
-worker's files. Kafka
-removed them from its class path for that reason (3.1.1).
+worker's files. Kafka removed them from its class path for that reason (3.1.1).
 """
 _KAFKA_NAMES: Final = {
     "io.debezium.transforms.ExtractNewRecordState": ("busway_connect.transforms.unwrap", "ExtractNewRecordState"),

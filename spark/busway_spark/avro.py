@@ -1,14 +1,11 @@
 """Registry-framed Avro in a DataFrame: one byte of magic, four of schema id, the body.
 
 What lives here: the columns `schema_id`, `event` and `error`, decoded with each record's writer schema. What does not:
-asking the registry
-(`schemas`), decoding without Spark's Avro module (`avro_python`).
+asking the registry (`schemas`), decoding without Spark's Avro module (`avro_python`).
 
 Spark's `from_avro` hides failures: an unknown schema id becomes null, and a damaged body a struct of nulls. So the
-reader schema gets an extra
-field with a default: it is set in every decoded record, and null in damaged ones only. A null value is a tombstone,
-neither decoded nor
-damaged.
+reader schema gets an extra field with a default: it is set in every decoded record, and null in damaged ones only. A
+null value is a tombstone, neither decoded nor damaged.
 """
 
 import json
@@ -51,7 +48,7 @@ def decode_avro(
         column: name of the binary column.
         on_error: keep undecodable rows, with the reason in `error`, or fail the query at the first.
         on_unknown: treat a schema id missing in `schemas` as an undecodable row, or stop the query, so that it can
-        continue with more schemas.
+            continue with more schemas.
         missing_ids: ids that the registry lacks: always undecodable rows.
         decoder: the JVM's or fastavro in Python workers; by default the JVM's if its Avro module is present.
 
@@ -102,8 +99,7 @@ def _once(decoded: Column) -> Column:
     """Prevent the optimizer from decoding twice.
 
     It would copy the decoding into each filter on the event or the error. It moves nothing across a non-deterministic
-    expression, such as the
-    partition's number.
+    expression, such as the partition's number.
     """
     return F.when(F.spark_partition_id() >= 0, decoded)
 

@@ -1,10 +1,8 @@
 """Record keys as text.
 
 What lives here: the key column: text unchanged, a registry-framed Avro key as JSON. What does not: values (`avro`). A
-topic's keys are Avro if
-the registry has `<topic>-key`, as registered by change data capture and Confluent's serializers. They are decoded in
-Python workers with
-either source, as keys are small.
+topic's keys are Avro if the registry has `<topic>-key`, as registered by change data capture and Confluent's
+serializers. They are decoded in Python workers with either source, as keys are small.
 """
 
 import asyncio
@@ -46,8 +44,7 @@ def key_text(writers: Mapping[int, str], *, column: str = "key", missing_ids: Co
         writers: see `key_schemas`.
         column: the binary column.
         missing_ids: ids that the registry lacks. Any other id missing in `writers` stops the query, like an unknown id
-        of a value, so that it
-            can continue with more schemas (`supervise`).
+            of a value, so that it can continue with more schemas (`supervise`).
     """
     plain = F.when(F.is_valid_utf8(F.col(column)), F.col(column).cast("string")).otherwise(
         F.concat(F.lit("0x"), F.lower(F.hex(column)))

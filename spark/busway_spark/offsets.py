@@ -1,8 +1,7 @@
 """Start and end of a reader.
 
 What lives here: positions (earliest, latest, a time, offsets by partition), Spark's options for them, and resolving
-them at the broker. What
-does not: reading (`source`).
+them at the broker. What does not: reading (`source`).
 """
 
 import asyncio

@@ -33,8 +33,7 @@ def session(
         app_name: for Spark's user interface.
         master: Spark master URL; by default `spark-submit`'s, else local with two threads.
         jars: under `spark-submit` its command line's count. Without jars nothing is fetched: topics are read by
-        Busway's source and
-            decoded in Python, and cannot be written.
+            Busway's source and decoded in Python, and cannot be written.
         delta: with Delta Lake.
         settings: further Spark settings; they take precedence.
 

@@ -2,16 +2,14 @@
 without a jar.
 
 What lives here: the readers of a Python data source (Spark's SPIP of that name), with options of Spark's Kafka source.
-What does not: offsets
-(`offsets`), bytes to columns (`columns`). Rows equal those of the Kafka source with `includeHeaders`.
+What does not: offsets (`offsets`), bytes to columns (`columns`). Rows equal those of the Kafka source with
+`includeHeaders`.
 
 Options: `kafka.bootstrap.servers`; `subscribe`, topics with commas; `startingOffsets`, `endingOffsets`,
-`startingTimestamp`,
-`endingTimestamp`; `maxOffsetsPerTrigger`; `minPartitions`, `maxRecordsPerPartition`; `failOnDataLoss` (true; with false
-a stream reads a
-recreated topic, which ends before the next offset, from its first offset, while Spark's Kafka source starts at its
-end);
-`kafka.isolation.level` (read_committed here, unlike Spark's: records of aborted transactions are not read).
+`startingTimestamp`, `endingTimestamp`; `maxOffsetsPerTrigger`; `minPartitions`, `maxRecordsPerPartition`;
+`failOnDataLoss` (true; with false a stream reads a recreated topic, which ends before the next offset, from its first
+offset, while Spark's Kafka source starts at its end); `kafka.isolation.level` (read_committed here, unlike Spark's:
+records of aborted transactions are not read).
 """
 # mypy: allow-subclassing-any
 
@@ -58,10 +56,8 @@ _KNOWN: Final = frozenset(
 )
 _SET_BY_QUERIES: Final = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
 """Workers' environment variables that Spark 4.2 sets at each query's start, without a lock, in a map shared by the
-session's queries and sent
-with every task. Two queries that started at once and both added a name left a map that no task could read
-(OptionalDataException); with the
-names present it keeps its shape.
+session's queries and sent with every task. Two queries that started at once and both added a name left a map that no
+task could read (OptionalDataException); with the names present it keeps its shape.
 """
 
 

@@ -3,10 +3,8 @@
 What lives here: streams and batches into Parquet and Delta, and the trigger of Real-Time Mode. What does not: rows.
 
 Parquet: Spark's file sink logs each micro-batch's files in `_spark_metadata`. Read the folder as a whole instead of
-files by pattern, and
-files left by killed tasks are ignored. Delta: each micro-batch is a transaction with the query's id and the batch's
-number, so a batch
-repeated after a crash is skipped (`txnAppId`, `txnVersion`).
+files by pattern, and files left by killed tasks are ignored. Delta: each micro-batch is a transaction with the query's
+id and the batch's number, so a batch repeated after a crash is skipped (`txnAppId`, `txnVersion`).
 """
 
 from collections.abc import Sequence
@@ -35,11 +33,10 @@ def to_store(
     Args:
         checkpoint: folder for a stream's position, a different one for each query.
         format: parquet, or delta for a session with `delta=True`. New columns of events are added to a Delta table; in
-        Parquet they are in
-            the newer files, and visible with `option("mergeSchema", "true")`.
+            Parquet they are in the newer files, and visible with `option("mergeSchema", "true")`.
         partition_by: columns whose values name sub-folders.
         trigger: of a stream, as for `DataStreamWriter.trigger`; by default every 5 seconds, `{"availableNow": True}` up
-        to the current end.
+            to the current end.
 
     Returns:
         The running query of a stream, None for a batch.
@@ -71,8 +68,7 @@ def delta_writer(path: str, partition_by: Sequence[str] = (), *, application: st
     Args:
         partition_by: columns whose values name sub-folders.
         application: permanent id of the query; by default the id in Spark's checkpoint, so that a query with a new
-        checkpoint is a different
-            one.
+            checkpoint is a different one.
     """
 
     def write(batch: DataFrame, number: int) -> None:
@@ -88,8 +84,7 @@ def realtime(writer: DataStreamWriter, checkpoint: str = "10 seconds") -> DataSt
     """Run a query in Real-Time Mode: each record within milliseconds.
 
     For stateless jobs (projection, filter, union, join with a static table), from Spark's Kafka source
-    (`source="kafka"`) to its Kafka sink,
-    in update mode. Each partition holds a task slot while the query runs.
+    (`source="kafka"`) to its Kafka sink, in update mode. Each partition holds a task slot while the query runs.
 
     Args:
         writer: of a streaming DataFrame.

@@ -56,7 +56,7 @@ def submit_command(module: str, master: str, arguments: Sequence[str], folder: P
 
     Args:
         arguments: the job's; their `--conf NAME=VALUE` also go to `spark-submit`, for settings needed before the job
-        runs.
+            runs.
         folder: for the two submitted files.
 
     Raises:

@@ -1,8 +1,7 @@
 """DataFrames into a topic, as registry-framed Avro.
 
 What lives here: the rows' schema, the frame, Spark's Kafka sink. What does not: reading (`topics`). The sink is
-at-least-once: a retried task
-writes its rows again, so give events an id where that matters.
+at-least-once: a retried task writes its rows again, so give events an id where that matters.
 """
 
 import asyncio
@@ -64,8 +63,7 @@ def write_topic(
         key: column with the record's key, as text unless binary; it stays a field.
         deleted: a boolean column, not a field; true writes a tombstone, with key and without value.
         schema: JSON text or an event class, registered if necessary; by default the subject's newest version, or one
-        inferred from the
-            columns if there is none yet.
+            inferred from the columns if there is none yet.
         subject: by default `<topic>-value`.
         checkpoint: folder for a stream's position.
         trigger: of a stream, as for `DataStreamWriter.trigger`.

@@ -1,8 +1,7 @@
 """Values that a new version takes from the previous one.
 
 What lives here: metadata and rules that a client omits are copied, like in Confluent's server
-(`maybeSetMetadataRuleSet`). What does not:
-choosing that version (`registering`).
+(`maybeSetMetadataRuleSet`). What does not: choosing that version (`registering`).
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """Exceptions → `{"error_code": …, "message": …}`.
 
 What lives here: a handler for each kind of failure; coroutines, as starlette runs plain functions in a thread. What
-does not: refusals
-(`domain.errors`).
+does not: refusals (`domain.errors`).
 """
 
 import logging

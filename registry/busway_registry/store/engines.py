@@ -100,8 +100,7 @@ async def _write_ahead(connection: "aiosqlite.Connection") -> None:
     """Switch the file to WAL mode, even when several processes open it for the first time at once.
 
     SQLite's busy timeout does not apply here: two connections that have read the file and want to change its journal
-    mode would deadlock, so
-    one fails at once.
+    mode would deadlock, so one fails at once.
     """
     deadline = get_running_loop().time() + _PATIENCE_S
     while True:

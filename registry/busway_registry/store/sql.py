@@ -1,8 +1,8 @@
 """The store on a database: SQLite in WAL mode beside the broker, PostgreSQL in production.
 
 What lives here: transactions and rows. What does not: connections (`engines`), tables (`tables`, `revisions`), rules
-(`service`). Writing
-transactions are serialised (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no retries.
+(`service`). Writing transactions are serialised (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no
+retries.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class SqlStore:
 
     Args:
         url: SQLAlchemy's URL with an asyncio driver, such as `sqlite+aiosqlite:///registry.db` or
-        `postgresql+psycopg://…`.
+            `postgresql+psycopg://…`.
 
     Raises:
         StoreFailed: invalid URL, or missing driver.

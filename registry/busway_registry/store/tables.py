@@ -1,8 +1,7 @@
 """The tables, equal in SQLite and PostgreSQL.
 
 What lives here: columns and constraints; the database enforces unique ids and identities. Each change here needs a
-migration
-(`migrations`).
+migration (`migrations`).
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """Validation processes: started on demand, bounded, killed on timeout.
 
 What lives here: assigning requests to processes, deadlines, handling of crashed processes. What does not: validation
-(`worker`), the choice
-to validate in this process (`validator`). The standard library's pools cannot kill one process and keep the others.
+(`worker`), the choice to validate in this process (`validator`). The standard library's pools cannot kill one process
+and keep the others.
 """
 
 import asyncio
@@ -46,8 +46,7 @@ class Pool:
 
         Raises:
             RegistryError: a refusal by the rules; 42201 too much memory; 50002 too much time, including the wait for a
-            process; 503 too many
-                waiting.
+                process; 503 too many waiting.
             TooMuchWork: the budget is spent.
         """
         if self._waiting >= _MOST_WAITING:

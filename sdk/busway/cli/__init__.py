@@ -1,8 +1,7 @@
 """The `busway` command.
 
 What lives here: the list of commands. What does not: the commands (a module each), output (`output`). Only the called
-command's module is
-imported; help imports all.
+command's module is imported; help imports all.
 """
 
 import importlib

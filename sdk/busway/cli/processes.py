@@ -3,8 +3,7 @@
 What lives here: starting, stopping and restarting them. What does not: their work (`running`).
 
 A worker has its own session, so Ctrl-C reaches only the supervisor, which forwards it once. A worker also drains and
-ends when its supervisor
-dies: it holds the read end of a pipe whose other end only the supervisor has.
+ends when its supervisor dies: it holds the read end of a pipe whose other end only the supervisor has.
 """
 
 import asyncio

@@ -184,7 +184,7 @@ def run_app(app: App, wait_s: float = 0.0) -> None:
     Raises:
         BuswayError: the app could not start, or stopped by itself.
         CommandFailed: the service's code failed, such as its lifespan; names the line. `--log-level debug` shows the
-        traceback.
+            traceback.
     """
     loop_factory = None
     try:

@@ -1,8 +1,7 @@
 """Typed values ↔ Avro bodies.
 
 What lives here: `AvroCodec`, and the writers' schemas. What does not: schemas of classes (`infer`), conversion of
-values (`convert`), ids
-(`registered`).
+values (`convert`), ids (`registered`).
 """
 
 import dataclasses

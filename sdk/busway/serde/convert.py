@@ -4,10 +4,8 @@ What lives here: records, enums, collections and unions, member by member. What 
 (`avro`).
 
 A union's value is written with its branch name, so nothing is guessed: 1 in `float | int` stays an int, a `datetime` in
-`date | datetime`
-keeps its time. Read values are distinguished by that name (bodies of the own schema), or by the class that the reader
-schema adds to each
-record (any other; see `avro`).
+`date | datetime` keeps its time. Read values are distinguished by that name (bodies of the own schema), or by the class
+that the reader schema adds to each record (any other; see `avro`).
 """
 
 import datetime as dt

@@ -1,10 +1,8 @@
 """Fields of record classes.
 
 What lives here: dataclasses, msgspec structs, TypedDicts and pydantic models as lists of fields; unwrapping
-`Annotated`, `NewType` and
-unions. What does not: Avro schemas (`infer`), values (`avro`). pydantic is never imported: a model's class exists only
-if pydantic is
-loaded.
+`Annotated`, `NewType` and unions. What does not: Avro schemas (`infer`), values (`avro`). pydantic is never imported: a
+model's class exists only if pydantic is loaded.
 """
 
 import dataclasses

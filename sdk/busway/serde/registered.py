@@ -85,8 +85,7 @@ class RegisteredAvro:
         Raises:
             Undecodable: not framed, or a damaged body.
             SchemaMissing: the schema is not loaded yet. Loading raises Undecodable for an id that the registry lacks,
-            and BuswayError while
-                the registry does not answer.
+                and BuswayError while the registry does not answer.
         """
         schema_id = self._known.get(data[:FRAME_BYTES])
         if schema_id is None:

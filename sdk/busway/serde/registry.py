@@ -1,8 +1,7 @@
 """A client of schema registries.
 
 What lives here: Confluent's REST API over HTTP with a cache of immutable answers, retries, and merging of concurrent
-equal requests. What
-does not: use of schemas (`registered`).
+equal requests. What does not: use of schemas (`registered`).
 """
 
 import asyncio

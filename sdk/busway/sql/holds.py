@@ -3,8 +3,7 @@
 What lives here: which topic, key or row waits until when; pure. What does not: publishing (`relay`).
 
 A record refused for its content (too large, no such partition) holds its key, which keeps the key's order; other keys
-continue. Any other
-failure (no such topic, not allowed, not acknowledged) holds its topic.
+continue. Any other failure (no such topic, not allowed, not acknowledged) holds its topic.
 """
 
 from collections.abc import Callable

@@ -3,17 +3,14 @@
 What lives here: `Sql`. What does not: the tables (`tables`), sending (`outbox`), retries of database calls (`reach`).
 
 A handler's transaction first inserts the row (group, topic, partition, offset); a conflict means a duplicate. So a
-record is handled once
-even if its offset was never committed or two instances have it: the second waits on the primary key until the first
-commits (a duplicate)
-or rolls back (then it handles the record). SQLite has one writer at a time, with the same effect.
+record is handled once even if its offset was never committed or two instances have it: the second waits on the primary
+key until the first commits (a duplicate) or rolls back (then it handles the record). SQLite has one writer at a time,
+with the same effect.
 
 Rows may be inserted in any order: handlers may run concurrently, and keys may wait for retries. After the group's
-commit one transaction
-raises the partition's floor and deletes the rows below; records below the floor are duplicates, too. The floor is read
-after the insert, so a
-late instance cannot pass. The inbox's size is bounded by the worker's limit on unfinished records, times the
-partitions.
+commit one transaction raises the partition's floor and deletes the rows below; records below the floor are duplicates,
+too. The floor is read after the insert, so a late instance cannot pass. The inbox's size is bounded by the worker's
+limit on unfinished records, times the partitions.
 """
 
 import asyncio
@@ -80,15 +77,12 @@ class Sql(Extension):
     """Runs handlers in a database transaction together with their records' position.
 
     On PostgreSQL the transaction is READ COMMITTED, whatever the engine's setting: the inbox must see what others have
-    just committed. Take
-    row locks (`SELECT … FOR UPDATE`) where that is too weak.
+    just committed. Take row locks (`SELECT … FOR UPDATE`) where that is too weak.
 
     The transaction stays open while the handler runs, which counts against `idle_in_transaction_session_timeout`. A
-    server that ends it looks
-    like an outage, and the record is retried without limit. Set a shorter `subscribe(timeout_s=…)`; then it fails as
-    other slow records do.
-    Any pool mode of PgBouncer works; for transaction pooling before PgBouncer 1.21 give psycopg
-    `connect_args={"prepare_threshold": None}`.
+    server that ends it looks like an outage, and the record is retried without limit. Set a shorter
+    `subscribe(timeout_s=…)`; then it fails as other slow records do. Any pool mode of PgBouncer works; for transaction
+    pooling before PgBouncer 1.21 give psycopg `connect_args={"prepare_threshold": None}`.
 
     Give it to a handler: `@app.subscribe(payments, sql=Sql(engine))`; the handler's parameter `tx` is the transaction's
     connection.
@@ -96,12 +90,9 @@ class Sql(Extension):
     Args:
         engine: of the database that handlers write to; SQLite (best in WAL mode) or PostgreSQL.
         resume: "group" resumes from the group's committed offsets; the database only detects duplicates. "database"
-        resumes from the
-            first record that the database lacks, whatever the group's offsets: output and position agree even after
-            offsets were lost or
-            reset, or the database was restored from a backup. To handle records again on purpose, call `forget` while
-            the service is
-            stopped.
+            resumes from the first record that the database lacks, whatever the group's offsets: output and position
+            agree even after offsets were lost or reset, or the database was restored from a backup. To handle records
+            again on purpose, call `forget` while the service is stopped.
         name: separates handlers of one group that read the same topic; each needs a `Sql` with a different name.
         create_tables: create missing tables at start; False for services with migrations.
         tables: names of the tables.
@@ -164,12 +155,11 @@ class Sql(Extension):
         """Open a transaction for an attempt at a record; yields its connection, or None for a duplicate.
 
         Commits at the block's end and rolls back if the block raises. On entry an unreachable database is retried
-        without limit. An ORM session
-        joins with `AsyncSession(bind=tx)`; its `commit` then only flushes.
+        without limit. An ORM session joins with `AsyncSession(bind=tx)`; its `commit` then only flushes.
 
         Raises:
             DatabaseUnreachable: it went away during the block. With `subscribe(sql=…)` the handler is called again
-            without using up an attempt.
+                without using up an attempt.
             SQLAlchemyError: other errors of the database, such as a violated constraint.
         """
         partition = TopicPartition(record.topic, record.partition)
@@ -312,9 +302,8 @@ class Sql(Extension):
         """Bring the partitions' rows in line with the existing topics.
 
         A different topic id deletes everything. A topic that ends below the handled offsets lost its tail, as after an
-        unclean election: other
-        records will get those offsets. Rows are read before the topics, so what another instance handles meanwhile
-        stays.
+        unclean election: other records will get those offsets. Rows are read before the topics, so what another
+        instance handles meanwhile stays.
         """
         assert self._app is not None
 

@@ -63,15 +63,14 @@ class Outbox(Extension):
     """Sends records in the transaction of the caller's writes.
 
     Extend an app with it (`app.extend(outbox)`) and the app's process publishes; of several instances one does. With
-    `relay=False` the
-    process only sends, and `busway outbox relay MODULE:APP` publishes.
+    `relay=False` the process only sends, and `busway outbox relay MODULE:APP` publishes.
 
     Args:
         engine: of the database whose transactions send.
         relay: publish while the app runs.
         keep: keep published rows, with the time; pruning them is up to you. By default they are deleted.
         poll_interval_s: interval of looking without a notification. Commits of the relay's process notify it; on
-        PostgreSQL all commits do.
+            PostgreSQL all commits do.
         notify: notify the relay by NOTIFY on PostgreSQL, which serialises commits briefly; False relies on polling.
         create_tables: create missing tables at start; False for services with migrations.
         tables: names of the tables.
@@ -121,8 +120,7 @@ class Outbox(Extension):
         """Write a record into the outbox in the caller's transaction; needs no broker.
 
         Records of one key are published in the order of their inserts. To make that the order of commits, change or
-        lock the row that the key
-        stands for before sending.
+        lock the row that the key stands for before sending.
 
         Args:
             tx: a connection or session with a transaction open.

@@ -1,8 +1,7 @@
 """Busway's tables in a service's database.
 
 What lives here: `Tables`, their columns, creation. What does not: reading and writing (`inbox`, `outbox`, `relay`). A
-service with migrations
-adds `TABLES.metadata` to Alembic's metadata and passes `create_tables=False`.
+service with migrations adds `TABLES.metadata` to Alembic's metadata and passes `create_tables=False`.
 """
 
 from typing import Final

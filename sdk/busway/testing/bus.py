@@ -1,8 +1,7 @@
 """`app.test()`: an app on a fresh broker and registry, on real sockets, in this process.
 
 What lives here: starting and stopping them, and the operations of a test. What does not: the app's time (`clock`),
-killing the app at a
-step (`crash`). Nothing is faked.
+killing the app at a step (`crash`). Nothing is faked.
 """
 
 import asyncio
@@ -229,10 +228,8 @@ class TestBus:
             await bus.settle()
 
         Connections drop at once; nothing is drained, flushed or committed. Handlers are cancelled where they wait,
-        extensions lose their state,
-        the lifespan is left; the service's variables stay. The dead member is removed from the group
-        (`Admin.remove_members`), which saves the
-        session timeout.
+        extensions lose their state, the lifespan is left; the service's variables stay. The dead member is removed from
+        the group (`Admin.remove_members`), which saves the session timeout.
 
         Raises:
             ValueError: no such step.
@@ -275,16 +272,13 @@ class TestBus:
         """Advance the app's time: `app.test(clock="manual")`. Records already sent reach the app first.
 
         Waits end in order, each after everything due before it is done. The app's time covers waits between attempts,
-        the commit interval,
-        windows of batches, an `Outbox`'s waits, and each `asyncio.sleep`, `asyncio.timeout` and `loop.call_later` of
-        handlers, dependencies,
-        extensions, the lifespan and their tasks. Nothing else ends them.
+        the commit interval, windows of batches, an `Outbox`'s waits, and each `asyncio.sleep`, `asyncio.timeout` and
+        `loop.call_later` of handlers, dependencies, extensions, the lifespan and their tasks. Nothing else ends them.
 
         Real time drives clients, broker and registry with their timers (linger, sessions, requests, retention), reading
-        of tables, the drain of
-        a stopping app, the test's waits, and `time`, `datetime` and record timestamps. While the bus starts or stops
-        the app, the app's time is
-        real too. Calls in an executor of the event loop are waited for; other threads and processes are not.
+        of tables, the drain of a stopping app, the test's waits, and `time`, `datetime` and record timestamps. While
+        the bus starts or stops the app, the app's time is real too. Calls in an executor of the event loop are waited
+        for; other threads and processes are not.
 
         Raises:
             ValueError: waits are skipped on this bus.

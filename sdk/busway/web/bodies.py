@@ -1,8 +1,7 @@
 """JSON bodies of requests and responses.
 
 What lives here: responses, refusals, and decoding bodies to types. What does not: event streams (`events`), the server
-(`server`). Every
-refusal is `{"error": text}`.
+(`server`). Every refusal is `{"error": text}`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -54,7 +53,7 @@ async def read_json(request: Request, kind: type[T], *, max_bytes: int = MAX_BOD
 
     Raises:
         Refused: 413 for a body above `max_bytes`, 400 for invalid JSON, 422 for a value that does not fit; names the
-        field.
+            field.
     """
     body = bytearray()
     async for chunk in request.stream():

@@ -61,8 +61,7 @@ class BySchema(Generic[T]):
     """A bounded cache keyed by schema object.
 
     Identity is the key: comparing schemas of a hundred fields for every record would cost more than the conversion. The
-    oldest entry is removed
-    first.
+    oldest entry is removed first.
     """
 
     def __init__(self) -> None:

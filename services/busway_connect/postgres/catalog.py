@@ -1,8 +1,7 @@
 """The database's tables and types.
 
 What lives here: values, and the queries for them. What does not: Connect schemas (`columns`), the log's view
-(`pgoutput`). The connection is
-psycopg 3's blocking one: all this runs in the connector's thread.
+(`pgoutput`). The connection is psycopg 3's blocking one: all this runs in the connector's thread.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,8 +16,8 @@ SESSION: Final = (
     " -c lc_monetary=C -c client_encoding=UTF8 -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c row_security=off"
 )
 """Session settings that fix the text form of values, for snapshot and stream. Like in pg_dump, limits on ordinary
-statements set by a role or a
-database do not interrupt a snapshot, and rows hidden by a policy are an error instead of missing.
+statements set by a role or a database do not interrupt a snapshot, and rows hidden by a policy are an error instead of
+missing.
 """
 
 

@@ -1,8 +1,7 @@
 """Column types → Connect schemas and values, like Debezium.
 
 What lives here: `Codec`, and `codec_for`, which finds a column's. What does not: parsing text (`values`, `geometry`),
-defaults (`defaults`).
-Built-in types are found by their fixed oid, extensions' types by name.
+defaults (`defaults`). Built-in types are found by their fixed oid, extensions' types by name.
 """
 
 import hashlib

@@ -3,10 +3,8 @@
 What lives here: both kinds, conversion to and from stored offsets, and their order. What does not: IO.
 
 Offsets have Debezium's names (`lsn`, `lsn_commit`, `lsn_proc`, `txId`, `ts_usec`, `snapshot`, …) and Busway's:
-`generation`, raised by each
-new snapshot; `lsn_transaction`, the commit record of the current transaction; `snapshot_table`, `snapshot_key` and
-`snapshot_order`, the
-last row of the snapshot.
+`generation`, raised by each new snapshot; `lsn_transaction`, the commit record of the current transaction;
+`snapshot_table`, `snapshot_key` and `snapshot_order`, the last row of the snapshot.
 """
 
 from collections.abc import Mapping

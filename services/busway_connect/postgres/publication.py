@@ -1,8 +1,7 @@
 """A connector's publication: the part of the captured tables in the server's log.
 
 What lives here: creating it, checking that it has all captured changes under their own names, and its row filters and
-column lists for the
-snapshot. What does not: the slot (`slots`).
+column lists for the snapshot. What does not: the slot (`slots`).
 """
 
 import logging
@@ -58,7 +57,7 @@ def prepare_publication(connection: Connection, settings: Settings, tables: list
 
     Raises:
         ConfigInvalid: missing, or without a captured table, or sending its changes under another name; the text has a
-        remedy.
+            remedy.
     """
     name = sql.Identifier(settings.publication)
     listed = sql.SQL(", ").join(sql.Identifier(table.schema, table.name) for table in tables)

@@ -1,8 +1,7 @@
 """A connector's server side: connecting, its replication slot, and the server's errors.
 
 What lives here: checking the slot, waiting for its release, translating the driver's errors. What does not: the
-publication (`publication`),
-rows and log (`reader`).
+publication (`publication`), rows and log (`reader`).
 """
 
 import logging
@@ -135,8 +134,7 @@ def wait_until_free(
     """Wait until nothing reads the slot.
 
     The WAL sender of a killed connector or vanished host remains until the server notices, at most
-    `wal_sender_timeout`. The wait is as long as
-    Debezium's retries: `slot.max.retries` times `slot.retry.delay.ms`.
+    `wal_sender_timeout`. The wait is as long as Debezium's retries: `slot.max.retries` times `slot.retry.delay.ms`.
 
     Args:
         waiting: called once before the first pause.

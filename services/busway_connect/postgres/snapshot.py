@@ -1,14 +1,11 @@
 """Existing rows, read before the log.
 
 What lives here: reading tables under one snapshot, in key order, from any row on; the marks `first`, `last`, … What
-does not: the snapshot's
-origin (`reader`), records (`records`).
+does not: the snapshot's origin (`reader`), records (`records`).
 
 Tables are read in the order of `schema.table`, rows in key order, so that a position identifies the rows before it.
-Keys that Python cannot
-order like the server, keys with a masked or omitted column, and tables without a key have no such position: these
-tables are read again
-from the beginning, or from the stored key.
+Keys that Python cannot order like the server, keys with a masked or omitted column, and tables without a key have no
+such position: these tables are read again from the beginning, or from the stored key.
 """
 
 import time

@@ -1,8 +1,7 @@
 """Delivery of a source's records to topics, with their offsets.
 
 What lives here: the interface that the source's loop (`source_task`) uses. What does not: the implementations:
-`acknowledged`, where offsets
-follow acknowledgements; `transactional`, with both in one transaction.
+`acknowledged`, where offsets follow acknowledgements; `transactional`, with both in one transaction.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Leadership as enforced by the storage topics: one worker of a group writes, earlier ones are fenced.
 
 What lives here: names of transactional ids, and the producer that writes configs in its own transactions, like a Kafka
-Connect cluster's
-leader with `exactly.once.source.support` preparing or enabled. What does not: electing the leader (`worker`).
+Connect cluster's leader with `exactly.once.source.support` preparing or enabled. What does not: electing the leader
+(`worker`).
 """
 
 import asyncio
@@ -77,8 +77,7 @@ class Leader:
     """Writes records one at a time, each in a transaction.
 
     A starting worker fences its predecessor. A fenced worker checks whether it still leads, as an administrator may
-    have aborted its
-    transaction, and only then initialises the id again.
+    have aborted its transaction, and only then initialises the id again.
 
     Args:
         confirm: raises TurnOver unless this worker leads.

@@ -1,6 +1,5 @@
 """Client settings: a connector's `producer.override.*` and `consumer.override.*` (KIP-458), the worker's `producer.*`
-and `consumer.*` as
-defaults.
+and `consumer.*` as defaults.
 
 What lives here: supported names and checks; others are refused. What does not: clients.
 """

@@ -4,10 +4,8 @@ What lives here: states and transitions. What does not: the task's work (`source
 (`worker`).
 
 After `Retriable` or an unreachable broker the task is RESTARTING and retried with delays growing up to
-`errors.retry.delay.max.ms`; other
-failures make it FAILED with its trace until it is restarted or changed. A connector's failure never affects the worker
-or other
-connectors.
+`errors.retry.delay.max.ms`; other failures make it FAILED with its trace until it is restarted or changed. A
+connector's failure never affects the worker or other connectors.
 """
 
 import asyncio

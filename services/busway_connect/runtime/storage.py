@@ -1,16 +1,12 @@
 """The worker's persistent state: three compacted topics in Kafka Connect's formats.
 
 What lives here: keys and values, read to the end at start, written through. What does not: their use (`worker`). One
-worker of a group
-writes, so memory equals the topic. Offsets of a source in transactions are written by its own producer, and read again
-when its task
-starts, with its predecessor's commits.
+worker of a group writes, so memory equals the topic. Offsets of a source in transactions are written by its own
+producer, and read again when its task starts, with its predecessor's commits.
 
 `connect-configs`: Kafka Connect's `connector-NAME`, `target-state-NAME`, `task-NAME-0`, `commit-NAME`, and Busway's
-`source-epoch-NAME`
-(see `exactly_once`), which Kafka Connect skips. `connect-offsets`: `["NAME",{partition}]`. `connect-status`:
-`status-connector-NAME`,
-`status-task-NAME-0`, `status-topic-TOPIC:connector-NAME`.
+`source-epoch-NAME` (see `exactly_once`), which Kafka Connect skips. `connect-offsets`: `["NAME",{partition}]`.
+`connect-status`: `status-connector-NAME`, `status-task-NAME-0`, `status-topic-TOPIC:connector-NAME`.
 """
 
 import asyncio
@@ -95,7 +91,7 @@ async def ensure_compacted(admin: Admin, topic: str, partitions: int, replicatio
 
     Raises:
         StorageUnfit: not compacted, so its records would be deleted in time; or several partitions where one is
-        required.
+            required.
     """
     wanted = NewTopic(
         topic, partitions=partitions, replication_factor=replication_factor, configs={"cleanup.policy": "compact"}

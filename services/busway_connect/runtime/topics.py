@@ -4,8 +4,8 @@ What lives here: reading and checking those settings, creating missing topics. W
 (`storage`).
 
 A topic's settings are those of the first of `topic.creation.groups` whose `include` matches its whole name and whose
-`exclude` does not,
-otherwise `default`. Missing partitions and replication factor come from `default`, then from the broker.
+`exclude` does not, otherwise `default`. Missing partitions and replication factor come from `default`, then from the
+broker.
 """
 
 import re

@@ -4,8 +4,7 @@ What lives here: use cases, one at a time; leadership in the group. What does no
 HTTP (`rest`).
 
 Workers of one `group.id` share a consumer group on the configs topic, which has one partition: its owner works, the
-others stand by. When
-a worker dies, its session expires and the next one takes over within `session.timeout.ms`.
+others stand by. When a worker dies, its session expires and the next one takes over within `session.timeout.ms`.
 """
 
 import asyncio

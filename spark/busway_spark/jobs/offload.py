@@ -6,12 +6,10 @@ What lives here: events as columns, and undecodable records beside them. What do
 `avro`).
 
 `OUT/<topic>` has the events, each field a column, with `_key`, `_partition`, `_offset`, `_timestamp`, `_deleted` and
-`_schema_id`. The
-key is text, JSON for an Avro key as in topics of captured tables. `OUT/<topic>_rejected` has undecodable records
-unchanged, with the
-reason in `error`: nothing is lost. Checkpoints are in `OUT/_checkpoints`; a killed job continues from there, and no row
-is written
-twice. A field of a new schema version becomes a column from its first event.
+`_schema_id`. The key is text, JSON for an Avro key as in topics of captured tables. `OUT/<topic>_rejected` has
+undecodable records unchanged, with the reason in `error`: nothing is lost. Checkpoints are in `OUT/_checkpoints`; a
+killed job continues from there, and no row is written twice. A field of a new schema version becomes a column from its
+first event.
 """
 
 import argparse

@@ -1,8 +1,7 @@
 """A schema tree → its text, as Avro's Java library writes it.
 
 What lives here: the canonical form for storage and comparison, and the normalised form (`normalize=true`). What does
-not: Avro's parsing
-canonical form, which drops documentation and defaults; the registry keeps them.
+not: Avro's parsing canonical form, which drops documentation and defaults; the registry keeps them.
 """
 
 import math
@@ -67,8 +66,7 @@ def canonical(schema: Schema, *, normalize: bool = False, referenced: frozenset[
 
     Args:
         normalize: also sort properties (a known logical type first) and aliases, write defaults in their type's form,
-        and omit empty
-            documentation of named types.
+            and omit empty documentation of named types.
         referenced: names of types from references, which are not defined again.
     """
     return dump_json(_Writer(normalize, referenced).schema(schema, ""))

@@ -3,8 +3,7 @@
 What lives here: kinds of faults, drawing them, seeds as text. What does not: injecting them (`run`).
 
 Each seed first draws the kinds that may occur (Groce et al., "Swarm Testing"): a history with crashes alone reaches
-states that a history
-with every kind does not.
+states that a history with every kind does not.
 """
 
 from collections.abc import Sequence
