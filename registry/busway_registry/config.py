@@ -16,7 +16,6 @@ _DRIVERS: Final = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
-"""URL scheme → SQLAlchemy's."""
 
 
 class BadSetting(ValueError):

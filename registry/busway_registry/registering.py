@@ -31,7 +31,7 @@ _AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Basis:
-    """The state of the store that a validation is based on; valid while the store's is equal."""
+    """The state of the store that a validation is based on. Valid while the store's is equal."""
 
     rules: Rules
     versions: tuple[Version, ...]
@@ -42,7 +42,6 @@ class _Basis:
 
     @property
     def live(self) -> list[Version]:
-        """Versions that are not deleted."""
         return [version for version in self.versions if not version.deleted]
 
 
@@ -117,7 +116,7 @@ class Registrar:
             return await self._write(tx, subject, basis, artifact)
 
     async def _there(self, basis: _Basis, artifact: Artifact) -> Registered | None:
-        """Return the version that holds it already; a fast path, as most clients register the latest at each start."""
+        """Return the version that holds it already. A fast path, as most clients register the latest at each start."""
         latest = basis.latest
         assert latest is not None
         if latest.schema.artifact == artifact:
@@ -204,7 +203,7 @@ class Registrar:
     async def _basis(
         self, tx: Transaction, subject: str, request: SchemaRequest, before: _Basis | None = None
     ) -> _Basis:
-        """Read the basis; the latest schema is taken from `before` while the versions are equal."""
+        """Read the basis. The latest schema is taken from `before` while the versions are equal."""
         rules = await self._settings.rules(tx, subject)
         versions = tuple(await tx.versions(subject))
         if request.references:
@@ -227,7 +226,7 @@ class Registrar:
     async def _compare(
         self, judging: ValidationRequest, artifact: Artifact, basis: _Basis, live: Sequence[Version]
     ) -> list[str] | None:
-        """Return the breaches; None if a version to compare with was deleted meanwhile."""
+        """Return the breaches. None if a version to compare with was deleted meanwhile."""
         level = basis.rules.level
         wanted = live[::-1] if level.transitive else live[-1:]
         if level is Level.NONE:

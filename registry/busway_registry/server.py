@@ -57,7 +57,7 @@ class RegistryServer:
 
     @property
     def judging(self) -> list[int]:
-        """Ids of processes that validate large schemas; none before the first large one."""
+        """Ids of processes that validate large schemas. None before the first large one."""
         return self._pool.pids
 
     async def start(self) -> None:

@@ -205,7 +205,7 @@ class Registry:
             return version.version
 
     async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
-        """Delete all versions softly, or permanently together with the subject's settings; return their numbers.
+        """Delete all versions softly, or permanently together with the subject's settings. Return their numbers.
 
         Raises:
             RegistryError: 40401 not found; 40404 soft-deleted already; 40405 not soft-deleted first; 42205 read-only;

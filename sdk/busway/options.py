@@ -240,7 +240,6 @@ def _check(options: ProducerOptions | ConsumerOptions | ShareConsumerOptions) ->
 
 
 def _mismatch(kind: Any, value: Any) -> str | None:
-    """Return the wanted type in words if the value is of another."""
     if get_origin(kind) is Literal:
         kinds = {type(member) for member in get_args(kind)}
         return None if type(value) in kinds else _listed([_WORDS[member] for member in sorted(kinds, key=str)])

@@ -17,7 +17,7 @@ Config = Mapping[str, str]
 
 
 class ConfigInvalid(ValueError):
-    """Missing or invalid settings; `errors` has a message for each, as in the validate call."""
+    """Missing or invalid settings. `errors` has a message for each, as in the validate call."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{name}: {text}" for name, text in errors.items()))
@@ -25,7 +25,7 @@ class ConfigInvalid(ValueError):
 
 
 class Retriable(Exception):
-    """The external system is unreachable; the runtime restarts the task with growing delays."""
+    """The external system is unreachable. The runtime restarts the task with growing delays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Setting:
 
 @dataclass(slots=True)
 class Progress:
-    """A task's figures for status and metrics; the connector writes, the runtime reads."""
+    """A task's figures for status and metrics. The connector writes, the runtime reads."""
 
     notes: dict[str, Any] = field(default_factory=dict)
 
@@ -216,7 +216,7 @@ class Source(Connector):
         return False
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
-        """Connect, and continue after these offsets (source partition → offset); empty at the first start.
+        """Connect, and continue after these offsets (source partition → offset). Empty at the first start.
 
         Raises:
             ConfigInvalid: a setting turned out wrong.
@@ -225,7 +225,7 @@ class Source(Connector):
         raise NotImplementedError
 
     async def read(self) -> Sequence[SourceRecord]:
-        """Return the next records in order; empty after waiting about half a second.
+        """Return the next records in order. Empty after waiting about half a second.
 
         Raises:
             Retriable: the external system became unreachable.
@@ -233,7 +233,7 @@ class Source(Connector):
         raise NotImplementedError
 
     def position(self, offset: Offset) -> Sequence[int | str] | None:
-        """Return an offset's position in the source's order; it never decreases within a source partition.
+        """Return an offset's position in the source's order. It never decreases within a source partition.
 
         With it nothing is duplicated after a crash (see `runtime.exactly_once`). The source then guarantees to return
         the same records in the same order when started with the same offsets, and records of one position in one
@@ -243,7 +243,7 @@ class Source(Connector):
 
     @classmethod
     def offset_problem(cls, config: Config, partition: Mapping[str, Any], offset: Offset) -> str | None:
-        """Return what is wrong with an offset that a user wants stored; None if valid or unknown."""
+        """Return what is wrong with an offset that a user wants stored. None if valid or unknown."""
         return None
 
     async def committed(self, offset: Offset) -> None:

@@ -55,7 +55,7 @@ class References:
             }
 
     def said(self, name: str, text: str) -> str:
-        """Return a message with references instead of values; if part of a value would remain, only that the setting is
+        """Return a message with references instead of values. If part of a value would remain, only that the setting is
         invalid.
         """
         text = self.hidden(text)

@@ -47,7 +47,7 @@ operator intervention, system error.
 """
 _INTERRUPT_EVERY_S: Final = 0.5
 _INTERRUPTS: Final = 20
-"""Limit of interrupts; after these the write is abandoned, as the server does not respond."""
+"""Limit of interrupts. After these the write is abandoned, as the server does not respond."""
 _FORBIDDEN: Final = "42501"
 _REFUSED_STATES: Final = ("28", "3D")
 """SQLSTATE classes of refused logins: authentication, missing database."""

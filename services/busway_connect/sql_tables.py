@@ -29,7 +29,7 @@ _OWN_FORM: Final = (types.JSON, types.Uuid, types.ARRAY)
 
 
 class _AsItIs(types.UserDefinedType[Any]):
-    """A parameter passed to the driver unchanged; the database converts it by column."""
+    """A parameter passed to the driver unchanged. The database converts it by column."""
 
     cache_ok = True
 
@@ -210,7 +210,6 @@ class Tables:
     # Tables
 
     def _ready(self, row: Row) -> None:
-        """Ensure that the table has all columns of the row."""
         table = self._known.get(row.table)
         if table is None:
             table = self._reflect(row.table)

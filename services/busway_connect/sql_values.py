@@ -94,7 +94,7 @@ def _day_text(days: int) -> str:
 
 
 def _beyond_python(name: str, value: Any) -> str | None:
-    """Return PostgreSQL's text of values outside Python's types: infinities, far years, 24:00; None for others."""
+    """Return PostgreSQL's text of values outside Python's types: infinities, far years, 24:00. None for others."""
     if isinstance(value, str):
         if value.endswith("infinity"):
             return value
@@ -145,7 +145,7 @@ def column_type(schema: Schema | None, value: Any, dialect: str) -> Kind:
 
 
 def _exact_type(dialect: str, precision: str | None = None, scale: int = 0) -> Kind:
-    """Return the numeric type; without a precision unlimited, as a guess could refuse or round values."""
+    """Return the numeric type. Without a precision unlimited, as a guess could refuse or round values."""
     if dialect == "sqlite":
         return types.Text()  # SQLite would store a float
     if precision is None or not precision.isdecimal() or not 0 <= scale <= int(precision) <= _PRECISION_MAX:
@@ -174,7 +174,7 @@ class Listed:
 
 
 def _json(value: Any) -> str:
-    """Return strict JSON: bytes in hexadecimal; NaN, infinities, decimals, dates and times as strings."""
+    """Return strict JSON: bytes in hexadecimal. NaN, infinities, decimals, dates and times as strings."""
     return json.dumps(
         _finite(value), ensure_ascii=False, default=lambda item: item.hex() if isinstance(item, bytes) else str(item)
     )

@@ -42,7 +42,7 @@ def unserved(plugins: Plugins, connector: type[Connector], config: Config, commo
 
 
 def unserved_of_converter(plugins: Plugins, config: Config, name: str, text: str) -> str | None:
-    """Return why a setting under `key.converter` or `value.converter` is refused; None if accepted."""
+    """Return why a setting under `key.converter` or `value.converter` is refused. None if accepted."""
     if name in CONVERTERS:
         return None
     converter = next((candidate for candidate in CONVERTERS if name.startswith(f"{candidate}.")), None)

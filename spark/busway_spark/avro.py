@@ -26,7 +26,7 @@ OnError = Literal["keep", "fail"]
 OnUnknown = Literal["keep", "stop"]
 Decoder = Literal["jvm", "python"]
 UNKNOWN_MARK: Final = "busway-unknown-schema-id="
-"""Prefix of the unknown id in the failure that stops a query; `supervise` searches for it."""
+"""Prefix of the unknown id in the failure that stops a query. `supervise` searches for it."""
 _UNFRAMED: Final = "not framed: expected a zero byte and a schema id of four bytes"
 
 
@@ -125,7 +125,6 @@ def _judged(
     on_unknown: OnUnknown,
     missing_ids: Collection[int],
 ) -> DataFrame:
-    """Separate decoded records from others, with reasons."""
     schema_id = F.col("schema_id")
     where = F.concat_ws(
         " ", F.lit(" in"), F.col("topic"), F.lit("partition"), F.col("partition"), F.lit("offset"), F.col("offset")

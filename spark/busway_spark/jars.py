@@ -40,7 +40,7 @@ DELTA: Final[Artifacts] = (
 
 
 class JarsMissing(BuswayError):
-    """The artifacts are missing and could not be fetched; the text has the command for it."""
+    """The artifacts are missing and could not be fetched. The text has the command for it."""
 
 
 def jar_folder(*, delta: bool = False) -> Path:

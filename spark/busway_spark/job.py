@@ -40,7 +40,7 @@ _LOG_LEVELS: Final = ("debug", "info", "warn", "error", "fatal")
 
 
 class TooFewSlots(BuswayError):
-    """Real-Time Mode holds a task slot for each partition; the text has the number of slots."""
+    """Real-Time Mode holds a task slot for each partition. The text has the number of slots."""
 
 
 class Job:
@@ -78,7 +78,7 @@ class Job:
         return read_topic(self.spark, topic, **(self._servers() | options))
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
-        """Call `stream_topic` on the given servers; use it inside the function passed to `run`."""
+        """Call `stream_topic` on the given servers. Use it inside the function passed to `run`."""
         return stream_topic(self.spark, topic, **({"missing_ids": self._missing} | self._servers() | options))
 
     def key_text(self, topic: str) -> Column:
@@ -125,7 +125,7 @@ class Job:
     def run(
         self, start: Callable[[], Iterable[StreamingQuery | None]], *, topics: Sequence[str], subject: str | None = None
     ) -> list[StreamingQuery]:
-        """Run streams until they end; rebuild them when a topic gets an event with a new schema.
+        """Run streams until they end. Rebuild them when a topic gets an event with a new schema.
 
         Args:
             subject: of their values' schemas; by default each topic's.

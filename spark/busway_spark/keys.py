@@ -22,7 +22,7 @@ from busway_spark.schemas import NoSchema, versions_of
 
 
 def key_schemas(registry_url: str, topic: str) -> dict[int, str]:
-    """Return schema id → JSON text of all versions of `<topic>-key`; empty without that subject.
+    """Return schema id → JSON text of all versions of `<topic>-key`. Empty without that subject.
 
     Raises:
         RegistryUnreachable: no answer.

@@ -81,7 +81,7 @@ class LagListener(StreamingQueryListener):
         self._group = group
         self._bootstrap_servers = bootstrap_servers
         self.commit_problem: BuswayError | None = None
-        """Why the last commit failed; the query continues, as its checkpoint has the progress."""
+        """Why the last commit failed. The query continues, as its checkpoint has the progress."""
         self._gauges: dict[str, Any] = {}
         if text_file is not None or port is not None:
             from prometheus_client import CollectorRegistry, Gauge, start_http_server
@@ -161,7 +161,6 @@ def progress_of(report: dict[str, Any]) -> Progress:
 
 
 def _offsets(given: Any) -> dict[TopicPartition, int]:
-    """Return the offsets of a topic source; empty for other sources."""
     try:
         return from_json(json.loads(given) if isinstance(given, str) else given)
     except (AttributeError, TypeError, ValueError):

@@ -14,7 +14,7 @@ from typing import Final
 from busway import Admin, BuswayError, ConnectionFailed, Consumer, RequestTimedOut, TopicPartition
 
 Position = str | Mapping[int, int] | dt.datetime
-"""earliest, latest, offsets by partition (all; -2 earliest, -1 latest), or a time: the first record at or after it."""
+"""earliest, latest, offsets by partition (all. -2 earliest, -1 latest), or a time: the first record at or after it."""
 Offsets = dict[str, dict[str, int]]
 """Topic → partition → next offset, as in Spark's checkpoint (JSON has text keys)."""
 EARLIEST: Final = -2
@@ -95,7 +95,7 @@ def wanted(options: Mapping[str, str], name: str, default: str) -> Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """Queries the broker for offsets; each call opens a connection, as minutes may pass between them."""
+    """Queries the broker for offsets. Each call opens a connection, as minutes may pass between them."""
 
     bootstrap_servers: str
     topics: tuple[str, ...]

@@ -19,7 +19,7 @@ Reader = int | str | type | None
 
 
 class NoSchema(BuswayError):
-    """The registry has no schema for the topic; the text has the subject."""
+    """The registry has no schema for the topic. The text has the subject."""
 
 
 class NoColumns(BuswayError):
@@ -49,7 +49,7 @@ class Schemas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A version of a subject; `schema` is parsed JSON, None if not Avro."""
+    """A version of a subject. `schema` is parsed JSON, None if not Avro."""
 
     number: int
     id: int
@@ -117,7 +117,6 @@ async def _version(registry: RegistryClient, subject: str, number: int) -> Versi
 
 
 async def _collect(registry: RegistryClient, version: Any, referred: dict[str, Any]) -> None:
-    """Collect direct and indirect references by full name."""
     for reference in version.get("references") or ():
         if reference["name"] not in referred:
             path = f"/subjects/{quote(reference['subject'], safe='')}/versions/{reference['version']}"

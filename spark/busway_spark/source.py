@@ -172,8 +172,6 @@ def limited(start: Offsets, end: dict[TopicPartition, int], limit: int) -> dict[
 
 
 class _Reading:
-    """Common part of both readers."""
-
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
@@ -304,7 +302,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _after_a_loss(
         self, begins: dict[TopicPartition, int], first: dict[TopicPartition, int], last: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return next offsets where partitions may end before the stored ones; corrects `last`."""
+        """Return next offsets where partitions may end before the stored ones. Corrects `last`."""
         ends = asyncio.run(self.settings.asker().ends())
         result = {}
         for partition, begin in begins.items():

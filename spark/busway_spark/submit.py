@@ -92,7 +92,6 @@ def _driver() -> list[str]:
 
 
 def _settings(arguments: Sequence[str]) -> list[str]:
-    """Return Spark's own settings in the job's arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--conf", action="append", default=[])
     parsed, _ = parser.parse_known_args(list(arguments))

@@ -23,7 +23,7 @@ _LISTS: Final = {
 
 
 def metadata(value: Any) -> Mapping[str, Any] | None:
-    """Check tags, properties and names of sensitive properties; drop empty and unknown parts.
+    """Check tags, properties and names of sensitive properties. Drop empty and unknown parts.
 
     Raises:
         RegistryError: 400, a part has another shape.

@@ -66,7 +66,7 @@ class SqlStore:
         self._turn = asyncio.Lock()
 
     async def open(self) -> None:
-        """Connect; create tables in an empty database, or migrate those of an earlier release.
+        """Connect. Create tables in an empty database, or migrate those of an earlier release.
 
         Raises:
             StoreFailed: the database is unusable.

@@ -24,7 +24,7 @@ logger = logging.getLogger("busway.registry")
 WORKERS: Final = 2
 """Limit of processes; each uses a processor while it validates."""
 _MOST_WAITING: Final = 64
-"""Limit of requests waiting for a process, with their schemas in memory; more are refused."""
+"""Limit of requests waiting for a process, with their schemas in memory. More are refused."""
 
 
 class Pool:

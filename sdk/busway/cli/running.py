@@ -78,7 +78,7 @@ def _where(problem: Exception) -> str:
 
 
 def _is_theirs(file: str) -> bool:
-    """Return whether a file is the user's; a service may be installed beside Busway."""
+    """Return whether a file is the user's. A service may be installed beside Busway."""
     if not Path(file).is_absolute() or file.startswith(_BUSWAY):  # compiled code has no file on this machine
         return False
     return file.startswith(_INSTALLED) or not file.startswith(_PYTHON)
@@ -141,7 +141,7 @@ def _handled(app: App) -> str:
 
 
 async def until_reachable(app: App, wait_s: float) -> None:
-    """Wait until brokers and registry answer; registers the topics' schemas, as the start does.
+    """Wait until brokers and registry answer. Registers the topics' schemas, as the start does.
 
     Raises:
         ConnectionFailed, RegistryUnreachable: no answer in time; names the address.

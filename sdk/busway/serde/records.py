@@ -20,7 +20,7 @@ NO_DEFAULT: Final = object()
 
 
 class CannotInfer(BuswayError, TypeError):
-    """A type has no Avro schema; the text names the field and an alternative."""
+    """A type has no Avro schema. The text names the field and an alternative."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from busway.serde.registry import RegistryClient, RegistryRefused, id_in
 
 _NO_SUCH_SCHEMA: Final = 40403
 _UNKNOWN_S: Final = 5.0
-"""Pause before a missing id is requested again; otherwise a topic full of them would load the registry."""
+"""Pause before a missing id is requested again. Otherwise a topic full of them would load the registry."""
 _UNKNOWN_MAX: Final = 1000
 
 

@@ -48,8 +48,6 @@ PRUNE_TIMEOUT_S: Final = 10.0
 
 @dataclass(slots=True)
 class _Seen:
-    """Records of a partition since its assignment."""
-
     first: int
     highest: int = -1
     floored: bool = False
@@ -142,7 +140,7 @@ class Sql(Extension):
         await create_all(self._engine, self._tables)
 
     async def forget(self, group: str, topic: str | None = None) -> None:
-        """Make a group handle its records again, of all topics or one; only while its service is stopped."""
+        """Make a group handle its records again, of all topics or one. Only while its service is stopped."""
         async with self._turn(), self._engine.begin() as connection:
             for table in (self._tables.inbox, self._tables.floors):
                 wanted = table.c.group_id == self._reader(group)
@@ -152,7 +150,7 @@ class Sql(Extension):
 
     @contextlib.asynccontextmanager
     async def handling(self, group: str, record: ConsumerRecord[Any, Any]) -> AsyncIterator[AsyncConnection | None]:
-        """Open a transaction for an attempt at a record; yields its connection, or None for a duplicate.
+        """Open a transaction for an attempt at a record. Yields its connection, or None for a duplicate.
 
         Commits at the block's end and rolls back if the block raises. On entry an unreachable database is retried
         without limit. An ORM session joins with `AsyncSession(bind=tx)`; its `commit` then only flushes.
@@ -199,7 +197,7 @@ class Sql(Extension):
     async def _claim(
         self, reader: str, partition: TopicPartition, offset: int, seen: _Seen
     ) -> tuple[AsyncConnection | None, AsyncExitStack]:
-        """Return a connection in a transaction and the stack that closes both; no connection for a duplicate."""
+        """Return a connection in a transaction and the stack that closes both. No connection for a duplicate."""
         row = {"group_id": reader, "topic": partition.topic, "partition": partition.partition}
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(self._engine.connect())
@@ -222,7 +220,7 @@ class Sql(Extension):
         return None, stack
 
     def around(self, route: "Route", call: Call) -> Call:
-        """Call the handler again when the database went away; an outage uses up no attempt."""
+        """Call the handler again when the database went away. An outage uses up no attempt."""
 
         if route.sql is not self:
             return call
@@ -262,7 +260,7 @@ class Sql(Extension):
         self._topics.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Delete rows of deleted topics; return the database's positions if it decides them."""
+        """Delete rows of deleted topics. Return the database's positions if it decides them."""
         for partition in partitions:
             self._seen.pop(partition, None)
         assert self._app is not None
@@ -278,7 +276,7 @@ class Sql(Extension):
             self._topics.pop(partition, None)
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raise the floors and delete the rows below; failures are left to the next commit."""
+        """Raise the floors and delete the rows below. Failures are left to the next commit."""
         assert self._app is not None
         reader = self._reader(self._app.group_id)
         own_offsets = {partition: offset for partition, offset in offsets.items() if partition in self._seen}

@@ -117,7 +117,7 @@ class Outbox(Extension):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> UUID:
-        """Write a record into the outbox in the caller's transaction; needs no broker.
+        """Write a record into the outbox in the caller's transaction. Needs no broker.
 
         Records of one key are published in the order of their inserts. To make that the order of commits, change or
         lock the row that the key stands for before sending.
@@ -155,7 +155,7 @@ class Outbox(Extension):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> UUID:
-        """As `send`, for code without an event loop; `prepare` the topic before, or run the app.
+        """As `send`, for code without an event loop. `prepare` the topic before, or run the app.
 
         Raises:
             Unencodable: the value or the key is of another type.
@@ -167,7 +167,7 @@ class Outbox(Extension):
         return UUID(str(row["id"]))
 
     async def prepare(self, *topics: Topic[Any, Any]) -> None:
-        """Cache schemas, so that sending makes no request; `send` does so on first use.
+        """Cache schemas, so that sending makes no request. `send` does so on first use.
 
         Raises:
             RegistryUnreachable, RegistryRefused: a schema cannot be registered.
@@ -191,7 +191,7 @@ class Outbox(Extension):
         ]
 
     def relay(self, app: "App") -> Relay:
-        """Make a relay with an app's brokers and producer options; an asynchronous context manager."""
+        """Make a relay with an app's brokers and producer options. An asynchronous context manager."""
         return Relay(
             self._engine,
             self._tables,
@@ -225,7 +225,7 @@ class Outbox(Extension):
         await self.close()
 
     async def settle(self) -> bool:
-        """Wait until every committed row is published, if this app publishes; return whether one was not."""
+        """Wait until every committed row is published, if this app publishes. Return whether one was not."""
         waited = False
         while (relay := self._relay) is not None:
             relay.worked.clear()

@@ -236,7 +236,7 @@ class Relay:
         return select(self._table).where(*conditions).order_by(columns.position).limit(ROUND_ROWS)
 
     async def _publish(self, producer: Producer, chain: Sequence[Row[Any]]) -> list[int]:
-        """Publish rows of one key in order up to the first failure; return acknowledged positions."""
+        """Publish rows of one key in order up to the first failure. Return acknowledged positions."""
         done = []
         for row in chain:
             try:

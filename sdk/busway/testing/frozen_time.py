@@ -65,7 +65,7 @@ class FrozenTime:
     # For the test
 
     async def advance(self, seconds: float) -> None:
-        """Advance time: waits end in order, each after everything due before it; new ones may end, too.
+        """Advance time: waits end in order, each after everything due before it. New ones may end, too.
 
         Raises:
             AssertionError: due work was not done within `REACT_S`.

@@ -15,7 +15,7 @@ CACHED_SCHEMAS: Final = 1000
 
 
 class ConversionFailed(ValueError):
-    """A value does not fit its schema, or bytes have another format; a retry does not help."""
+    """A value does not fit its schema, or bytes have another format. A retry does not help."""
 
 
 class Converter(Configurable):

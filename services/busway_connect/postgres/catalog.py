@@ -64,7 +64,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table; `key` has the columns of its primary key, or of its first unique index without NULLs."""
+    """A table. `key` has the columns of its primary key, or of its first unique index without NULLs."""
 
     id: TableId
     columns: tuple[Column, ...]
@@ -77,7 +77,7 @@ class Table:
 
 
 class Types:
-    """The database's types by oid; new ones are looked up on first use."""
+    """The database's types by oid. New ones are looked up on first use."""
 
     def __init__(self, known: Iterable[TypeInfo] = ()) -> None:
         self._known = {kind.oid: kind for kind in known}

@@ -69,7 +69,7 @@ def require_no_key(table: TableId, column: str, key: Collection[str], mask: Mask
 
 
 def masked_length(types: Types, column: Column, codec: Codec, mask: Mask) -> int | None:
-    """Return the length of a maskable column; None for one that passes unchanged."""
+    """Return the length of a maskable column. None for one that passes unchanged."""
     length = text_length(types, column.type_oid, column.type_modifier)
     if length is None and mask.truncates and codec.schema.type == "string":
         return UNLIMITED  # uuid and JSON can be cut as text, but not masked

@@ -76,7 +76,7 @@ def codec_for(types: Types, type_oid: int, modifier: int, settings: Settings) ->
 
 
 def text_length(types: Types, type_oid: int, modifier: int) -> int | None:
-    """Return a text column's limit in characters, `UNLIMITED` for none; None for other types (Debezium: JDBC's CHAR and
+    """Return a text column's limit in characters, `UNLIMITED` for none. None for other types (Debezium: JDBC's CHAR and
     VARCHAR).
     """
     info, modifier = types.resolved(type_oid, modifier)

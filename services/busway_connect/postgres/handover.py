@@ -13,7 +13,7 @@ from typing import Any, Final
 from busway_connect.connector import SourceRecord
 
 _RECORD_BYTES: Final = 100
-"""Size of a record beside its values; otherwise empty rows would count as nothing."""
+"""Size of a record beside its values. Otherwise empty rows would count as nothing."""
 _VALUE_BYTES: Final = 8
 
 
@@ -103,7 +103,7 @@ class Handover:
                 raise Stopped
 
     def fail(self, problem: BaseException) -> None:
-        """End the thread with this error; the reader gets it after the records."""
+        """End the thread with this error. The reader gets it after the records."""
         self._problem = problem
         self._tell()
 
@@ -114,7 +114,7 @@ class Handover:
             self._room.notify_all()
 
     async def take(self, most: int, wait_s: float) -> list[SourceRecord]:
-        """Return the next records, up to a limit; waits for the first up to a timeout.
+        """Return the next records, up to a limit. Waits for the first up to a timeout.
 
         Raises:
             Exception: the error of `fail`.

@@ -52,7 +52,7 @@ class Mask:
         return any(pattern.fullmatch(column) for pattern in self.columns)
 
     def parameters(self, length: int | None) -> tuple[tuple[str, str], ...]:
-        """Return the schema's parameters for a column of this length; None for non-text."""
+        """Return the schema's parameters for a column of this length. None for non-text."""
         if not self.truncates:
             return (("masked", "true"),)
         return (("truncateLength", str(self.chars)),) if length is not None and length > self.chars else ()
@@ -70,7 +70,7 @@ class Mask:
 
 
 def _cut(text: str, units: int) -> str:
-    """Return the first Java characters; a split surrogate pair becomes a question mark, like in Java."""
+    """Return the first Java characters. A split surrogate pair becomes a question mark, like in Java."""
     if len(text) * 2 <= units:
         return text
     return (

@@ -42,7 +42,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """End of a transaction; `end_lsn` is the first byte after the commit record."""
+    """End of a transaction. `end_lsn` is the first byte after the commit record."""
 
     commit_lsn: int
     end_lsn: int
@@ -69,7 +69,7 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """A table's form from here on; sent before its first change and after each change of its definition."""
+    """A table's form from here on. Sent before its first change and after each change of its definition."""
 
     oid: int
     schema: str
@@ -144,8 +144,6 @@ _U64: Final = struct.Struct("!Q")
 
 
 class _Reader:
-    """A position in a message."""
-
     __slots__ = ("at", "data")
 
     def __init__(self, data: bytes) -> None:

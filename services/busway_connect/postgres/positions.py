@@ -119,7 +119,7 @@ class InStream:
 
 
 def read_offset(offset: Mapping[str, Any]) -> InSnapshot | InStream:
-    """Parse a stored offset; Debezium's own too, which repeats the current transaction from its beginning.
+    """Parse a stored offset. Debezium's own too, which repeats the current transaction from its beginning.
 
     Raises:
         ValueError: invalid.
@@ -160,7 +160,7 @@ def _in_snapshot(offset: Mapping[str, Any], generation: int) -> InSnapshot:
 
 
 def order_of(offset: Offset) -> list[int | str] | None:
-    """Return an offset's order within a connector; None for a row of a table without key order."""
+    """Return an offset's order within a connector. None for a row of a table without key order."""
     position = read_offset(offset)
     if isinstance(position, InStream):
         here = [position.transaction_lsn or position.commit_lsn, position.lsn, position.events, position.parts or 2**31]

@@ -38,7 +38,7 @@ logger = logging.getLogger("busway.connect.postgres")
 _WAIT_S: Final = 0.1
 """Longest sleep in a quiet log: the delay until a confirmation or a stop is noticed."""
 _LOOK_EVERY: Final = 251
-"""Messages between looks at the clock in a busy log; a prime, so that it does not fall inside each of many equally long
+"""Messages between looks at the clock in a busy log. A prime, so that it does not fall inside each of many equally long
 transactions.
 """
 _STREAMS: Final = frozenset({"initial", "always", "no_data", "never", "when_needed"})
@@ -86,10 +86,10 @@ class Reader:
         self._told = 0
         self._beat_at = time.monotonic()
         self.confirmed_lsn = 0
-        """Stored position; written by the event loop, sent to the server by the thread."""
+        """Stored position. Written by the event loop, sent to the server by the thread."""
 
     def run(self) -> None:
-        """Run until the handover stops, or to the end of `initial_only`; errors go to the reader."""
+        """Run until the handover stops, or to the end of `initial_only`. Errors go to the reader."""
         try:
             self._run()
         except Stopped:
@@ -315,7 +315,6 @@ class Reader:
             )
 
     def _idle(self, server: ReplicationConnection, stream: Stream) -> None:
-        """Handle an empty log."""
         self._beat(server, stream)
         self._flush()
         if server.reply_wanted or self._late() or self.confirmed_lsn > self._told:

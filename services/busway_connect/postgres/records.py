@@ -89,7 +89,7 @@ HEARTBEAT: Final = Schema(
 
 
 class Unreadable(Exception):
-    """A value has no form in a record; the text has the column and a remedy."""
+    """A value has no form in a record. The text has the column and a remedy."""
 
 
 class StaleType(Exception):
@@ -211,7 +211,7 @@ class Layout:
         )
 
     def row(self, cells: Row, old: Row | None = None) -> dict[str, Any]:
-        """Return a row's values; those missing in the log come from the old row, if present.
+        """Return a row's values. Those missing in the log come from the old row, if present.
 
         Raises:
             StaleType: an unknown enum label.
@@ -316,7 +316,7 @@ class Layout:
         return parts
 
     def updated(self, old: Row | None, new: Row, origin: Origin, now_ns: int) -> list[Part]:
-        """Return the records of an UPDATE; a changed key gives a delete and a create that refer to each other in a
+        """Return the records of an UPDATE. A changed key gives a delete and a create that refer to each other in a
         header.
         """
         after = self.row(new, old)

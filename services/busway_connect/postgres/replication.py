@@ -55,7 +55,7 @@ class ReplicationConnection:
         return result
 
     def create_slot(self, name: str, plugin: str) -> tuple[int, str]:
-        """Create a logical slot; return its stream's beginning and the snapshot, valid until the connection's next
+        """Create a logical slot. Return its stream's beginning and the snapshot, valid until the connection's next
         command.
         """
         command = f"CREATE_REPLICATION_SLOT {Identifier(name).as_string()} LOGICAL {plugin} EXPORT_SNAPSHOT"

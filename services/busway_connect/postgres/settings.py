@@ -32,7 +32,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "snapshot.isolation.mode": ("serializable", "repeatable_read"),
     "snapshot.locking.mode": ("none",),
 }
-"""Settings with fixed values; a single one means that the others are unsupported, as its error says."""
+"""Settings with fixed values. A single one means that the others are unsupported, as its error says."""
 _FLAGS: Final = (
     "tombstones.on.delete", "slot.drop.on.stop", "include.unknown.datatypes", "extended.headers.enabled",
 )  # fmt: skip
@@ -219,7 +219,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Included and excluded names, as anchored case-insensitive regular expressions; without any all names are
+    """Included and excluded names, as anchored case-insensitive regular expressions. Without any all names are
     included.
     """
 

@@ -37,7 +37,7 @@ _REFUSED_AT_LOGIN: Final = {
 }
 _PRIVILEGE: Final = "42501"
 _NO_REPLICATION: Final = ("must be superuser", "permission denied to start WAL sender")
-"""Texts of PostgreSQL up to 15 and later; a failed login has no SQLSTATE."""
+"""Texts of PostgreSQL up to 15 and later. A failed login has no SQLSTATE."""
 _WAL_LEVEL: Final = re.compile('logical decoding requires "?wal_level')
 _SLOTS_SPENT: Final = "all replication slots are in use"
 _SLOT_LOST: Final = re.compile(
@@ -46,7 +46,7 @@ _SLOT_LOST: Final = re.compile(
 
 
 class PositionLost(Exception):
-    """The server lacks the log from the stored offset; continuing would silently lose changes."""
+    """The server lacks the log from the stored offset. Continuing would silently lose changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,7 @@ def check_slot(slot: Slot, settings: Settings) -> None:
 
 
 def require_log(slot: Slot | None, lsn: int | None, settings: Settings) -> None:
-    """Check that the server has the log from `lsn` on; None if nothing was read yet.
+    """Check that the server has the log from `lsn` on. None if nothing was read yet.
 
     Raises:
         PositionLost: the slot is gone, invalidated, or begins after `lsn`.

@@ -37,8 +37,6 @@ _IN_PYTHON: Final[dict[str, Callable[[str], int | str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Key:
-    """How a table is read in order."""
-
     places: tuple[int, ...]
     terms: tuple[sql.Composable, ...]
     collated: tuple[bool, ...]

@@ -23,7 +23,7 @@ _MONTH_US: Final = 2_629_800_000_000
 _DAY_US: Final = 86_400_000_000
 _NOT_FINITE: Final = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 _LONG_NUMBER: Final = 4_000
-"""Python parses at most 4,300 digits as an int; longer ones go through Decimal."""
+"""Python parses at most 4,300 digits as an int. Longer ones go through Decimal."""
 _TIMESTAMP: Final = re.compile(r"(\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?(?:\+00)?( BC)?")
 _TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?)?")
 _INTERVAL_PART: Final = re.compile(r"([+-]?\d+) (year|mon|day)s?")
@@ -120,7 +120,7 @@ def bits(text: str) -> bytes:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Return days since 1970 in the Gregorian calendar; year 0 is 1 BC."""
+    """Return days since 1970 in the Gregorian calendar. Year 0 is 1 BC."""
     cycles = (year - 1) // 400  # the calendar repeats; Python's dates have years 1 to 9999
     return dt.date(year - 400 * cycles, month, day).toordinal() - 719_163 + 146_097 * cycles
 
@@ -229,7 +229,7 @@ def _interval(text: str) -> tuple[dict[str, int], int, int, int, int]:
 
 
 def interval_us(text: str) -> int:
-    """Return microseconds, with months of 30.4375 days; overflows and infinity (PostgreSQL 17) become the largest or
+    """Return microseconds, with months of 30.4375 days. Overflows and infinity (PostgreSQL 17) become the largest or
     smallest number.
     """
     if text.endswith("infinity"):

@@ -59,7 +59,7 @@ async def read_object(request: Request) -> dict[str, Any]:
 
 
 def texts(given: Any, what: str) -> dict[str, str | None]:
-    """Return settings as text by name; numbers and booleans become text, like in Kafka Connect.
+    """Return settings as text by name. Numbers and booleans become text, like in Kafka Connect.
 
     Raises:
         Refused: 400 an object, a list, or a lone surrogate.
@@ -120,7 +120,7 @@ async def too_large(request: Request, problem: Exception) -> Response:
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Log a client that disconnected during its request; the response is not read."""
+    """Log a client that disconnected during its request. The response is not read."""
     return answer({"error_code": 400, "message": "the client hung up"}, 400)
 
 

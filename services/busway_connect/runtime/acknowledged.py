@@ -27,8 +27,6 @@ _ENDLESS_MS: Final = 2**31 - 1
 
 @dataclass(slots=True, kw_only=True)
 class _Batch:
-    """Records of one `read`."""
-
     sent: list["asyncio.Future[Any]"] = field(default_factory=list)
     offsets: Reached = field(default_factory=Reached)
 
@@ -77,7 +75,7 @@ class Acknowledged:
         self._begun.offsets.add(record)
 
     async def batch_over(self) -> None:
-        """Store acknowledged offsets when due; wait while too many records are in flight."""
+        """Store acknowledged offsets when due. Wait while too many records are in flight."""
         if self._begun.offsets:
             self._under_way.append(self._begun)
             self._in_flight += len(self._begun.sent)
@@ -92,7 +90,7 @@ class Acknowledged:
         await self._settle(everything=True)
 
     async def _settle(self, *, everything: bool = False) -> None:
-        """Process acknowledgements, and store offsets when due; with `everything` wait for all and store at once."""
+        """Process acknowledgements, and store offsets when due. With `everything` wait for all and store at once."""
         if everything:
             for batch in self._under_way:
                 if batch.sent:

@@ -43,7 +43,7 @@ def _chosen(offsets: OffsetStore, name: str, changes: Changes | None) -> Changes
 
 
 def check_offsets(kind: type[Connector] | None, providers: Providers, runner: Runner, changes: Changes) -> None:
-    """Check that a source could continue from these offsets; may compute for long.
+    """Check that a source could continue from these offsets. May compute for long.
 
     Raises:
         Refused: 400.

@@ -10,7 +10,7 @@ from typing import Final
 from busway_connect.runtime.refusals import Refused
 
 SETTINGS_MAX: Final = 1000
-"""Of a connector; the largest known have a few hundred, with their transforms."""
+"""Of a connector. The largest known have a few hundred, with their transforms."""
 CONFIG_CHARS_MAX: Final = 1024 * 1024
 """Of a connector's settings, names and values, also if sent in several requests (KIP-477)."""
 CONNECTORS_MAX: Final = 500

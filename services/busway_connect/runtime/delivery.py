@@ -35,7 +35,7 @@ class Delivery(Protocol):
         """Prepare to send the next record to this topic."""
 
     async def took(self, record: SourceRecord, waiter: "asyncio.Future[Any] | None") -> None:
-        """Note that the record was sent; without a waiter, that it was not needed."""
+        """Note that the record was sent. Without a waiter, that it was not needed."""
 
     async def batch_over(self) -> None:
         """End a batch: all its records were sent."""

@@ -27,7 +27,7 @@ from busway_connect.connector import Offset, SourceRecord
 
 HEADER: Final = "__busway.source.position"
 _FIRST_STEP: Final = 64
-"""Records read first from a partition's end; each further step is four times larger, up to the start."""
+"""Records read first from a partition's end. Each further step is four times larger, up to the start."""
 
 Position = list[Any]
 
@@ -72,7 +72,7 @@ class Marker:
         self._head = b""
 
     def mark(self, record: SourceRecord) -> tuple[Mark, bytes] | None:
-        """Return the next record's mark, and its header; None for a source without order."""
+        """Return the next record's mark, and its header. None for a source without order."""
         place = self._position(record.offset)
         if place is None:
             return None

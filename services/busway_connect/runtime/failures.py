@@ -27,7 +27,7 @@ LEFT_OUT: Final = "__busway.errors.left.out"
 """Header of a dead letter whose record was too large."""
 _KEY_BYTES_MAX: Final = 256
 _HEADER_BYTES_MAX: Final = 300
-"""Limit of header texts in a too large dead letter; longer ones are cut, and keys above `_KEY_BYTES_MAX` are
+"""Limit of header texts in a too large dead letter. Longer ones are cut, and keys above `_KEY_BYTES_MAX` are
 omitted.
 """
 _TRACE_CHARS_MAX: Final = 16 * 1024
@@ -36,7 +36,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class TaskFailed(Exception):
-    """A record fails and may not be skipped; the task stops until restarted."""
+    """A record fails and may not be skipped. The task stops until restarted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,6 @@ class Failures:
         self._tolerance = tolerance
         self._producer = producer
         self.tolerated = 0
-        """Records skipped."""
         self.dead_lettered = 0
         """Of these, records in the dead-letter topic."""
 
@@ -206,7 +205,7 @@ class Failures:
 
 
 def said(problem: BaseException) -> str:
-    """Return an exception's text in one line; a connector's exception may fail to format."""
+    """Return an exception's text in one line. A connector's exception may fail to format."""
     try:
         return _kept(str(problem))
     except Exception:  # noqa: BLE001 - a foreign __str__
@@ -219,7 +218,7 @@ def trace_of(problem: BaseException) -> str:
 
 
 def _kept(text: str) -> str:
-    """Replace lone surrogates, which no topic can store; keep a long text's beginning and end."""
+    """Replace lone surrogates, which no topic can store. Keep a long text's beginning and end."""
     if len(text) > _TRACE_CHARS_MAX:
         half = _TRACE_CHARS_MAX // 2
         text = f"{text[:half]}\n… {len(text) - 2 * half} characters are left out …\n{text[-half:]}"

@@ -23,9 +23,8 @@ from busway_connect.connector import Retriable
 
 NOT_ACTIVE: Final = "Cannot complete request momentarily: this worker stands by for another one of its group, or is taking over just now"
 _AT_ONCE: Final = 20
-"""Producers fenced concurrently."""
 CLOSE_S: Final = 5.0
-"""Limit of closing a transactional producer; an open transaction is then aborted by its successor or its timeout."""
+"""Limit of closing a transactional producer. An open transaction is then aborted by its successor or its timeout."""
 
 
 class TurnOver(Retriable):

@@ -28,7 +28,7 @@ from busway_connect.transforms.interface import TransformFailed
 _PAUSE_S: Final = 0.01
 """Pause after an empty read, for sources that return at once."""
 _OVERHEAD: Final = 100
-"""Bytes of a batch and record beside key and value; a source's headers are few."""
+"""Bytes of a batch and record beside key and value. A source's headers are few."""
 
 
 class SourceTask:
@@ -95,8 +95,6 @@ class SourceTask:
 
 
 class _Sender:
-    """Sends a record through transforms and converters to its partition."""
-
     def __init__(self, parts: TaskContext, delivery: Delivery, admin: Admin, failures: Failures) -> None:
         self._parts = parts
         self._delivery = delivery
@@ -110,7 +108,7 @@ class _Sender:
         self._turns = Turns()
 
     async def send(self, record: SourceRecord, marked: tuple[Mark, bytes] | None) -> "asyncio.Future[Any] | None":
-        """Send a record; None if it is written already, dropped by a transform, or skipped."""
+        """Send a record. None if it is written already, dropped by a transform, or skipped."""
         made = await self._made(record)
         if made is None:
             return None

@@ -24,7 +24,7 @@ STATES: Final = ("STARTED", "PAUSED", "STOPPED")
 
 
 class StorageUnfit(ValueError):
-    """An existing storage topic is unusable; the text has its name and a remedy."""
+    """An existing storage topic is unusable. The text has its name and a remedy."""
 
 
 class CompactedTopic:
@@ -142,7 +142,7 @@ class ConfigStore:
         return state if isinstance(state, str) and state in STATES else "STARTED"
 
     def _value(self, key: str) -> Mapping[str, Any]:
-        """Return a key's value; empty for another format, which must not prevent the start."""
+        """Return a key's value. Empty for another format, which must not prevent the start."""
         value = self._topic.values.get(key.encode())
         return value if isinstance(value, dict) else {}
 

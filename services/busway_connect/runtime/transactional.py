@@ -106,7 +106,7 @@ class Transactional:
             await self._commit()  # after an abort too: the source must not return these records again
 
     async def pause(self) -> None:
-        """Commit, as an open transaction would expire; sources with own boundaries must handle that themselves."""
+        """Commit, as an open transaction would expire. Sources with own boundaries must handle that themselves."""
         if self._boundaries is None:
             await self._commit()
 
@@ -147,7 +147,7 @@ def _looked_at(waiter: "asyncio.Future[Any]") -> None:
 
 @contextlib.asynccontextmanager
 async def transactional(parts: TaskContext, source: Source, transactional_id: str) -> AsyncIterator[Transactional]:
-    """Open a run's delivery; fences the id's previous owner and reads its committed offsets.
+    """Open a run's delivery. Fences the id's previous owner and reads its committed offsets.
 
     Raises:
         TurnOver: another worker has taken over.

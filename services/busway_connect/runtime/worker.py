@@ -289,7 +289,7 @@ class Worker(RebalanceListener):
         return runner is None
 
     async def _check(self, config: Mapping[str, str]) -> None:
-        """Validate in a thread, as the work grows with the request; one at a time, to use one thread at most."""
+        """Validate in a thread, as the work grows with the request. One at a time, to use one thread at most."""
         kind = self.class_of(config)
         try:
             async with self._one_check:
@@ -324,7 +324,6 @@ class Worker(RebalanceListener):
             raise Refused(400, str(problem)) from None
 
     async def _change(self, name: str, config: Mapping[str, str], target: str = "STARTED") -> None:
-        """Store checked settings, and apply them."""
         stores, runner = self._need(), self.runners.get(name)
         if runner is None and target != "STARTED":
             await stores.configs.put_target_state(name, target)
@@ -436,7 +435,7 @@ class Worker(RebalanceListener):
             await store_in_transaction(stores.offsets, self.config.bootstrap_servers, transactional_id, name, changes)
 
     async def reset_offsets(self, name: str) -> None:
-        """Remove all offsets of a stopped connector; it then starts from the beginning."""
+        """Remove all offsets of a stopped connector. It then starts from the beginning."""
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if self._is_source(runner):
@@ -447,7 +446,7 @@ class Worker(RebalanceListener):
                 await self._admin.delete_groups([group_of(name)])
 
     def topics(self, name: str) -> list[str]:
-        """Return the topics it has used; none for a missing connector, like Kafka Connect."""
+        """Return the topics it has used. None for a missing connector, like Kafka Connect."""
         return self._need().statuses.topics(name)
 
     async def reset_topics(self, name: str) -> None:

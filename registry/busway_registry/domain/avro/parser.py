@@ -40,7 +40,7 @@ _ENUM_WORDS: Final = _SCHEMA_WORDS | {"default"}
 _FIELD_WORDS: Final = frozenset({"default", "doc", "name", "order", "type", "aliases"})
 _ORDERS: Final = frozenset({"ascending", "descending", "ignore"})
 _DEEPEST: Final = 64
-"""Limit on nesting; far above any schema in use, far below the interpreter's stack."""
+"""Limit on nesting. Far above any schema in use, far below the interpreter's stack."""
 _SIZES: Final = range(2**31 - 8)
 """Limited by Java's longest array."""
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
@@ -49,7 +49,7 @@ _LONG: Final = range(-(2**63), 2**63)
 
 
 class AvroError(ValueError):
-    """The text is not an Avro schema; the message has place and reason."""
+    """The text is not an Avro schema. The message has place and reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +294,7 @@ def _default(field: Mapping[str, Any], schema: Schema, at: str) -> Any:
 
 
 def _fits(schema: Schema, value: Any) -> bool:
-    """Return whether a JSON value is a valid default; a union's default has its first branch's type (Avro 1.11)."""
+    """Return whether a JSON value is a valid default. A union's default has its first branch's type (Avro 1.11)."""
     if isinstance(schema, Record):
         # Iterates over the value, not the fields: many `{}` for a record of many fields stay cheap.
         return (

@@ -73,7 +73,7 @@ _Steps: TypeAlias = Generator[tuple[Schema, Schema, Place], _Found, _Found]
 def incompatibilities(
     reader: Schema, writer: Schema, *, budget: Budget | None = None, most: int = MOST_BREACHES
 ) -> list[Incompatibility]:
-    """Return the breaches in the order of the reader's fields; empty if compatible.
+    """Return the breaches in the order of the reader's fields. Empty if compatible.
 
     Args:
         budget: what is left of the request's; by default a full one.
@@ -104,7 +104,7 @@ def incompatibilities(
 
 
 class _Ambiguous(Exception):
-    """A field matches several of the writer's; like Java, this ends the comparison."""
+    """A field matches several of the writer's. Like Java, this ends the comparison."""
 
     def __init__(self, incompatibility: Incompatibility) -> None:
         self.incompatibility = incompatibility
@@ -283,7 +283,7 @@ def _mismatch(reader: Schema, writer: Schema, at: Place) -> Incompatibility:
 
 
 def _missing_branch(writer: Schema, java: Place, at: Place, cause: _Breach | None) -> Incompatibility:
-    """Report a missing branch like Java; `cause` is the breach in the branch of the same name, for the remedy."""
+    """Report a missing branch like Java. `cause` is the breach in the branch of the same name, for the remedy."""
     hidden = cause.tell() if cause is not None else None
     return Incompatibility(
         kind="MISSING_UNION_BRANCH",

@@ -49,7 +49,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the reader's schema, as steps below `above`; Java restarts its path at `restarts`."""
+    """A place in the reader's schema, as steps below `above`. Java restarts its path at `restarts`."""
 
     above: "Place | None" = None
     steps: tuple[str | int, ...] = ()
@@ -68,7 +68,7 @@ class Place:
         return self._pointer(from_restart=True)
 
     def where(self) -> str:
-        """Return the JSON pointer from the root; only its end if too long."""
+        """Return the JSON pointer from the root. Only its end if too long."""
         return self._pointer(from_restart=False)
 
     def _pointer(self, *, from_restart: bool) -> str:

@@ -34,7 +34,7 @@ BROKER: Final = "broker"
 REGISTRY: Final = "registry"
 REGISTRY_PORT: Final = 8081
 REST_S: Final = 300.0
-"""Limit after the last fault for handling everything; a lost member's session takes 45 s of it."""
+"""Limit after the last fault for handling everything. A lost member's session takes 45 s of it."""
 QUIET_S: Final = 0.5
 """Interval of checking that."""
 AGAIN_S: Final = 1.0
@@ -330,7 +330,6 @@ class _Instance:
         self._history.story.tell(self.name, what)
 
     def start(self) -> None:
-        """Start a new process."""
         self._process = process = self._history.world.process(self.name)
         self._tell("starts")
         process.start(self._serve, process).add_done_callback(lambda done: self._ended(process, done))
@@ -375,7 +374,6 @@ class _Instance:
         loop.call_later(AGAIN_S, self._start_if_down, context=context)
 
     async def suffer(self, fault: Fault) -> None:
-        """Inject a fault."""
         process = self._process
         if process is None or not process.alive:
             return
@@ -430,7 +428,6 @@ class _Instance:
         process.crash()
 
     def heal(self) -> None:
-        """End all faults; restart a dead process."""
         self._kills.clear()
         if self._process is not None and self._process.alive:
             self._process.thaw()
