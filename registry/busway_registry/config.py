@@ -16,7 +16,6 @@ _DRIVERS: Final = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
-"""URL scheme → SQLAlchemy's."""
 
 
 class BadSetting(ValueError):
@@ -29,7 +28,7 @@ class RegistryConfig:
 
     Attributes:
         database: `sqlite:///FILE`, `postgresql://user:password@host:5432/name`, or `memory:`, which ends with the
-        process.
+            process.
         host: beyond this machine only with `insecure`, as the registry has no authentication.
         port: 0 takes a free one.
         compatibility_level: default level (Confluent: `schema.compatibility.level`).

@@ -31,7 +31,7 @@ _AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Basis:
-    """The state of the store that a validation is based on; valid while the store's is equal."""
+    """The state of the store that a validation is based on. Valid while the store's is equal."""
 
     rules: Rules
     versions: tuple[Version, ...]
@@ -42,7 +42,6 @@ class _Basis:
 
     @property
     def live(self) -> list[Version]:
-        """Versions that are not deleted."""
         return [version for version in self.versions if not version.deleted]
 
 
@@ -50,11 +49,7 @@ class Registrar:
     """Validates schemas against registered ones.
 
     Args:
-        store: of schemas.
-        settings: levels and modes.
-        judge: validates.
         now_ms: clock, milliseconds since 1970.
-        max_schema_chars: limit of a schema.
     """
 
     def __init__(
@@ -74,8 +69,7 @@ class Registrar:
 
         Raises:
             RegistryError: 409 incompatible; 42201 invalid; 42205 read-only, or an id where none may be given; 42209 too
-            large;
-                50002 validation takes too long, or the subject keeps changing.
+                large; 50002 validation takes too long, or the subject keeps changing.
         """
         if len(request.text) > self._max_chars:
             raise errors.schema_too_large(len(request.text), self._max_chars)
@@ -122,7 +116,7 @@ class Registrar:
             return await self._write(tx, subject, basis, artifact)
 
     async def _there(self, basis: _Basis, artifact: Artifact) -> Registered | None:
-        """Return the version that holds it already; a fast path, as most clients register the latest at each start."""
+        """Return the version that holds it already. A fast path, as most clients register the latest at each start."""
         latest = basis.latest
         assert latest is not None
         if latest.schema.artifact == artifact:
@@ -182,9 +176,7 @@ class Registrar:
 
         Args:
             subject: to compare with; a missing one is compatible with everything.
-            request: the schema.
             version: to compare with, `LATEST`, or None for all that the level names.
-            normalize: normalise the schema first.
 
         Raises:
             RegistryError: 40402 no such version; 42201 invalid; 42209 too large; 50002 validation takes too long.
@@ -211,7 +203,7 @@ class Registrar:
     async def _basis(
         self, tx: Transaction, subject: str, request: SchemaRequest, before: _Basis | None = None
     ) -> _Basis:
-        """Read the basis; the latest schema is taken from `before` while the versions are equal."""
+        """Read the basis. The latest schema is taken from `before` while the versions are equal."""
         rules = await self._settings.rules(tx, subject)
         versions = tuple(await tx.versions(subject))
         if request.references:
@@ -234,7 +226,7 @@ class Registrar:
     async def _compare(
         self, judging: ValidationRequest, artifact: Artifact, basis: _Basis, live: Sequence[Version]
     ) -> list[str] | None:
-        """Return the breaches; None if a version to compare with was deleted meanwhile."""
+        """Return the breaches. None if a version to compare with was deleted meanwhile."""
         level = basis.rules.level
         wanted = live[::-1] if level.transitive else live[-1:]
         if level is Level.NONE:

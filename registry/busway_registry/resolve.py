@@ -13,7 +13,6 @@ from busway_registry.domain.subjects import LATEST
 from busway_registry.store.interface import Transaction
 
 _DEEPEST: Final = 64
-"""Limit of a chain of references."""
 _MOST_CHARS: Final = 4_000_000
 """Limit of all direct and indirect references together."""
 

@@ -27,10 +27,6 @@ class NoStore(OSError):
 class RegistryServer:
     """A registry that serves HTTP in this event loop.
 
-    Args:
-        config: settings.
-        machine: clock.
-
     Raises:
         NoStore: the database is unusable.
     """
@@ -61,7 +57,7 @@ class RegistryServer:
 
     @property
     def judging(self) -> list[int]:
-        """Ids of processes that validate large schemas; none before the first large one."""
+        """Ids of processes that validate large schemas. None before the first large one."""
         return self._pool.pids
 
     async def start(self) -> None:

@@ -32,11 +32,7 @@ class Registry:
     """The registry's use cases.
 
     Args:
-        store: of schemas.
-        settings: levels and modes.
-        judge: validates schemas.
         now_ms: clock, milliseconds since 1970.
-        max_schema_chars: limit of a schema.
     """
 
     def __init__(
@@ -195,8 +191,7 @@ class Registry:
 
         Raises:
             RegistryError: 40401, 40402 not found; 40406 soft-deleted already; 40407 not soft-deleted first; 42205
-            read-only;
-                42206 referenced.
+                read-only; 42206 referenced.
         """
         async with self._store.write() as tx:
             await self._check_subject_writable(tx, subject)
@@ -210,7 +205,7 @@ class Registry:
             return version.version
 
     async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
-        """Delete all versions softly, or permanently together with the subject's settings; return their numbers.
+        """Delete all versions softly, or permanently together with the subject's settings. Return their numbers.
 
         Raises:
             RegistryError: 40401 not found; 40404 soft-deleted already; 40405 not soft-deleted first; 42205 read-only;

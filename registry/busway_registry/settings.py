@@ -59,9 +59,6 @@ class Settings:
     """The `/config` and `/mode` resources.
 
     Args:
-        store: of settings.
-        default_level: without a setting.
-        mutable_mode: modes may be changed.
     """
 
     def __init__(self, store: Store, default_level: Level = Level.BACKWARD, *, mutable_mode: bool = True) -> None:
@@ -103,7 +100,7 @@ class Settings:
             return own
 
     async def put_config(self, subject: str, body: Mapping[str, Any]) -> Json:
-        """Change the fields in the body, null clears one; return the fields changed.
+        """Change the fields in the body, null clears one. Return the fields changed.
 
         Raises:
             RegistryError: 42203 no such level; 42205 read-only, or an unsupported setting.

@@ -44,7 +44,7 @@ class MessageTooLarge(BuswayError):
 
 
 class DeliveryFailed(BuswayError):
-    """A record was not acknowledged within delivery_timeout_ms; the text says whether it may have been written."""
+    """A record was not acknowledged within delivery_timeout_ms. The text says whether it may have been written."""
 
 
 class OffsetReset(BuswayError):
@@ -103,4 +103,4 @@ class NotRunning(BuswayError):
 
 
 class DamagedData(BuswayError):
-    """A broker sent invalid record bytes; the text has topic, partition and offset."""
+    """A broker sent invalid record bytes. The text has topic, partition and offset."""

@@ -26,7 +26,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class MissingExtra(BuswayError, ImportError):
-    """Packages are not installed; the text names the extra and the install command."""
+    """Packages are not installed. The text names the extra and the install command."""
 
 
 def need(extra: str, what: str) -> None:

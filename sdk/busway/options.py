@@ -49,11 +49,9 @@ class ProducerOptions:
         delivery_timeout_ms: from `send` to success or failure, retries included.
         metadata_timeout_ms: limit on waiting for a missing topic.
         transactional_id: makes the producer transactional. A new producer with this id fences the previous one and
-        aborts its open
-            transaction. Concurrent instances need different ids.
+            aborts its open transaction. Concurrent instances need different ids.
         transaction_timeout_ms: the coordinator aborts a transaction that is open for longer, and fences the producer;
-        at most the brokers'
-            transaction.max.timeout.ms.
+            at most the brokers' transaction.max.timeout.ms.
     """
 
     acks: Literal["all", -1, 1, 0, "1", "0"] = "all"
@@ -90,32 +88,27 @@ class ConsumerOptions:
     Attributes:
         group_id: None reads without a group.
         group_instance_id: makes the member static: a restart moves no partitions (KIP-345). After a kill it gets its
-        partitions back at once in
-            the classic protocol, and after its old session's end in the other.
+            partitions back at once in the classic protocol, and after its old session's end in the other.
         auto_offset_reset: start without a committed offset: earliest, latest, or none for an error.
         enable_auto_commit, auto_commit_interval_ms: commit handed-out records at this interval.
         group_protocol: "consumer": the coordinator assigns partitions (KIP-848); "classic": a member does. By default
-        "consumer" if the brokers
-            support it, unless an option of "classic" only is given.
+            "consumer" if the brokers support it, unless an option of "classic" only is given.
         group_remote_assignor: the coordinator's assignor, uniform or range; "consumer" only.
         session_timeout_ms, heartbeat_interval_ms: silence after which a member is removed, and its interval of
-        heartbeats; "classic" only.
-            Otherwise the brokers' group.consumer.session.timeout.ms and group.consumer.heartbeat.interval.ms, or the
-            group's own, apply.
+            heartbeats; "classic" only. Otherwise the brokers' group.consumer.session.timeout.ms and
+            group.consumer.heartbeat.interval.ms, or the group's own, apply.
         max_poll_interval_ms: a member that requests no records for so long leaves its group.
         partition_assignment_strategy: range, roundrobin, sticky, cooperative-sticky, best first; the group takes one
-        that all members offer.
-            With cooperative-sticky a rebalance does not interrupt partitions that stay; with the others members first
-            revoke all. By default
-            a group becomes cooperative as soon as all members can; "classic" only.
+            that all members offer. With cooperative-sticky a rebalance does not interrupt partitions that stay; with
+            the others members first revoke all. By default a group becomes cooperative as soon as all members can;
+            "classic" only.
         isolation_level: read_uncommitted or read_committed.
         fetch_min_bytes, fetch_max_wait_ms, fetch_max_bytes, max_partition_fetch_bytes: size and delay of a fetch.
         max_poll_records: limit of one `getmany`.
         check_crcs: verify the checksum of every batch.
         metadata_max_age_ms: interval of looking for more partitions and for new topics that match a pattern.
         allow_auto_create_topics: brokers with auto.create.topics.enable create a missing topic that is read, with their
-        default number of
-            partitions. Off by default, unlike Java's: a reader would recreate a deleted topic.
+            default number of partitions. Off by default, unlike Java's: a reader would recreate a deleted topic.
     """
 
     group_id: str | None = None
@@ -153,14 +146,12 @@ class ShareConsumerOptions:
     Attributes:
         group_id: the share group.
         acknowledgement_mode: explicit: `acknowledge` each record. implicit: the next `getmany`, or `commit`, accepts
-        the last one's records.
+            the last one's records.
         acquire_mode: batch_optimized takes whole batches, fastest for small records. record_limit never takes more than
-        requested, which
-            spreads few, slow records evenly (KIP-1206; brokers without it take batches).
+            requested, which spreads few, slow records evenly (KIP-1206; brokers without it take batches).
         max_poll_records: limit of one `getmany`.
         fetch_min_bytes, fetch_max_wait_ms, fetch_max_bytes: size and delay of a fetch. An acknowledgement waits at most
-        fetch_max_wait_ms behind
-            an empty fetch.
+            fetch_max_wait_ms behind an empty fetch.
         check_crcs: verify the checksum of every batch.
         max_poll_interval_ms: a member that requests no records for so long leaves its group until it does.
         client_rack: rack of this client.
@@ -249,7 +240,6 @@ def _check(options: ProducerOptions | ConsumerOptions | ShareConsumerOptions) ->
 
 
 def _mismatch(kind: Any, value: Any) -> str | None:
-    """Return the wanted type in words if the value is of another."""
     if get_origin(kind) is Literal:
         kinds = {type(member) for member in get_args(kind)}
         return None if type(value) in kinds else _listed([_WORDS[member] for member in sorted(kinds, key=str)])

@@ -35,7 +35,7 @@ class Record(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Position of a written record; offset -1 with acks 0, timestamp as stored."""
+    """Position of a written record. Offset -1 with acks 0, timestamp as stored."""
 
     topic: str
     partition: int
@@ -53,7 +53,7 @@ class OffsetAndMetadata:
 
 
 class OffsetsGuard(Protocol):
-    """The consumer of some records; decides whether their offsets may join a transaction."""
+    """The consumer of some records. Decides whether their offsets may join a transaction."""
 
     def allow(self, partitions: Iterable[TopicPartition]) -> None:
         """Raise ValueError for a consumer with auto commit, InvalidTransactionState during a commit of these
@@ -69,7 +69,7 @@ class OffsetsGuard(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadata:
-    """A consumer's identity in its group; fences offsets committed in a transaction (KIP-447).
+    """A consumer's identity in its group. Fences offsets committed in a transaction (KIP-447).
 
     Attributes:
         generation: of the group; -1 for offsets without a member.

@@ -46,18 +46,17 @@ class WorkerConfig:
         replication_factor: of created topics; -1 takes the broker's default.
         converters: `key.converter`, `value.converter` and settings with these prefixes; connectors may override them.
         host, port: of the REST API; beyond this machine only with `insecure`, as it has no authentication. Port 0 takes
-        a free one.
+            a free one.
         advertised_host: address for others, and the first half of the worker's id.
         offset_flush_interval_ms: interval of storing source offsets (Kafka Connect: 60000); shorter means less is read
-        again.
+            again.
         task_shutdown_timeout_ms: a task that does not stop within this time is cancelled.
         session_timeout_ms, heartbeat_interval_ms: a worker silent for so long is replaced by one that stands by.
         plugin_modules: Python modules with users' connectors.
         clients: settings with `producer.` and `consumer.` for the clients of all connectors; see `overrides`.
         providers: `config.providers` and settings with this prefix; see `providers`.
         exactly_once_source_support: enabled: sources write records and offsets in transactions. preparing: only configs
-        are written so; all
-            workers of a group must be preparing before the first is enabled (KIP-618).
+            are written so; all workers of a group must be preparing before the first is enabled (KIP-618).
     """
 
     bootstrap_servers: str = "localhost:9092"
@@ -178,4 +177,4 @@ def _listener(text: str) -> tuple[str, int]:
     host, _, port = rest.rpartition(":")
     if scheme.lower() != "http" or not port.isdigit():
         raise BadSetting(f"listeners is http://HOST:PORT, not {text!r}")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what Kafka Connect means by no host; checked like any other
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - Kafka Connect's meaning of no host; checked like any other

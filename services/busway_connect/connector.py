@@ -17,7 +17,7 @@ Config = Mapping[str, str]
 
 
 class ConfigInvalid(ValueError):
-    """Missing or invalid settings; `errors` has a message for each, as in the validate call."""
+    """Missing or invalid settings. `errors` has a message for each, as in the validate call."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{name}: {text}" for name, text in errors.items()))
@@ -25,7 +25,7 @@ class ConfigInvalid(ValueError):
 
 
 class Retriable(Exception):
-    """The external system is unreachable; the runtime restarts the task with growing delays."""
+    """The external system is unreachable. The runtime restarts the task with growing delays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,6 @@ class SourceRecord:
         key, key_schema, value, value_schema: None for none; a value of None is a tombstone.
         partition: key of the source's offsets, such as `{"server": "bank"}`.
         offset: a source started with it continues after this record.
-        headers: names and bytes.
         timestamp_ms: of the record; None for now.
     """
 
@@ -81,7 +80,7 @@ class Setting:
 
 @dataclass(slots=True)
 class Progress:
-    """A task's figures for status and metrics; the connector writes, the runtime reads."""
+    """A task's figures for status and metrics. The connector writes, the runtime reads."""
 
     notes: dict[str, Any] = field(default_factory=dict)
 
@@ -93,9 +92,8 @@ class Configurable:
     Attributes:
         settings: supported ones, as listed by the REST API.
         fixed: settings of Kafka's class with the only accepted values, in lower case, which match the built-in
-        behaviour.
+            behaviour.
         inert: settings of Kafka's class that are accepted without effect, and why records stay the same.
-        instead: remedies for refused settings.
     """
 
     settings: ClassVar[tuple[Setting, ...]] = ()
@@ -125,7 +123,6 @@ class Connector(Configurable):
     Attributes:
         class_names: values of `connector.class`, by default module and name; the first is displayed.
         settings: without the common ones (`name`, `connector.class`, `tasks.max`, converters, errors).
-        version: displayed by the REST API.
     """
 
     class_names: ClassVar[tuple[str, ...]] = ()
@@ -158,8 +155,7 @@ class Boundaries:
     """A source's transaction boundaries, with `transaction.boundary=connector` (KIP-618).
 
     A request takes effect once the records of the current `read` are sent, or after a given record of it. After an
-    abort the source is not
-    read again: its offsets are stored all the same.
+    abort the source is not read again: its offsets are stored all the same.
     """
 
     def __init__(self) -> None:
@@ -220,7 +216,7 @@ class Source(Connector):
         return False
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
-        """Connect, and continue after these offsets (source partition → offset); empty at the first start.
+        """Connect, and continue after these offsets (source partition → offset). Empty at the first start.
 
         Raises:
             ConfigInvalid: a setting turned out wrong.
@@ -229,7 +225,7 @@ class Source(Connector):
         raise NotImplementedError
 
     async def read(self) -> Sequence[SourceRecord]:
-        """Return the next records in order; empty after waiting about half a second.
+        """Return the next records in order. Empty after waiting about half a second.
 
         Raises:
             Retriable: the external system became unreachable.
@@ -237,7 +233,7 @@ class Source(Connector):
         raise NotImplementedError
 
     def position(self, offset: Offset) -> Sequence[int | str] | None:
-        """Return an offset's position in the source's order; it never decreases within a source partition.
+        """Return an offset's position in the source's order. It never decreases within a source partition.
 
         With it nothing is duplicated after a crash (see `runtime.exactly_once`). The source then guarantees to return
         the same records in the same order when started with the same offsets, and records of one position in one
@@ -247,7 +243,7 @@ class Source(Connector):
 
     @classmethod
     def offset_problem(cls, config: Config, partition: Mapping[str, Any], offset: Offset) -> str | None:
-        """Return what is wrong with an offset that a user wants stored; None if valid or unknown."""
+        """Return what is wrong with an offset that a user wants stored. None if valid or unknown."""
         return None
 
     async def committed(self, offset: Offset) -> None:

@@ -18,7 +18,7 @@ def shown(name: str, text: str) -> str:
     """Return a setting's value for messages."""
     if _SECRET.search(name):
         return HIDDEN
-    # By its parts between @, as one expression for all of it takes hours for a megabyte of "://:", in which nothing else runs.
+    # Split at @ first: one expression for the whole takes hours for a megabyte of "://:", blocking everything.
     *before, last = text.split("@")
     hidden = "@".join([*(_without_password(part) for part in before), last])
     return _PASSWORD_PARAMETER.sub(rf"\1{HIDDEN}", hidden)
@@ -40,8 +40,6 @@ class References:
     """Keeps values of references out of messages, for any setting.
 
     Args:
-        given: settings with references.
-        resolved: with values.
     """
 
     def __init__(self, given: Mapping[str, str], resolved: Mapping[str, str]) -> None:
@@ -57,7 +55,7 @@ class References:
             }
 
     def said(self, name: str, text: str) -> str:
-        """Return a message with references instead of values; if part of a value would remain, only that the setting is
+        """Return a message with references instead of values. If part of a value would remain, only that the setting is
         invalid.
         """
         text = self.hidden(text)

@@ -1,7 +1,7 @@
-"""`producer.override.*` and `consumer.override.*`: what a connector may change of its clients (KIP-458), and the worker's `producer.*` and
-`consumer.*`, which hold where a connector says nothing.
+"""Client settings: a connector's `producer.override.*` and `consumer.override.*` (KIP-458), the worker's `producer.*`
+and `consumer.*` as defaults.
 
-What lives here: the names that are served, with their checks. What does not: the clients. Other names are refused.
+What lives here: supported names and checks; others are refused. What does not: clients.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ _CONSUMER: Final = "consumer.override."
 _ADMIN: Final = "admin.override."
 PREFIXES: Final = (_PRODUCER, _CONSUMER, _ADMIN)
 LOOK_EVERY: Final = "metadata.max.age.ms"
-"""How often topics are looked for that match `topics.regex`, in milliseconds."""
+"""Interval in milliseconds of looking for topics that match `topics.regex`."""
 _LOOK_EVERY_MS: Final = 30_000
 _NUMBER_MAX: Final = 2**31
 
@@ -68,22 +68,19 @@ def _options(given: Mapping[str, str], table: Mapping[str, Callable[[str], Any]]
 
 
 def producer_options(config: Config) -> dict[str, Any]:
-    """For `Producer`.
+    """Return options for `Producer`.
 
     Raises:
-        ValueError: one cannot be.
+        ValueError: an invalid one.
     """
     return _options(_given(config, _PRODUCER), _OF_PRODUCER)
 
 
 def consumer_options(config: Config, session_timeout_ms: int = ConsumerOptions().session_timeout_ms) -> dict[str, Any]:
-    """For a sink's `Consumer`; it reads from the beginning, and commits itself.
-
-    Args:
-        session_timeout_ms: where the config says none.
+    """Return options for a sink's `Consumer`, which reads from the beginning and commits by itself.
 
     Raises:
-        ValueError: one cannot be.
+        ValueError: an invalid one.
     """
     given = {name: text for name, text in _given(config, _CONSUMER).items() if name != LOOK_EVERY}
     options = {
@@ -91,19 +88,19 @@ def consumer_options(config: Config, session_timeout_ms: int = ConsumerOptions()
         "session_timeout_ms": session_timeout_ms,
         **_options(given, _OF_CONSUMER),
     }
-    # A third is usual, so that two may be lost.
+    # Kafka's usual third: two lost heartbeats are tolerated.
     usual = min(ConsumerOptions().heartbeat_interval_ms, max(1, options["session_timeout_ms"] // 3))
     options.setdefault("heartbeat_interval_ms", usual)
     return options
 
 
 def look_every_s(config: Config) -> float:
-    """How often a sink looks for new topics."""
+    """Return a sink's interval of looking for new topics."""
     return float(config.get(f"{_CONSUMER}{LOOK_EVERY}", _LOOK_EVERY_MS)) / 1000
 
 
 def override_problems(config: Config, *, source: bool) -> dict[str, str]:
-    """What is wrong, by setting; a source has no consumer."""
+    """Return errors by setting; a source has no consumer."""
     wrong = {}
     for prefix, table in _TABLES.items():
         names: list[str] = [] if source and prefix == _CONSUMER else sorted(table)
@@ -115,7 +112,7 @@ def override_problems(config: Config, *, source: bool) -> dict[str, str]:
                 override = {f"{prefix}{name}": text}
                 if prefix == _PRODUCER:
                     ProducerOptions(**producer_options(override))
-                else:  # session and heartbeat are judged together
+                else:  # session and heartbeat depend on each other
                     ConsumerOptions(**consumer_options(_session(config) | override))
             except ValueError as problem:
                 wrong[prefix + name] = str(problem)
@@ -127,7 +124,7 @@ def _session(config: Config) -> dict[str, str]:
 
 
 def inherited(properties: Mapping[str, str]) -> dict[str, str]:
-    """The worker's `producer.*`, `consumer.*` and `admin.*` as overrides of every connector."""
+    """Return the worker's `producer.*`, `consumer.*` and `admin.*` as connectors' overrides."""
     prefixes = {prefix.removesuffix("override."): prefix for prefix in PREFIXES}
     return {
         prefix + name.removeprefix(short): text

@@ -14,7 +14,7 @@ PATTERN_CHARS_MAX: Final = 1024
 LIST_CHARS_MAX: Final = 16 * 1024
 """Limit of a comma-separated list of expressions: some hundred names."""
 MATCH_TIMEOUT_S: Final = 0.02
-"""Limit for a name of at most a few hundred characters; sane expressions take microseconds."""
+"""Limit for a name of at most a few hundred characters. Sane expressions take microseconds."""
 _CACHED_NAMES: Final = 1000
 
 
@@ -23,7 +23,7 @@ class BadPattern(ValueError):
 
 
 class TooLong(ValueError):
-    """A match took too long; the text has the expression and a remedy."""
+    """A match took too long. The text has the expression and a remedy."""
 
 
 class Pattern:

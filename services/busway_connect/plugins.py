@@ -1,9 +1,8 @@
 """Classes of connectors, converters, transforms and predicates by name.
 
 What lives here: Kafka's class names, full or short, and loading users' modules. What does not: the classes. A name in a
-request never
-imports anything: classes are built in or in modules of the worker's settings. All are loaded at start, as imports block
-the event loop.
+request never imports anything: classes are built in or in modules of the worker's settings. All are loaded at start, as
+imports block the event loop.
 """
 
 import importlib
@@ -23,7 +22,7 @@ _BUILT_IN: Final = (
     "busway_connect.sql_sink",
     "busway_connect.postgres",
 )
-"""Modules with connectors; one with missing dependencies is left out, and reported when requested."""
+"""Modules with connectors. One with missing dependencies is left out, and reported when requested."""
 _ON_REQUEST: Final = {"FileStreamSource": "busway_connect.file_stream", "FileStreamSink": "busway_connect.file_stream"}
 """Connectors that only a worker's settings can enable: with these any client of the REST API reads and writes the
 worker's files. Kafka removed them from its class path for that reason (3.1.1).
@@ -45,7 +44,6 @@ _KAFKA_NAMES: Final = {
     "org.apache.kafka.connect.converters.ByteArrayConverter": ("busway_connect.converters.plain", "ByteArrayConverter"),
     "io.confluent.connect.avro.AvroConverter": ("busway_connect.converters.avro", "AvroConverter"),
 }
-"""Predicates, transforms and converters by Kafka's names."""
 _KINDS: Final[dict[type[Configurable], str]] = {
     Predicate: "predicate",
     Transform: "transformation",
@@ -106,7 +104,6 @@ class Plugins:
                 )
 
     def _add(self, module_name: str) -> int:
-        """Add a module's classes; return their number."""
         module = importlib.import_module(module_name)
         classes = [
             value

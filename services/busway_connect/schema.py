@@ -30,9 +30,7 @@ class Schema:
         type: Kafka Connect's name.
         optional: None is a value.
         name, version, parameters: semantic type, such as `org.apache.kafka.connect.data.Decimal` with its scale.
-        doc: for people.
         default: for missing fields; `has_default` tells a default of None from none.
-        fields: of a struct, in order.
         key_schema, value_schema: of a map; `value_schema` also of an array's elements.
     """
 

@@ -19,7 +19,6 @@ class ConnectServer:
     """A worker with its REST API in this event loop.
 
     Args:
-        config: settings.
     """
 
     def __init__(self, config: WorkerConfig) -> None:
@@ -42,7 +41,7 @@ class ConnectServer:
         return self._worker
 
     async def start(self) -> None:
-        """Listen, then join the group; return once the worker works or stands by.
+        """Listen, then join the group. Return once the worker works or stands by.
 
         Raises:
             CannotListen: the address is unavailable.

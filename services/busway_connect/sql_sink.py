@@ -3,11 +3,9 @@
 What lives here: mapping of records to rows. What does not: tables and statements (`sql_tables`), values (`sql_values`).
 
 Records are plain values or Debezium's envelopes, of which the row after the change is written. A tombstone or an
-envelope's delete deletes
-the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key every write can be
-repeated: `upsert`
-overwrites the row, `insert` keeps the existing one. Columns with Debezium's placeholder for unavailable values are left
-unchanged.
+envelope's delete deletes the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary
+key every write can be repeated: `upsert` overwrites the row, `insert` keeps the existing one. Columns with Debezium's
+placeholder for unavailable values are left unchanged.
 """
 
 import asyncio
@@ -49,7 +47,7 @@ operator intervention, system error.
 """
 _INTERRUPT_EVERY_S: Final = 0.5
 _INTERRUPTS: Final = 20
-"""Limit of interrupts; after these the write is abandoned, as the server does not respond."""
+"""Limit of interrupts. After these the write is abandoned, as the server does not respond."""
 _FORBIDDEN: Final = "42501"
 _REFUSED_STATES: Final = ("28", "3D")
 """SQLSTATE classes of refused logins: authentication, missing database."""
@@ -197,7 +195,7 @@ class JdbcSink(Sink):
         """Write all records, a transaction for each `batch.size` rows."""
         for start in range(0, len(batch), self._batch):
             self._job = asyncio.ensure_future(asyncio.to_thread(self._write, batch[start : start + self._batch], start))
-            await asyncio.shield(self._job)  # a thread cannot be cut off: `stop` ends what it waits for
+            await asyncio.shield(self._job)  # a thread cannot be cancelled: `stop` ends its statement
 
     def _write(self, records: Sequence[SinkRecord], start: int) -> None:
         assert self._tables is not None
@@ -255,7 +253,7 @@ class JdbcSink(Sink):
         """
         schema, value = record.value_schema, record.value
         if value is None and "${source." in self._format:
-            return None  # the delete before this tombstone said which table; the tombstone does not
+            return None  # only the preceding delete has the table's name
         table = self._table_of(record)
         if value is not None and is_envelope(schema, value):
             operation = value["op"]
@@ -338,11 +336,11 @@ class JdbcSink(Sink):
             for _ in range(_INTERRUPTS):
                 if job.done():
                     break
-                with contextlib.suppress(Exception):  # the connection may be closing; then the thread ends by itself
+                with contextlib.suppress(Exception):  # the connection may be closing, which ends the thread
                     await asyncio.to_thread(self._tables.interrupt)
                 await asyncio.wait([job], timeout=_INTERRUPT_EVERY_S)
             if job.done() and not job.cancelled():
-                job.exception()  # retrieved, so that asyncio does not log it: its waiter is gone or has it
+                job.exception()  # retrieved, so that asyncio does not log it: its waiter is gone or has it, too
         if self._engine is not None:
             await asyncio.to_thread(self._engine.dispose)
             self._engine = None

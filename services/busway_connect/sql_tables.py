@@ -1,8 +1,7 @@
 """Database tables for the SQL sink: reflecting, creating, widening, writing.
 
 What lives here: SQLAlchemy's part: reflection, `CREATE TABLE`, `ALTER TABLE … ADD COLUMN`, statements for each insert
-mode; SQLite and
-PostgreSQL. What does not: mapping records to rows (`sql_sink`).
+mode; SQLite and PostgreSQL. What does not: mapping records to rows (`sql_sink`).
 """
 
 import contextlib
@@ -30,7 +29,7 @@ _OWN_FORM: Final = (types.JSON, types.Uuid, types.ARRAY)
 
 
 class _AsItIs(types.UserDefinedType[Any]):
-    """A parameter passed to the driver unchanged; the database converts it by column."""
+    """A parameter passed to the driver unchanged. The database converts it by column."""
 
     cache_ok = True
 
@@ -50,9 +49,7 @@ class Row:
 
     Attributes:
         table: name, with its schema before a dot if any.
-        key: primary key values by column.
         values: of the other columns; None deletes the row.
-        kinds: column types, for creation.
         partial: missing columns keep their values in an existing row.
     """
 
@@ -76,7 +73,6 @@ class Tables:
     """Writes rows.
 
     Args:
-        engine: of the database.
         mode: insert, upsert or update.
         evolve: create missing tables and columns.
     """
@@ -153,7 +149,7 @@ class Tables:
             for row in rows
         ]
         if first.partial and first.values and self._mode == "upsert":
-            # An INSERT would have to bring every column that may not be NULL, also where the row is there already.
+            # An INSERT needs every NOT NULL column, even if the row exists.
             for values in parameters:
                 if not connection.execute(self._statement(first, "update"), values).rowcount:
                     connection.execute(self._statement(first, "upsert"), values)
@@ -170,7 +166,7 @@ class Tables:
     def _fitted(self, kind: Kind, value: Any) -> Any:
         if isinstance(value, Listed):
             return value.items if isinstance(kind, types.ARRAY) else value.text
-        rounds = self._engine.dialect.name == "postgresql"  # SQLite keeps it
+        rounds = self._engine.dialect.name == "postgresql"  # SQLite keeps all digits
         if rounds and isinstance(value, float | Decimal) and isinstance(kind, types.Integer) and value % 1:
             raise ValueError(f"{value} is no whole number, and the column holds nothing else")
         if rounds and isinstance(value, Decimal) and isinstance(kind, types.Numeric) and _has_more_digits(value, kind):
@@ -206,7 +202,7 @@ class Tables:
         make = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         statement = make(table).values(values)
         if mode == "insert" or not row.values:
-            # The record that comes again after a crash is there already.
+            # A record repeated after a crash exists already.
             return statement.on_conflict_do_nothing(index_elements=list(row.key))
         changes = {name: statement.excluded[name] for name in row.values}
         return statement.on_conflict_do_update(index_elements=list(row.key), set_=changes)
@@ -214,7 +210,6 @@ class Tables:
     # Tables
 
     def _ready(self, row: Row) -> None:
-        """Ensure that the table has all columns of the row."""
         table = self._known.get(row.table)
         if table is None:
             table = self._reflect(row.table)

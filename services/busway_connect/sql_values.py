@@ -27,7 +27,7 @@ from busway_connect.postgres.values import (
 from busway_connect.schema import Schema
 
 Kind = types.TypeEngine[Any]
-_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a moment without a zone, as these types are
+_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - without a zone, like these types
 _DAY_ZERO: Final = dt.date(1970, 1, 1)
 _PRECISION_MAX: Final = 1000
 """Of PostgreSQL's `numeric(precision, scale)`."""
@@ -94,7 +94,7 @@ def _day_text(days: int) -> str:
 
 
 def _beyond_python(name: str, value: Any) -> str | None:
-    """Return PostgreSQL's text of values outside Python's types: infinities, far years, 24:00; None for others."""
+    """Return PostgreSQL's text of values outside Python's types: infinities, far years, 24:00. None for others."""
     if isinstance(value, str):
         if value.endswith("infinity"):
             return value
@@ -145,9 +145,9 @@ def column_type(schema: Schema | None, value: Any, dialect: str) -> Kind:
 
 
 def _exact_type(dialect: str, precision: str | None = None, scale: int = 0) -> Kind:
-    """Return the numeric type; without a precision unlimited, as a guess could refuse or round values."""
+    """Return the numeric type. Without a precision unlimited, as a guess could refuse or round values."""
     if dialect == "sqlite":
-        return types.Text()  # SQLite would make a float of it
+        return types.Text()  # SQLite would store a float
     if precision is None or not precision.isdecimal() or not 0 <= scale <= int(precision) <= _PRECISION_MAX:
         return types.Numeric()
     return types.Numeric(int(precision), scale)
@@ -174,7 +174,7 @@ class Listed:
 
 
 def _json(value: Any) -> str:
-    """Return strict JSON: bytes in hexadecimal; NaN, infinities, decimals, dates and times as strings."""
+    """Return strict JSON: bytes in hexadecimal. NaN, infinities, decimals, dates and times as strings."""
     return json.dumps(
         _finite(value), ensure_ascii=False, default=lambda item: item.hex() if isinstance(item, bytes) else str(item)
     )

@@ -1,9 +1,10 @@
-"""Topics that the worker makes for a connector: `topic.creation.*` (KIP-158).
+"""Topics created for connectors: `topic.creation.*` (KIP-158).
 
-What lives here: reading and checking those settings. What does not: making a topic (`runtime.topics`).
+What lives here: reading and checking those settings. What does not: creating a topic (`runtime.topics`).
 
-A topic goes by the first of `topic.creation.groups` whose `include` matches its whole name and whose `exclude` does not, else by `default`;
-partitions and replication factor that a group does not say are those of `default`, and without one the broker's.
+A topic's settings are those of the first of `topic.creation.groups` whose `include` matches its whole name and whose
+`exclude` does not, otherwise `default`. Missing partitions and replication factor come from `default`, then from the
+broker.
 """
 
 import re
@@ -27,8 +28,7 @@ class Group:
 
     Attributes:
         include, exclude: of whole names; None for no name.
-        partitions, replication_factor: -1 for the broker's own.
-        configs: of the topic.
+        partitions, replication_factor: -1 for the broker's default.
     """
 
     include: Pattern | None
@@ -38,17 +38,17 @@ class Group:
     configs: Mapping[str, str]
 
     def takes(self, topic: str) -> bool:
-        """Whether a topic is one of them."""
+        """Return whether the group includes a topic."""
         if self.include is None or not self.include.fullmatch(topic):
             return False
         return self.exclude is None or not self.exclude.fullmatch(topic)
 
 
 class Creation:
-    """How a connector's topics are made.
+    """Creation of a connector's topics.
 
     Args:
-        config: of the connector, checked by `creation_problems`.
+        config: checked by `creation_problems`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -64,7 +64,7 @@ class Creation:
             self._groups.append(_group({"include": ".*", **default}))
 
     def topic(self, name: str) -> NewTopic | None:
-        """The topic to make; None leaves it to the brokers."""
+        """Return the topic to create; None leaves it to the brokers."""
         for group in self._groups:
             if group.takes(name):
                 return NewTopic(
@@ -77,7 +77,7 @@ class Creation:
 
 
 def creation_problems(config: Config) -> dict[str, str]:
-    """What is wrong with `topic.creation.*`, by setting."""
+    """Return errors of `topic.creation.*` by setting."""
     wrong = {}
     groups = _groups(config)
     for group in (*groups, _DEFAULT):

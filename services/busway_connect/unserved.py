@@ -42,7 +42,7 @@ def unserved(plugins: Plugins, connector: type[Connector], config: Config, commo
 
 
 def unserved_of_converter(plugins: Plugins, config: Config, name: str, text: str) -> str | None:
-    """Return why a setting under `key.converter` or `value.converter` is refused; None if accepted."""
+    """Return why a setting under `key.converter` or `value.converter` is refused. None if accepted."""
     if name in CONVERTERS:
         return None
     converter = next((candidate for candidate in CONVERTERS if name.startswith(f"{candidate}.")), None)
@@ -53,7 +53,7 @@ def unserved_of_converter(plugins: Plugins, config: Config, name: str, text: str
     try:
         return plugins.converter(config[converter]).unserved(name.removeprefix(f"{converter}."), text)
     except NoSuchPlugin:
-        return None  # the converter itself is refused
+        return None  # reported for the converter
 
 
 def inert_settings(plugins: Plugins, connector: type[Connector], config: Config) -> dict[str, str]:

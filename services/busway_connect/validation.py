@@ -35,8 +35,6 @@ class BadConfig(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A setting with its group."""
-
     setting: Setting
     group: str | None
     order: int
@@ -142,7 +140,6 @@ def problems(
 
     Args:
         transactions: the worker runs sources in transactions.
-        config: effective settings.
         given: with references instead of values; texts show only these.
     """
     references = References(config if given is None else given, config)
@@ -221,7 +218,7 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
 
 
 def converter_problems(plugins: Plugins, config: Config) -> dict[str, list[str]]:
-    """Return errors of `key.converter`, `value.converter` and their settings; for connectors and the worker."""
+    """Return errors of `key.converter`, `value.converter` and their settings. For connectors and the worker."""
     problems: dict[str, list[str]] = {}
     for name in CONVERTERS:
         if name in config:

@@ -1,7 +1,7 @@
 """Spark on Busway: topics as typed DataFrames.
 
-The names listed here are public, and `busway_spark.session.session`, which makes a session. Each is loaded when it is first used: Spark's workers import parts of this package by the thousand, and
-need PySpark's session in none of them.
+The names listed here are public, and `busway_spark.session.session`, which makes a session. Each is imported on first
+use: Spark's workers import parts of this package very often, and never need PySpark's session.
 """
 
 import importlib

@@ -1,11 +1,11 @@
 """Registry-framed Avro in a DataFrame: one byte of magic, four of schema id, the body.
 
-What lives here: the columns `schema_id`, `event` and `error`, decoded with the schema that wrote each record. What does not: asking the
-registry which schemas there are (`schemas`), decoding without Spark's Avro module (`avro_python`).
+What lives here: the columns `schema_id`, `event` and `error`, decoded with each record's writer schema. What does not:
+asking the registry (`schemas`), decoding without Spark's Avro module (`avro_python`).
 
-Spark's `from_avro` keeps silent about what must not pass in silence: a schema id that it was not given ends as null, and a damaged body
-as a struct whose fields are all null. So a field is added to the schema that is read as: it has a default, so it is there in every
-record that was decoded, and null in none but the damaged ones. A null value is a tombstone, which is neither.
+Spark's `from_avro` hides failures: an unknown schema id becomes null, and a damaged body a struct of nulls. So the
+reader schema gets an extra field with a default: it is set in every decoded record, and null in damaged ones only. A
+null value is a tombstone, neither decoded nor damaged.
 """
 
 import json
@@ -24,7 +24,7 @@ OnError = Literal["keep", "fail"]
 OnUnknown = Literal["keep", "stop"]
 Decoder = Literal["jvm", "python"]
 UNKNOWN_MARK: Final = "busway-unknown-schema-id="
-"""Precedes the id in the text of the failure that stops a query at an id that is not known; `supervise` looks for it."""
+"""Prefix of the unknown id in the failure that stops a query. `supervise` searches for it."""
 _UNFRAMED: Final = "not framed: expected a zero byte and a schema id of four bytes"
 
 
@@ -41,17 +41,18 @@ def decode_avro(
     """Decode the framed Avro in `column`.
 
     Args:
-        frame: has the binary column `column`, and `topic`, `partition` and `offset`, which errors name.
-        schemas: the writers' schemas by id, and the one that all records are read as; fields that a writer lacked get its defaults.
+        frame: has the binary column `column`, and `topic`, `partition` and `offset` for error messages.
+        schemas: writers' schemas by id, and the reader schema of all records; missing fields get its defaults.
         column: name of the binary column.
-        on_error: keep the rows that cannot be decoded, with the reason in `error`, or fail the query at the first.
-        on_unknown: whether a schema id that is not in `schemas` is such a row, or stops the query, so that it can go on with more schemas.
-        missing_ids: ids that the registry is known not to have: such rows even then.
-        decoder: in the JVM, or fastavro in Python workers; the JVM where its Avro module is there.
+        on_error: keep undecodable rows, with the reason in `error`, or fail the query at the first.
+        on_unknown: treat a schema id missing in `schemas` as an undecodable row, or stop the query, so that it can
+            continue with more schemas.
+        missing_ids: ids that the registry lacks: always undecodable rows.
+        decoder: the JVM's or fastavro in Python workers; by default the JVM's if its Avro module is present.
 
     Returns:
         `frame` with the columns `schema_id` (bigint, null for a tombstone or an unframed value), `event` (struct of the
-        reader's fields, null where not decoded) and `error` (null, or why the record was not decoded).
+        reader's fields, null if not decoded) and `error` (null, or why the record was not decoded).
 
     Raises:
         NoColumns: the decoder cannot make columns of the schema.
@@ -60,10 +61,8 @@ def decode_avro(
     prefix = F.substring(value, 1, FRAME_BYTES)
     known = {schema_id: bytes(1) + schema_id.to_bytes(4, "big") for schema_id in sorted(schemas.ids)}
     framed = (F.length(column) >= FRAME_BYTES) & (F.hex(F.substring(value, 1, 1)) == "00")
-    other_id = F.when(
-        framed, F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
-    )  # unsigned: more than an int holds
-    # Known ids are compared as bytes; only a record with another pays for the conversion.
+    other_id = F.when(framed, F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint"))  # unsigned: exceeds int
+    # Known ids are compared as bytes; only records with others pay for the conversion.
     schema_id = _chain(
         [(prefix == F.lit(head), F.lit(known_id).cast("bigint")) for known_id, head in known.items()], other_id
     )
@@ -78,7 +77,7 @@ def decode_avro(
 
 
 def available_decoder(spark: SparkSession) -> Decoder:
-    """The JVM's decoder where Spark's Avro module is on the class path, else the one in Python."""
+    """Return the JVM's decoder if Spark's Avro module is on the class path, else Python's."""
     try:
         spark.range(0).select(F.expr("""from_avro(cast('' AS binary), '"string"', map())"""))
     except AnalysisException:
@@ -95,10 +94,10 @@ def _chain(cases: list[tuple[Column, Column]], otherwise: Column) -> Column:
 
 
 def _once(decoded: Column) -> Column:
-    """Keep the optimizer from decoding twice.
+    """Prevent the optimizer from decoding twice.
 
-    It would copy the decoding into every filter on the event or the error below it; it moves nothing across an expression that need not
-    give the same answer twice, such as the number of the partition.
+    It would copy the decoding into each filter on the event or the error. It moves nothing across a non-deterministic
+    expression, such as the partition's number.
     """
     return F.when(F.spark_partition_id() >= 0, decoded)
 
@@ -124,7 +123,6 @@ def _judged(
     on_unknown: OnUnknown,
     missing_ids: Collection[int],
 ) -> DataFrame:
-    """Tell what was decoded from what was not, and why."""
     schema_id = F.col("schema_id")
     where = F.concat_ws(
         " ", F.lit(" in"), F.col("topic"), F.lit("partition"), F.col("partition"), F.lit("offset"), F.col("offset")
@@ -149,5 +147,5 @@ def _judged(
 
 
 def nullable(schema: Any) -> bool:
-    """Whether a field of this schema may be null."""
+    """Return whether a field of this schema may be null."""
     return schema == "null" or (isinstance(schema, list) and "null" in schema)

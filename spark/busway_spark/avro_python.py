@@ -1,8 +1,8 @@
 """Decoding framed Avro with fastavro in Spark's Python workers, for sessions without Spark's Avro module.
 
-What lives here: the Spark types of an Avro schema, and a function for `mapInArrow`. What does not: the frame (`framing`) and the reasons (`avro`). The
-types are those that `from_avro` gives. A row costs a Python object for each field, about four times the CPU of the JVM's decoder; a union
-of several types is refused, for fastavro does not say which of them was written.
+What lives here: Spark types of an Avro schema, and a function for `mapInArrow`. What does not: frame (`framing`), reasons
+(`avro`). Types are those of `from_avro`. A row costs a Python object for each field, about four times the CPU of the
+JVM's decoder. Unions of several types are refused, as fastavro does not say which was written.
 """
 
 import io
@@ -40,7 +40,7 @@ _LOGICAL: Final[dict[tuple[str, str], T.DataType]] = {
     ("long", "time-micros"): T.TimeType(6),
 }
 _PLAIN: Final = frozenset({"uuid", "time-millis", "timestamp-nanos", "local-timestamp-nanos", "duration"})
-"""Logical types that stay what they are written as."""
+"""Logical types that keep their written form."""
 _WIDENED: Final[dict[frozenset[str], T.DataType]] = {
     frozenset({"int", "long"}): T.LongType(),
     frozenset({"float", "double"}): T.DoubleType(),
@@ -48,7 +48,7 @@ _WIDENED: Final[dict[frozenset[str], T.DataType]] = {
 
 
 def spark_type(schema: Any, namespace: str = "", named: dict[str, T.DataType] | None = None) -> T.DataType:
-    """The Spark type of an Avro schema, as `from_avro` has it.
+    """Return the Spark type of an Avro schema, like `from_avro`.
 
     Raises:
         NoColumns: a union of several types.
@@ -101,7 +101,7 @@ def _union(members: list[Any], namespace: str, named: dict[str, T.DataType]) -> 
 
 
 def _plain(schema: Any) -> Any:
-    """A schema without the logical types that Spark leaves as they are written."""
+    """Remove logical types that Spark leaves in their written form."""
     if isinstance(schema, list):
         return [_plain(item) for item in schema]
     if not isinstance(schema, dict):
@@ -118,7 +118,7 @@ def _plain(schema: Any) -> Any:
 
 
 def decode_in_python(frame: DataFrame, schemas: Schemas, column: str) -> DataFrame:
-    """`frame` with `_event`, which has the field that tells decoded records from damaged ones.
+    """Return `frame` with `_event`, including the field that marks decoded records.
 
     Raises:
         NoColumns: see `spark_type`.
@@ -154,7 +154,7 @@ def _decoding(
 def _event(source: Any, target: Any, value: bytes) -> dict[str, Any] | None:
     try:
         event = fastavro.schemaless_reader(io.BytesIO(value[FRAME_BYTES:]), source, target)
-    except Exception:  # noqa: BLE001 - fastavro raises whatever a damaged body leads it into; the row is kept with the reason
+    except Exception:  # noqa: BLE001 - a damaged body makes fastavro raise nearly anything; the row keeps the reason
         return None
     assert isinstance(event, dict)
     event[DECODED] = True

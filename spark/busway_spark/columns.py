@@ -1,11 +1,11 @@
 """Record batches as Arrow columns, without a Python object for each record.
 
-What lives here: finding the records of many batches at once and cutting their fields out with NumPy and Arrow. What does not: where
-the batches come from (`busway.read_batches`) and what Spark asks for (`source`).
+What lives here: finding the records of many batches at once, and extracting fields with NumPy and Arrow. What does not:
+fetching batches (`busway.read_batches`), Spark's interface (`source`).
 
-Only the lengths that lead from record to record are walked one by one; every other varint is decoded for all records together. Keys
-and values are taken out of the fetched bytes by Arrow: an array whose offsets alternate between field and gap, of which the fields
-are taken.
+Only the lengths that chain the records are read one by one; all other varints are decoded for all records together.
+Arrow extracts keys and values from the fetched bytes: an array with offsets alternating between field and gap, of which
+the fields are taken.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from busway_protocol.records.record import read_headers
 Batch = tuple[BatchHeader, memoryview]
 Integers: TypeAlias = npt.NDArray[np.int64]
 BATCH_BYTES: Final = 8 * 1024 * 1024
-"""As many bytes of records, decompressed, make one Arrow batch; a fetch of compressed batches may hold many times that."""
+"""Bytes of decompressed records in an Arrow batch. A fetch of compressed batches may have many times that."""
 _VARINT_BITS: Final = 64
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 SCHEMA: Final = pa.schema(
@@ -38,14 +38,14 @@ SCHEMA: Final = pa.schema(
         ("headers", pa.list_(_HEADER)),
     ]
 )
-"""Spark's own Kafka source with `includeHeaders`: the same names, types and order."""
+"""Names, types and order of Spark's Kafka source with `includeHeaders`."""
 
 
 def to_arrow(batches: Sequence[Batch], partition: TopicPartition, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """The records from `start` up to, not including, `end`, as record batches of `SCHEMA`.
+    """Return the records from `start` to before `end` as record batches of `SCHEMA`.
 
     Raises:
-        CorruptBatch: the records do not fill their batch as its header says.
+        CorruptBatch: the records do not match their batch's header.
         ProtocolError: the codec is unknown, or its data damaged or too large.
     """
     bodies: list[memoryview] = []
@@ -77,7 +77,7 @@ def _columns(
     data = b"".join(bodies)
     records, stops = _records(data, [len(body) for body in bodies], headers)
     raw = np.frombuffer(data, np.uint8)
-    timestamps, position = _varints(raw, records + 1)  # behind the attributes, which are unused
+    timestamps, position = _varints(raw, records + 1)  # after the unused attributes
     deltas, position = _varints(raw, position)
     key_sizes, keys = _varints(raw, position)
     value_sizes, values = _varints(raw, keys + np.maximum(key_sizes, 0))
@@ -112,7 +112,7 @@ def _of(headers: list[BatchHeader], name: str) -> Integers:
 
 
 def _records(data: bytes, sizes: list[int], headers: list[BatchHeader]) -> tuple[Integers, Integers]:
-    """Where each record begins, behind its length, and where it ends."""
+    """Return each record's beginning, after its length, and its end."""
     starts: list[int] = []
     stops: list[int] = []
     add_start, add_stop = starts.append, stops.append
@@ -145,7 +145,7 @@ def _records(data: bytes, sizes: list[int], headers: list[BatchHeader]) -> tuple
 
 
 def _varints(raw: npt.NDArray[np.uint8], position: Integers) -> tuple[Integers, Integers]:
-    """The zigzag varint at each position, and the positions behind them."""
+    """Return the zigzag varint at each position, and the positions after them."""
     byte = raw[position]
     value = (byte & 0x7F).astype(np.uint64)
     position = position + 1
@@ -163,7 +163,7 @@ def _varints(raw: npt.NDArray[np.uint8], position: Integers) -> tuple[Integers, 
 
 
 def _binary(data: bytes, starts: Integers, sizes: Integers, wanted: Integers) -> pa.Array:
-    """A binary column of pieces of `data`, in order; a size below zero is null."""
+    """Return a binary column of pieces of `data`, in order. A negative size is null."""
     starts, sizes = starts[wanted], sizes[wanted]
     count = len(starts)
     if not count:

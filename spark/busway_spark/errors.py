@@ -1,7 +1,7 @@
-"""What went wrong in Spark, in one line.
+"""Spark's errors in one line.
 
-What lives here: finding the sentence that helps in Spark's exceptions, which carry a JVM's stack. What does not: handling; a job prints
-the line and ends with 1.
+What lives here: finding the useful sentence in Spark's exceptions with JVM stacks. What does not: handling; a job
+prints the line and exits with 1.
 """
 
 import re
@@ -10,9 +10,9 @@ from typing import Final
 from pyspark.errors import PySparkException
 
 _ROOTS: Final = (
-    # Ours, raised in a Python worker of the source: the class and its text end the worker's traceback.
+    # Busway's, raised in a Python worker: class and text end the worker's traceback.
     re.compile(r"^busway(?:_spark|_protocol)?\.[\w.]+: (?P<text>.+)$", re.MULTILINE),
-    # A setting that a Kafka client refuses.
+    # A setting refused by a Kafka client.
     re.compile(r"org\.apache\.kafka\.common\.config\.ConfigException: (?P<text>.+)$", re.MULTILINE),
     re.compile(r"\[USER_RAISED_EXCEPTION\] (?P<text>.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE),
 )
@@ -43,7 +43,7 @@ _LONGEST: Final = 400
 
 
 def explain(problem: BaseException) -> str:
-    """One line that says why a query failed, without a stack."""
+    """Return why a query failed in one line, without a stack."""
     text = str(problem)
     for pattern in _ROOTS:
         matches = pattern.findall(text)

@@ -1,8 +1,9 @@
-"""The Maven artifacts that Spark needs to read a topic, pinned, and where they are kept.
+"""Pinned Maven artifacts that Spark needs to read a topic, and their folder.
 
-What lives here: the coordinates, of the set that every job needs and of Delta's, and one call to Maven. Every artifact is named directly and its dependencies excluded:
-Spark's own parent pom sends Maven to a repository that many networks do not reach, and PySpark brings the rest anyway.
-The set was run end to end with PySpark 4.2.0 on Java 17; see docs/decisions/0004-spark-versions.md before moving it.
+What lives here: coordinates of the basic set and of Delta's, and one call to Maven. Every artifact is named directly
+and its dependencies are excluded: Spark's parent pom refers to a repository that many networks cannot reach, and
+PySpark has the rest anyway. The set was tested end to end with PySpark 4.2.0 on Java 17; see
+docs/decisions/0004-spark-versions.md before changing it.
 """
 
 import hashlib
@@ -35,15 +36,15 @@ DELTA: Final[Artifacts] = (
     ("io.unitycatalog", "unitycatalog-client", "0.6.0"),
     ("io.unitycatalog", "unitycatalog-hadoop", "0.6.0"),
 )
-"""Delta Lake's, for `session(delta=True)`. What they need of Hadoop, Jackson and Parquet comes with PySpark."""
+"""Delta Lake's, for `session(delta=True)`. PySpark has their dependencies in Hadoop, Jackson and Parquet."""
 
 
 class JarsMissing(BuswayError):
-    """The artifacts are not there and could not be fetched; the text holds the command that would."""
+    """The artifacts are missing and could not be fetched. The text has the command for it."""
 
 
 def jar_folder(*, delta: bool = False) -> Path:
-    """Where a set is kept: `$BUSWAY_SPARK_JARS`, else a folder of the user's cache named by the set."""
+    """Return a set's folder: `$BUSWAY_SPARK_JARS`, else in the user's cache, named by the set."""
     given = os.environ.get("BUSWAY_SPARK_JARS")
     if given:
         return Path(given)
@@ -54,10 +55,10 @@ def jar_folder(*, delta: bool = False) -> Path:
 
 
 def jar_paths(*, delta: bool = False) -> list[Path]:
-    """The artifacts on disk, fetched with Maven on first use.
+    """Return the artifacts' paths, fetching them with Maven on first use.
 
     Args:
-        delta: with those of Delta Lake.
+        delta: with Delta Lake's.
 
     Raises:
         JarsMissing: Maven is not installed or could not fetch them.

@@ -1,6 +1,6 @@
 """The frame of a job: arguments, session, checks before a JVM starts, errors as one line.
 
-What lives here: what every `main` has in common. What does not: a job's own rows, which are its `transform(df) -> df`.
+What lives here: common parts of every `main`. What does not: a job's rows, which are its `transform(df) -> df`.
 
     def main(argv: list[str] | None = None) -> int:
         return run_job("surge", __doc__, argv, work, topics=lambda given: ["positions"])
@@ -40,69 +40,71 @@ _LOG_LEVELS: Final = ("debug", "info", "warn", "error", "fatal")
 
 
 class TooFewSlots(BuswayError):
-    """Real-Time Mode holds a task slot for each partition; the text tells how many there are."""
+    """Real-Time Mode holds a task slot for each partition. The text has the number of slots."""
 
 
 class Job:
-    """A job that runs: the session, and its arguments put to use.
+    """A running job: session and applied arguments.
 
     Args:
-        spark: the session.
-        given: the parsed arguments, the job's own among them.
+        given: parsed arguments, including the job's own.
     """
 
     def __init__(self, spark: SparkSession, given: argparse.Namespace) -> None:
         self.spark = spark
         self.given = given
         self.format: Format = given.format
-        # Text and no Path, which makes one slash of the two in a URL.
+        # Text: a Path would merge the slashes of a URL.
         self._out = given.out.rstrip("/")
         self._checkpoints = (given.checkpoint or f"{self._out}/_checkpoints").rstrip("/")
         self._missing: frozenset[int] = frozenset()
         self._kafka_options: dict[str, str] = dict(given.kafka_option)
 
     def place(self, name: str) -> str:
-        """Folder or URL of a table of the store: `OUT/<name>`."""
+        """Return folder or URL of a table: `OUT/<name>`."""
         return f"{self._out}/{name}"
 
     def checkpoint(self, name: str) -> str:
-        """Folder or URL where a query keeps its position."""
+        """Return folder or URL of a query's checkpoint."""
         return f"{self._checkpoints}/{name}"
 
     @property
     def trigger(self) -> dict[str, Any]:
-        """To what is the end now, with `--until-end`, or every 5 seconds for ever."""
+        """Return the trigger: to the current end with `--until-end`, or every 5 seconds."""
         return {"availableNow": True} if self.given.until_end else dict(EVERY_5_S)
 
     def read(self, topic: str, **options: Any) -> DataFrame:
-        """`read_topic` on the servers that were given."""
+        """Call `read_topic` on the given servers."""
         return read_topic(self.spark, topic, **(self._servers() | options))
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
-        """`stream_topic` on the servers that were given; call it inside of what `run` is given."""
+        """Call `stream_topic` on the given servers. Use it inside the function passed to `run`."""
         return stream_topic(self.spark, topic, **({"missing_ids": self._missing} | self._servers() | options))
 
     def key_text(self, topic: str) -> Column:
-        """The keys of a topic as text, decoded where they are Avro; see `keys.key_text`. Call it inside of what `run` is given."""
+        """Return a topic's keys as text, Avro keys decoded; see `keys.key_text`. Use it inside the function passed to
+        `run`.
+        """
         return key_text(key_schemas(self.given.registry, topic), missing_ids=self._missing)
 
     def store(self, frame: DataFrame, name: str, **options: Any) -> StreamingQuery | None:
-        """`to_store` into `OUT/<name>`, with a checkpoint of that name beside it."""
+        """Call `to_store` into `OUT/<name>`, with a checkpoint of that name."""
         checkpoint = self.checkpoint(name)
         given = {"format": self.format, "checkpoint": checkpoint, "trigger": self.trigger, "name": name} | options
         return to_store(frame, self.place(name), **given)
 
     def publish(self, rows: DataFrame, topic: str, name: str, *, reads: Sequence[str]) -> StreamingQuery:
-        """A stream with the columns `key` and `value` into a topic, at least once, each record as soon as it can be; see `add_mode`.
+        """Write a stream with the columns `key` and `value` to a topic at least once, with minimal delay; see
+        `add_mode`.
 
         Args:
-            rows: without state, from Spark's Kafka source.
-            topic: must be there.
-            name: of the query and its checkpoint.
-            reads: the topics that `rows` comes from.
+            rows: stateless, from Spark's Kafka source.
+            topic: must exist.
+            name: of query and checkpoint.
+            reads: source topics of `rows`.
 
         Raises:
-            TooFewSlots: Real-Time Mode needs more tasks at a time than a local master has.
+            TooFewSlots: Real-Time Mode needs more concurrent tasks than a local master has.
         """
         writer = rows.writeStream.format("kafka").queryName(name).option("topic", topic)
         writer = writer.option("kafka.bootstrap.servers", self.given.bootstrap_servers).options(**self._kafka_options)
@@ -123,15 +125,13 @@ class Job:
     def run(
         self, start: Callable[[], Iterable[StreamingQuery | None]], *, topics: Sequence[str], subject: str | None = None
     ) -> list[StreamingQuery]:
-        """Run streams until they end; rebuilt when one of the topics gets an event with a new schema.
+        """Run streams until they end. Rebuild them when a topic gets an event with a new schema.
 
         Args:
-            start: builds and starts the queries.
-            topics: those that it streams.
-            subject: where the schemas of their values are; that of each topic unless given.
+            subject: of their values' schemas; by default each topic's.
 
         Raises:
-            StreamFailed: one has failed; names the reason.
+            StreamFailed: a query failed; the text has the reason.
         """
 
         def build(missing: frozenset[int]) -> Iterable[StreamingQuery]:
@@ -159,7 +159,7 @@ class Job:
 
 
 def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
-    """A parser with what every job is given."""
+    """Make a parser with the common arguments."""
     parser = argparse.ArgumentParser(allow_abbrev=False, prog=name, description=(description or "").partition("\n")[0])
     environ = os.environ.get
     servers = environ("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092")
@@ -201,7 +201,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def add_mode(parser: argparse.ArgumentParser) -> None:
-    """`--mode`, for jobs without state that `Job.publish`: they can run in Spark's Real-Time Mode."""
+    """Add `--mode` for stateless jobs with `Job.publish`, which can use Spark's Real-Time Mode."""
     parser.add_argument(
         "--mode",
         default=REALTIME,
@@ -223,16 +223,14 @@ def run_job(
     """Run a job from its command line.
 
     Args:
-        name: shown in Spark's user interface, and in the usage.
-        description: the job module's docstring; its first line is shown.
-        argv: without the program's name; the process's own when None.
-        work: what it does.
-        topics: those that must be there, with a schema; asked before a JVM starts for nothing.
-        add_arguments: adds the job's own.
-        subject: where the schemas of the topics' values are, where it is not `<topic>-value`.
+        name: for Spark's user interface, and the usage.
+        description: the job module's docstring; its first line is displayed.
+        argv: without the program's name; by default the process's.
+        topics: must exist with a schema; checked before a JVM starts.
+        subject: of the values' schemas, if not `<topic>-value`.
 
     Returns:
-        0, or 1 with one line on stderr that says what is missing or went wrong.
+        0, or 1 with one line on stderr with the reason.
     """
     parser = arguments(name, description)
     if add_arguments is not None:

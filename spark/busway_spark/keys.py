@@ -1,8 +1,8 @@
-"""Keys of records as text, whatever they were written as.
+"""Record keys as text.
 
-What lives here: the column that tells a key: text as it is, a registry-framed Avro key as JSON. What does not: values (`avro`). A topic's
-keys are Avro where the registry has `<topic>-key`, as change data capture and Confluent's serializers register it. They are decoded in
-Python workers, by either source: a key is small, and no more than a text comes of it.
+What lives here: the key column: text unchanged, a registry-framed Avro key as JSON. What does not: values (`avro`). A
+topic's keys are Avro if the registry has `<topic>-key`, as registered by change data capture and Confluent's
+serializers. They are decoded in Python workers with either source, as keys are small.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from busway_spark.schemas import NoSchema, versions_of
 
 
 def key_schemas(registry_url: str, topic: str) -> dict[int, str]:
-    """Schema id → JSON text of all versions of `<topic>-key`; empty where the registry has no such subject.
+    """Return schema id → JSON text of all versions of `<topic>-key`. Empty without that subject.
 
     Raises:
         RegistryUnreachable: no answer.
@@ -36,14 +36,16 @@ def key_schemas(registry_url: str, topic: str) -> dict[int, str]:
 
 
 def key_text(writers: Mapping[int, str], *, column: str = "key", missing_ids: Collection[int] = ()) -> Column:
-    """The key as text, null where there is none: an Avro string or number as it is, any other Avro value as JSON, all else as UTF-8; bytes
-    that are none of these in hexadecimal behind `0x`.
+    """Return the key as text, null for none.
+
+    An Avro string or number is unchanged, any other Avro value JSON, all else UTF-8; other bytes are hexadecimal after
+    `0x`.
 
     Args:
         writers: see `key_schemas`.
         column: the binary column.
-        missing_ids: ids that the registry is known not to have. Any other that is not among `writers` stops the query, as an unknown one
-            of a value does, so that it can go on with more schemas (`supervise`).
+        missing_ids: ids that the registry lacks. Any other id missing in `writers` stops the query, like an unknown id
+            of a value, so that it can continue with more schemas (`supervise`).
     """
     plain = F.when(F.is_valid_utf8(F.col(column)), F.col(column).cast("string")).otherwise(
         F.concat(F.lit("0x"), F.lower(F.hex(column)))
@@ -57,7 +59,7 @@ def key_text(writers: Mapping[int, str], *, column: str = "key", missing_ids: Co
         for part in parts:
             yield part.map(lambda key: None if key is None else _told(key, parsed, missing))
 
-    # Strings that are no Avro need no worker's help, but Spark calls a worker for all rows of a batch anyway: it does all of them.
+    # Spark calls the worker for all rows of a batch anyway, so it also handles plain strings.
     return F.pandas_udf(decoded, "string")(F.col(column))
 
 
@@ -70,7 +72,7 @@ def _told(key: bytes, parsed: Mapping[int, Any], missing: frozenset[int]) -> str
         if schema is not None:
             try:
                 return _text(fastavro.schemaless_reader(io.BytesIO(key[FRAME_BYTES:]), schema, None))
-            except Exception:  # noqa: BLE001 - a damaged body makes fastavro raise nearly anything; the bytes are shown as they are
+            except Exception:  # noqa: BLE001 - a damaged body makes fastavro raise nearly anything; the bytes are shown raw
                 return f"0x{key.hex()}"
     try:
         return key.decode()

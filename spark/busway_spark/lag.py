@@ -1,7 +1,7 @@
-"""How far streaming queries are behind, for people and for tools.
+"""Lag of streaming queries, for people and tools.
 
-What lives here: a listener of Spark's that turns progress into figures, for Prometheus and for a callback, and publishing progress as
-committed offsets of a consumer group, so that tools that show the lag of groups show Spark's jobs. What does not: deciding upon them.
+What lives here: a Spark listener with figures for Prometheus and a callback, and publishing progress as a consumer
+group's committed offsets, so that tools for group lag show Spark's jobs. What does not: reactions to lag.
 """
 # mypy: allow-subclassing-any
 
@@ -27,12 +27,12 @@ _FIGURES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a query was after a micro-batch.
+    """A query's progress after a micro-batch.
 
     Attributes:
-        query: its name, or its id when it has none.
+        query: name, or id without one.
         offsets: next to read, of every partition.
-        behind: offsets between that and the end of the topic; control records count, so it may stay above zero by a few.
+        behind: offsets to the topic's end; control records count, so it may stay slightly above zero.
     """
 
     query: str
@@ -46,7 +46,7 @@ class Progress:
 
     @property
     def behind_total(self) -> int:
-        """Of all partitions."""
+        """Sum over all partitions."""
         return sum(self.behind.values())
 
 
@@ -55,9 +55,9 @@ class LagListener(StreamingQueryListener):
 
     Args:
         callback: called after every micro-batch.
-        text_file: figures are written there after every micro-batch, for the textfile collector of Prometheus' node exporter.
-        port: figures are served there over HTTP.
-        group: progress is committed as this consumer group's, see `commit_group`; `{query}` stands for the query's name.
+        text_file: written after every micro-batch for the textfile collector of Prometheus' node exporter.
+        port: serves figures over HTTP.
+        group: commits progress for this consumer group, see `commit_group`; `{query}` is the query's name.
         bootstrap_servers: for `group`.
 
     Raises:
@@ -81,7 +81,7 @@ class LagListener(StreamingQueryListener):
         self._group = group
         self._bootstrap_servers = bootstrap_servers
         self.commit_problem: BuswayError | None = None
-        """Why the last commit failed; progress is in the checkpoint, so the query goes on."""
+        """Why the last commit failed. The query continues, as its checkpoint has the progress."""
         self._gauges: dict[str, Any] = {}
         if text_file is not None or port is not None:
             from prometheus_client import CollectorRegistry, Gauge, start_http_server
@@ -104,7 +104,7 @@ class LagListener(StreamingQueryListener):
         """Its last figures stay."""
 
     def take(self, report: dict[str, Any]) -> None:
-        """Make figures of a progress report, Spark's JSON."""
+        """Process a progress report, Spark's JSON."""
         progress = progress_of(report)
         if self._gauges:
             self._show(progress)
@@ -137,7 +137,7 @@ class LagListener(StreamingQueryListener):
 
 
 def progress_of(report: dict[str, Any]) -> Progress:
-    """The figures in a progress report, whichever source the query reads from.
+    """Return a progress report's figures, for any source.
 
     Args:
         report: `StreamingQueryProgress.json`, parsed.
@@ -161,7 +161,6 @@ def progress_of(report: dict[str, Any]) -> Progress:
 
 
 def _offsets(given: Any) -> dict[TopicPartition, int]:
-    """Offsets of a topic's source; other sources have other things in their place."""
     try:
         return from_json(json.loads(given) if isinstance(given, str) else given)
     except (AttributeError, TypeError, ValueError):
@@ -169,13 +168,13 @@ def _offsets(given: Any) -> dict[TopicPartition, int]:
 
 
 def commit_group(progress: Progress, group: str, *, bootstrap_servers: str) -> None:
-    """Publish a query's progress as the committed offsets of a consumer group that has no members.
+    """Publish a query's progress as committed offsets of a consumer group without members.
 
-    Nothing reads them back: where the query goes on is in its checkpoint.
+    They are never read back: the query continues from its checkpoint.
 
     Raises:
         BrokerError: the group has members.
-        ConnectionFailed: no broker can be reached.
+        ConnectionFailed: no broker is reachable.
     """
     asyncio.run(_commit(progress.offsets, group, bootstrap_servers))
 

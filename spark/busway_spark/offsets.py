@@ -1,7 +1,7 @@
-"""Where a reader begins and ends.
+"""Start and end of a reader.
 
-What lives here: the user's words (earliest, latest, a moment, offsets by partition) and Spark's options for them, and asking the broker
-what they mean now. What does not: reading (`source`).
+What lives here: positions (earliest, latest, a time, offsets by partition), Spark's options for them, and resolving
+them at the broker. What does not: reading (`source`).
 """
 
 import asyncio
@@ -14,27 +14,27 @@ from typing import Final
 from busway import Admin, BuswayError, ConnectionFailed, Consumer, RequestTimedOut, TopicPartition
 
 Position = str | Mapping[int, int] | dt.datetime
-"""earliest, latest, offset by partition (all of them; -2 the earliest, -1 the latest), or a moment: the first record at or after it."""
+"""earliest, latest, offsets by partition (all. -2 earliest, -1 latest), or a time: the first record at or after it."""
 Offsets = dict[str, dict[str, int]]
-"""Topic → partition → next offset, as Spark keeps it in a checkpoint (JSON has text keys)."""
+"""Topic → partition → next offset, as in Spark's checkpoint (JSON has text keys)."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 PATIENCE_S: Final = 60.0
-"""So long a stream waits for a broker that does not answer."""
+"""Limit of a stream's wait for an unreachable broker."""
 _FIRST_WAIT_S: Final = 0.1
 _WAIT_MAX_S: Final = 5.0
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class BadOption(BuswayError):
-    """An option of the source cannot be used; the text says why."""
+    """An invalid option of the source; the text has the reason."""
 
 
 def position_options(start: Position, end: Position | None, topic: str) -> dict[str, str]:
-    """A start and an end as options that Spark's Kafka source and ours share.
+    """Return start and end as options of Spark's Kafka source and Busway's.
 
     Raises:
-        ValueError: a word that is neither earliest nor latest, or a moment without a time zone.
+        ValueError: a word other than earliest and latest, or a time without a zone.
     """
     options = {"startingOffsetsByTimestampStrategy": "latest"}
     for name, position in (("starting", start), ("ending", end)):
@@ -54,12 +54,12 @@ def position_options(start: Position, end: Position | None, topic: str) -> dict[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which offsets are asked for.
+    """A requested position.
 
     Attributes:
-        timestamp_ms: the first record at or after it, when there is one; the end when there is none.
+        timestamp_ms: the first record at or after it, or the end without one.
         special: -2 the earliest, -1 the latest.
-        offsets: by topic and partition; may hold -2 and -1.
+        offsets: by topic and partition; may include -2 and -1.
     """
 
     special: int = LATEST
@@ -68,10 +68,10 @@ class Wanted:
 
 
 def wanted(options: Mapping[str, str], name: str, default: str) -> Wanted:
-    """What the options `<name>Timestamp` and `<name>Offsets` ask for.
+    """Parse the options `<name>Timestamp` and `<name>Offsets`.
 
     Raises:
-        BadOption: they cannot be understood.
+        BadOption: invalid.
     """
     moment = options.get(f"{name}Timestamp")
     if moment is not None:
@@ -95,24 +95,24 @@ def wanted(options: Mapping[str, str], name: str, default: str) -> Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """Asks the broker about offsets; each call opens a connection, as minutes may lie between them."""
+    """Queries the broker for offsets. Each call opens a connection, as minutes may pass between them."""
 
     bootstrap_servers: str
     topics: tuple[str, ...]
     read_committed: bool
 
     async def range(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """The first offset of every partition, and the one behind the last record that may be read.
+        """Return every partition's first offset, and the end of its readable records.
 
         Raises:
-            BuswayError: the broker is away, or a topic is not there.
+            BuswayError: the broker is unreachable, or a topic is missing.
         """
         partitions = await self._partitions()
         async with self._consumer() as consumer:
             return await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
 
     async def patient_range(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """As `range`, for a stream, which outlives a broker that restarts: waits for up to `PATIENCE_S`.
+        """As `range`, for streams, which survive a broker's restart: waits up to `PATIENCE_S`.
 
         Raises:
             BuswayError: as `range`.
@@ -130,16 +130,16 @@ class Asker:
             wait = min(2 * wait, _WAIT_MAX_S)
 
     async def ends(self) -> dict[TopicPartition, int]:
-        """Return the end of every partition, behind transactions that are open; errors as `range`."""
+        """Return every partition's end, after open transactions; errors as `range`."""
         partitions = await self._partitions()
         async with self._consumer() as consumer:
             return await consumer.end_offsets(partitions, open_too=True)
 
     async def resolve(self, asked: Wanted) -> Offsets:
-        """The offsets that are meant, now.
+        """Return the current offsets of a position.
 
         Raises:
-            BadOption: offsets are not given for exactly the partitions that there are.
+            BadOption: the given partitions are not exactly the existing ones.
             BuswayError: as `range`.
         """
         first, last = await self.range()
@@ -179,7 +179,7 @@ class Asker:
 
 
 def as_json(offsets: Mapping[TopicPartition, int]) -> Offsets:
-    """Offsets as a checkpoint keeps them; in order, for Spark compares them as text."""
+    """Return offsets for a checkpoint, sorted, as Spark compares them as text."""
     result: Offsets = {}
     for topic, number in sorted(offsets):
         result.setdefault(topic, {})[str(number)] = offsets[TopicPartition(topic, number)]
@@ -187,7 +187,7 @@ def as_json(offsets: Mapping[TopicPartition, int]) -> Offsets:
 
 
 def from_json(offsets: Offsets) -> dict[TopicPartition, int]:
-    """Offsets out of a checkpoint."""
+    """Return the offsets of a checkpoint."""
     return {
         TopicPartition(topic, int(number)): offset for topic, by in offsets.items() for number, offset in by.items()
     }

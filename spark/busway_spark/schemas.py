@@ -1,7 +1,7 @@
-"""The schemas that a topic's values were written with.
+"""Writer schemas of a topic's values.
 
-What lives here: the versions of a subject, with what they refer to put in place, sorted into those that can be read as one table and those
-that cannot, with the reason. What does not: decoding (`avro`). Only the driver asks the registry; executors never do.
+What lives here: a subject's versions with references resolved, split into those readable as one table and the others
+with reasons. What does not: decoding (`avro`). Only the driver requests the registry, never executors.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from busway import AvroCodec, BuswayError, RegistryClient, RegistryRefused
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 Reader = int | str | type | None
-"""Which schema all rows are read as: the newest version (None), a version by its number, JSON text, or an event class."""
+"""Reader schema of all rows: the newest version (None), a version's number, JSON text, or an event class."""
 
 
 class NoSchema(BuswayError):
-    """The registry holds no schema for the topic; the text names the subject."""
+    """The registry has no schema for the topic. The text has the subject."""
 
 
 class NoColumns(BuswayError):
-    """A schema cannot become columns: it is no Avro record, or refers to itself."""
+    """A schema cannot become columns: not an Avro record, or recursive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,9 @@ class Schemas:
     """The versions of a subject.
 
     Attributes:
-        subject: where they are registered.
-        writers: schema id → JSON text, of the versions that can be read as `reader`.
-        others: schema id → why its records cannot be.
-        reader: JSON text of the schema that all rows are read as.
+        writers: schema id → JSON text, of versions readable as `reader`.
+        others: schema id → why its records are not.
+        reader: JSON text of the reader schema.
     """
 
     subject: str
@@ -44,13 +43,13 @@ class Schemas:
 
     @property
     def ids(self) -> frozenset[int]:
-        """All that are known."""
+        """All known ids."""
         return frozenset(self.writers) | frozenset(self.others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """One version of a subject; `schema` is the parsed JSON, None where it is not Avro."""
+    """A version of a subject. `schema` is parsed JSON, None if not Avro."""
 
     number: int
     id: int
@@ -59,17 +58,15 @@ class Version:
 
 
 def schemas_of(registry_url: str, topic: str, *, subject: str | None = None, reader: Reader = None) -> Schemas:
-    """The schemas of a topic's values, as they are in the registry now.
+    """Return the registry's current schemas of a topic's values.
 
     Args:
-        registry_url: its address.
-        topic: whose values.
-        subject: `<topic>-value` unless given; another under a naming strategy by record name.
+        subject: by default `<topic>-value`; another with naming by record name.
         reader: see `Reader`.
 
     Raises:
-        NoSchema: there are none, or not the reader's version.
-        NoColumns: the reader is no Avro record, or refers to itself.
+        NoSchema: none, or not the reader's version.
+        NoColumns: the reader schema is not an Avro record, or recursive.
         RegistryUnreachable: no answer.
     """
     name = subject or f"{topic}-value"
@@ -91,10 +88,10 @@ def schemas_of(registry_url: str, topic: str, *, subject: str | None = None, rea
 
 
 async def versions_of(registry_url: str, subject: str) -> "list[Version]":
-    """All versions of a subject, with what they refer to put in place.
+    """Return all versions of a subject, with references resolved.
 
     Raises:
-        NoSchema: there is no such subject.
+        NoSchema: no such subject.
         RegistryUnreachable: no answer.
     """
     async with RegistryClient(registry_url) as registry:
@@ -120,7 +117,6 @@ async def _version(registry: RegistryClient, subject: str, number: int) -> Versi
 
 
 async def _collect(registry: RegistryClient, version: Any, referred: dict[str, Any]) -> None:
-    """The schemas that a version refers to, and those that they refer to, by full name."""
     for reference in version.get("references") or ():
         if reference["name"] not in referred:
             path = f"/subjects/{quote(reference['subject'], safe='')}/versions/{reference['version']}"
@@ -133,11 +129,11 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return text  # a bare name of a type, as some registries keep it
+        return text  # a bare type name, as in some registries
 
 
 def _in_place(schema: Any, namespace: str, referred: dict[str, Any], defined: set[str]) -> Any:
-    """A schema with each reference replaced by what it names, the first time it occurs."""
+    """Replace each reference by its schema at its first use."""
     if isinstance(schema, str):
         full = schema if "." in schema or not namespace else f"{namespace}.{schema}"
         name = next((candidate for candidate in (full, schema) if candidate in referred), None)
@@ -166,7 +162,7 @@ def _in_place(schema: Any, namespace: str, referred: dict[str, Any], defined: se
 
 
 def full_name(schema: dict[str, Any], namespace: str) -> str:
-    """The full name of a named type inside a namespace (Avro 1.12, "Names")."""
+    """Return a named type's full name inside a namespace (Avro 1.12, "Names")."""
     name = str(schema["name"])
     if "." in name:
         return name

@@ -1,6 +1,6 @@
 """A Spark session that can read Busway's topics.
 
-What lives here: the builder settings that every job needs. What does not: reading and decoding (`topics`, `avro`).
+What lives here: settings that every job needs. What does not: reading and decoding (`topics`, `avro`).
 """
 
 import os
@@ -16,7 +16,7 @@ from busway_spark.source import register
 
 
 class JavaMissing(BuswayError):
-    """Spark needs a Java runtime; the text holds the command that installs it."""
+    """Spark needs a Java runtime; the text has the install command."""
 
 
 def session(
@@ -27,36 +27,37 @@ def session(
     delta: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session with the format `busway`, and with Spark's Kafka source and Avro functions on its class path.
+    """Make a session with the format `busway`, Spark's Kafka source and Avro functions.
 
     Args:
-        app_name: shown in Spark's user interface.
-        master: Spark master URL; without one what `spark-submit` was given, else local with two threads.
-        jars: under `spark-submit` those of its command line count; without them nothing is fetched: topics are read by our own source and decoded in Python, and cannot be written.
+        app_name: for Spark's user interface.
+        master: Spark master URL; by default `spark-submit`'s, else local with two threads.
+        jars: under `spark-submit` its command line's count. Without jars nothing is fetched: topics are read by
+            Busway's source and decoded in Python, and cannot be written.
         delta: with Delta Lake.
-        settings: further Spark settings; they win over the ones set here.
+        settings: further Spark settings; they take precedence.
 
     Raises:
-        JavaMissing: there is no Java.
-        JarsMissing: the artifacts are absent and Maven could not fetch them.
+        JavaMissing: no Java.
+        JarsMissing: the artifacts are missing and Maven could not fetch them.
     """
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         raise JavaMissing(
             "Spark needs Java 17: apt-get install -y openjdk-17-jdk-headless (or your system's package of that name)"
         )
-    # Workers must run this very interpreter, or they take whichever python3 the PATH names and miss pyarrow.
+    # Workers must use this interpreter; any python3 on the PATH may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     defaults = {
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
-        # A Python worker has 15 s to call back, which a machine that starts several JVMs at once may need, and the job is lost.
+        # By default a Python worker must call back within 15 s, too short when a machine starts several JVMs at once.
         "spark.python.authenticate.socketTimeout": "60s",
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
-        # Who is stopped while it writes the offsets of its first batch leaves a temporary file, and Spark 4.2 would never start there again.
+        # A query stopped while writing its first batch's offsets leaves a temporary file, and Spark 4.2 could not restart from it.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
-        # HotSpot never compiles a longer method, and a decoder of some 25 schema ids or more is one; above it Spark cuts it into pieces.
+        # HotSpot never compiles longer methods, such as a decoder of 25 schema ids or more; above this Spark splits them.
         "spark.sql.codegen.hugeMethodLimit": "8000",
     }
     builder = SparkSession.builder.appName(app_name)
@@ -70,7 +71,7 @@ def session(
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.databricks.delta.snapshotPartitions": "2",  # of a table's log; Delta's 50 are for a cluster
-            # Where this process finds modules, its workers find them too: a job's own folder is installed nowhere.
+            # Workers need this process's module path: a job's folder is not installed.
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(os.path.abspath(place) for place in sys.path),
         }
     if (jars or delta) and not submitted:

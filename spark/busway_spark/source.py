@@ -1,12 +1,15 @@
-"""`spark.read.format("busway")` and `spark.readStream.format("busway")`: topics as Arrow batches over our own client, without a jar.
+"""`spark.read.format("busway")` and `spark.readStream.format("busway")`: topics as Arrow batches with Busway's client,
+without a jar.
 
-What lives here: the two readers of a Python data source (Spark's SPIP of that name), with the options of Spark's Kafka source. What does
-not: offsets (`offsets`), bytes to columns (`columns`). Its rows equal those of the Kafka source with `includeHeaders`.
+What lives here: the readers of a Python data source (Spark's SPIP of that name), with options of Spark's Kafka source.
+What does not: offsets (`offsets`), bytes to columns (`columns`). Rows equal those of the Kafka source with
+`includeHeaders`.
 
-Options: `kafka.bootstrap.servers`; `subscribe`, topics with commas; `startingOffsets`, `endingOffsets`, `startingTimestamp`,
-`endingTimestamp`; `maxOffsetsPerTrigger`; `minPartitions`, `maxRecordsPerPartition`; `failOnDataLoss` (true; with false a stream reads a
-topic that ends before what is next to read from its first offset: it was created again. Spark's Kafka source begins such a one at its end);
-`kafka.isolation.level` (read_committed here, unlike Spark's: records of aborted transactions are not read).
+Options: `kafka.bootstrap.servers`; `subscribe`, topics with commas; `startingOffsets`, `endingOffsets`,
+`startingTimestamp`, `endingTimestamp`; `maxOffsetsPerTrigger`; `minPartitions`, `maxRecordsPerPartition`;
+`failOnDataLoss` (true; with false a stream reads a recreated topic, which ends before the next offset, from its first
+offset, while Spark's Kafka source starts at its end); `kafka.isolation.level` (read_committed here, unlike Spark's:
+records of aborted transactions are not read).
 """
 # mypy: allow-subclassing-any
 
@@ -52,9 +55,10 @@ _KNOWN: Final = frozenset(
     }
 )
 _SET_BY_QUERIES: Final = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
-"""Variables of workers' environment that Spark 4.2 sets for each query that begins, without a lock, in one map for all queries of a session,
-which goes with every task. Two queries that began at once and both put a new name into it left a map that no task could read
-(OptionalDataException); where the names are there, it keeps its shape."""
+"""Workers' environment variables that Spark 4.2 sets at each query's start, without a lock, in a map shared by the
+session's queries and sent with every task. Two queries that started at once and both added a name left a map that no
+task could read (OptionalDataException); with the names present it keeps its shape.
+"""
 
 
 class DataLoss(BuswayError):
@@ -62,7 +66,7 @@ class DataLoss(BuswayError):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `busway` known to a session; `busway_spark.session` has done it already."""
+    """Register the format `busway`; `busway_spark.session` does so."""
     for name in _SET_BY_QUERIES:
         spark.sparkContext.environment.setdefault(name, "")
     spark.dataSource.register(BuswaySource)
@@ -70,12 +74,12 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The options, checked.
+    """Checked options.
 
     Attributes:
-        max_offsets: of one micro-batch; None without a limit.
-        min_partitions: tasks at least; partitions are split for it.
-        max_records: offsets of one task at most.
+        max_offsets: of a micro-batch; None for no limit.
+        min_partitions: of tasks; partitions are split for it.
+        max_records: offsets of a task.
     """
 
     bootstrap_servers: str
@@ -90,10 +94,10 @@ class Settings:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, default_start: str) -> "Settings":
-        """Read them.
+        """Parse options.
 
         Raises:
-            BadOption: one is missing, unknown or no such value.
+            BadOption: missing, unknown or invalid.
         """
         for name in options:
             if name.lower() not in _KNOWN:
@@ -117,7 +121,7 @@ class Settings:
         )
 
     def asker(self) -> Asker:
-        """Who asks the broker about offsets."""
+        """Return a client for offset queries."""
         return Asker(bootstrap_servers=self.bootstrap_servers, topics=self.topics, read_committed=self.read_committed)
 
 
@@ -132,7 +136,7 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """What one task reads: a piece of a partition."""
+    """A task's piece of a partition."""
 
     partition: TopicPartition
     start: int
@@ -140,7 +144,7 @@ class OffsetRange(InputPartition):
 
 
 def split(ranges: list[OffsetRange], *, min_partitions: int, max_records: int | None) -> list[OffsetRange]:
-    """Cut ranges into pieces of equal size: none above `max_records`, and about `min_partitions` of them at least."""
+    """Cut ranges into equal pieces of at most `max_records`, and into about `min_partitions` or more."""
     total = sum(offsets.end - offsets.start for offsets in ranges)
     pieces: list[OffsetRange] = []
     for offsets in ranges:
@@ -155,28 +159,26 @@ def split(ranges: list[OffsetRange], *, min_partitions: int, max_records: int | 
 
 
 def limited(start: Offsets, end: dict[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
-    """The end of a micro-batch of about `limit` offsets: each partition has a share that fits what it has to offer."""
+    """Return the end of a micro-batch of about `limit` offsets, shared in proportion to the partitions' backlogs."""
     begin = from_json(start)
     waiting = {partition: max(0, at - begin.get(partition, 0)) for partition, at in end.items()}
     total = sum(waiting.values())
     if total <= limit:
         return end
-    # Rounded up, so that a partition with little to offer is not passed over for ever.
+    # Rounded up, so that a partition with a small backlog is not starved.
     return {
         partition: begin.get(partition, 0) + min(size, -(-size * limit // total)) for partition, size in waiting.items()
     }
 
 
 class _Reading:
-    """What both readers do alike."""
-
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
     def _ranges(
         self, start: Offsets, end: Offsets, first: Mapping[TopicPartition, int], last: Mapping[TopicPartition, int]
     ) -> list[OffsetRange]:
-        """The tasks between two offsets, checked against what the log holds."""
+        """Return the tasks between two offsets, checked against the log."""
         begins, ends = from_json(start), from_json(end)
         ranges = []
         for partition, stop in ends.items():
@@ -189,7 +191,7 @@ class _Reading:
                 self._lost(f"{_name(partition)} begins at offset {lowest}, but {begin} is next to read")
             if stop > highest:
                 self._lost(f"{_name(partition)} ends at offset {highest}, but is to be read up to {stop}")
-            begin, stop = max(begin, lowest), min(stop, highest)  # noqa: PLW2901 - the piece of it that is there
+            begin, stop = max(begin, lowest), min(stop, highest)  # noqa: PLW2901 - the existing piece
             if begin < stop:
                 ranges.append(OffsetRange(partition, begin, stop))
         return split(ranges, min_partitions=self.settings.min_partitions, max_records=self.settings.max_records)
@@ -203,13 +205,13 @@ class _Reading:
         logger.warning("%s: records are lost; %s (failOnDataLoss=false)", what, then)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """The records of one task; runs in a worker.
+        """Yield a task's records; runs in a worker.
 
         Raises:
             DataLoss, BuswayError.
         """
         if not isinstance(partition, OffsetRange):
-            return  # what Spark asks for when there is nothing to read
+            return  # Spark's placeholder for an empty batch
         with asyncio.Runner() as runner:
             reading = self._read(partition)
             try:
@@ -238,10 +240,10 @@ class _Reading:
                 self._lost(str(problem))
             finally:
                 await reading.aclose()
-            # What retention deleted meanwhile is passed over; the rest is read.
+            # Skips what retention deleted meanwhile.
             first, _ = await self.settings.asker().patient_range()
             if first.get(partition, end) <= start:
-                return  # the offset lies beyond the end: the topic was created again, and the next micro-batch reads it
+                return  # beyond the end: the topic was recreated, and the next micro-batch reads it
             start = first[partition]
 
 
@@ -250,10 +252,10 @@ async def _next(reading: AsyncIterator[Any]) -> Any:
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """What is in the topics between two moments."""
+    """Reads topics between two positions."""
 
     def partitions(self) -> list[OffsetRange]:
-        """The tasks."""
+        """Return the tasks."""
         return asyncio.run(self._plan())
 
     async def _plan(self) -> list[OffsetRange]:
@@ -264,26 +266,26 @@ class BatchReader(_Reading, DataSourceReader):
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Topics without an end. Positions are kept in Spark's checkpoint; no consumer group is touched."""
+    """Reads topics endlessly. Positions are in Spark's checkpoint; no consumer group is used."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._until: dict[TopicPartition, int] | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
-        """Where a new checkpoint begins."""
+        """Return the start of a new checkpoint."""
         return asyncio.run(self.settings.asker().resolve(self.settings.start))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """As `maxOffsetsPerTrigger` says."""
+        """Return the limit of `maxOffsetsPerTrigger`."""
         return ReadAllAvailable() if self.settings.max_offsets is None else ReadMaxRows(self.settings.max_offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What is the end now is the end of this run."""
+        """End this run at the current end."""
         _, self._until = asyncio.run(self.settings.asker().patient_range())
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
-        """The end of the next micro-batch."""
+        """Return the end of the next micro-batch."""
         first, last = asyncio.run(self.settings.asker().patient_range())
         begins = from_json(start)
         if any(last.get(partition, 0) < begin for partition, begin in begins.items()):
@@ -300,7 +302,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _after_a_loss(
         self, begins: dict[TopicPartition, int], first: dict[TopicPartition, int], last: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return where to go on in partitions of which some end before what is next to read; corrects `last`."""
+        """Return next offsets where partitions may end before the stored ones. Corrects `last`."""
         ends = asyncio.run(self.settings.asker().ends())
         result = {}
         for partition, begin in begins.items():
@@ -311,19 +313,19 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                 self._lost(f"{_name(partition)} ends at offset {end}, but {begin} is next to read", then)
                 result[partition] = first[partition]
             else:
-                last[partition] = max(last[partition], begin)  # what lies between is of open transactions
+                last[partition] = max(last[partition], begin)  # open transactions are in between
                 result[partition] = begin
         return result
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802 - Spark's name
-        """The end of the topics, for the query's progress."""
+        """Return the topics' end for the query's progress."""
         return as_json(asyncio.run(self.settings.asker().patient_range())[1])
 
     def partitions(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """The tasks of a micro-batch."""
+        """Return a micro-batch's tasks."""
         first, last = asyncio.run(self.settings.asker().patient_range())
         ends = from_json(end)
-        # One that ends before it begins is of a log that has taken the place of another: see `latestOffset`.
+        # An end before the start means a recreated topic: see `latestOffset`.
         begins = {
             partition: first.get(partition, 0) if ends.get(partition, begin) < begin else begin
             for partition, begin in from_json(start).items()
@@ -336,19 +338,19 @@ class BuswaySource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """As given to `format`."""
+        """Return the name for `format`."""
         return NAME
 
     def schema(self) -> str:
-        """That of Spark's Kafka source with `includeHeaders`."""
+        """Return the schema of Spark's Kafka source with `includeHeaders`."""
         return SCHEMA
 
     def reader(self, schema: Any) -> BatchReader:
-        """For `spark.read`."""
+        """Make the reader for `spark.read`."""
         return BatchReader(Settings.of(self.options, default_start="earliest"))
 
     def streamReader(self, schema: Any) -> StreamReader:  # noqa: N802 - Spark's name
-        """For `spark.readStream`."""
+        """Make the reader for `spark.readStream`."""
         return StreamReader(Settings.of(self.options, default_start="latest"))
 
 

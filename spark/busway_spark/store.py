@@ -1,10 +1,10 @@
-"""Rows into an analytics store, exactly once.
+"""Exactly-once writing to an analytics store.
 
-What lives here: streams and batches into Parquet and Delta, and the trigger of Real-Time Mode. What does not: which rows.
+What lives here: streams and batches into Parquet and Delta, and the trigger of Real-Time Mode. What does not: rows.
 
-Parquet: Spark's file sink keeps a log of the files of each micro-batch in `_spark_metadata`; read the folder as a whole, not its files
-by a pattern, and a file that a killed task left is not seen. Delta: each micro-batch is one transaction that carries the query's
-id and the batch's number, so a batch that is run again after a crash is passed over (`txnAppId`, `txnVersion`).
+Parquet: Spark's file sink logs each micro-batch's files in `_spark_metadata`. Read the folder as a whole instead of
+files by pattern, and files left by killed tasks are ignored. Delta: each micro-batch is a transaction with the query's
+id and the batch's number, so a batch repeated after a crash is skipped (`txnAppId`, `txnVersion`).
 """
 
 from collections.abc import Sequence
@@ -31,14 +31,12 @@ def to_store(
     """Append rows to a table of files.
 
     Args:
-        frame: a batch, or a stream.
-        path: its folder.
-        checkpoint: folder where a stream keeps its position; one for each query.
-        format: parquet, or delta, for a session with `delta=True`. Columns that a newer event brings are added to a Delta table; of
-            Parquet they are in the newer files, and seen with `option("mergeSchema", "true")`.
+        checkpoint: folder for a stream's position, a different one for each query.
+        format: parquet, or delta for a session with `delta=True`. New columns of events are added to a Delta table; in
+            Parquet they are in the newer files, and visible with `option("mergeSchema", "true")`.
         partition_by: columns whose values name sub-folders.
-        trigger: of a stream, as for `DataStreamWriter.trigger`; every 5 seconds unless given, `{"availableNow": True}` for what is there.
-        name: of the query.
+        trigger: of a stream, as for `DataStreamWriter.trigger`; by default every 5 seconds, `{"availableNow": True}` up
+            to the current end.
 
     Returns:
         The running query of a stream, None for a batch.
@@ -65,13 +63,12 @@ def to_store(
 
 
 def delta_writer(path: str, partition_by: Sequence[str] = (), *, application: str | None = None) -> Any:
-    """A function for `foreachBatch` that appends to a Delta table, and passes over a batch that it has appended already.
+    """Make a function for `foreachBatch` that appends to a Delta table and skips batches appended already.
 
     Args:
-        path: the table's folder.
         partition_by: columns whose values name sub-folders.
-        application: names the query for ever; the id that Spark keeps in its checkpoint unless given, so that a query with a new, empty
-            checkpoint is another one.
+        application: permanent id of the query; by default the id in Spark's checkpoint, so that a query with a new
+            checkpoint is a different one.
     """
 
     def write(batch: DataFrame, number: int) -> None:
@@ -84,13 +81,13 @@ def delta_writer(path: str, partition_by: Sequence[str] = (), *, application: st
 
 
 def realtime(writer: DataStreamWriter, checkpoint: str = "10 seconds") -> DataStreamWriter:
-    """Run a query in Real-Time Mode: each record as it comes, within milliseconds.
+    """Run a query in Real-Time Mode: each record within milliseconds.
 
-    It is for jobs without state (projection, filter, union, join with a static table), from Spark's Kafka source (`source="kafka"`) to its
-    Kafka sink, in update mode. Each partition holds a task slot for as long as the query runs.
+    For stateless jobs (projection, filter, union, join with a static table), from Spark's Kafka source
+    (`source="kafka"`) to its Kafka sink, in update mode. Each partition holds a task slot while the query runs.
 
     Args:
         writer: of a streaming DataFrame.
-        checkpoint: how often the position is kept; what was read since is read again after a crash.
+        checkpoint: interval of storing the position; later records are read again after a crash.
     """
     return writer.outputMode("update").trigger(realTime=checkpoint)

@@ -1,6 +1,7 @@
-"""Jobs on a cluster: what `spark-submit` is given.
+"""Jobs on a cluster by `spark-submit`.
 
-What lives here: finding a job's module, and the command line with jars and Python packages. What does not: the jobs, their frame (`job`).
+What lives here: finding a job's module, and the command line with jars and Python packages. What does not: jobs, their
+frame (`job`).
 """
 
 import argparse
@@ -22,14 +23,15 @@ PACKAGES: Final = ("busway_protocol", "busway", "busway_spark")
 
 
 class NoJob(BuswayError):
-    """There is no such job; the text names those that there are."""
+    """No such job; the text lists the existing ones."""
 
 
 def find_job(name: str) -> ModuleType:
-    """The module of a job: one of `busway_spark.jobs` by its name, or any by its path: `gettaxi.jobs.surge`, `hourly` for hourly.py here.
+    """Return a job's module: one of `busway_spark.jobs` by name, or any by path: `gettaxi.jobs.surge`, `hourly` for
+    hourly.py here.
 
     Raises:
-        NoJob: there is none, or it has no `main`.
+        NoJob: none, or without `main`.
     """
     import busway_spark.jobs as own
 
@@ -48,14 +50,14 @@ def find_job(name: str) -> ModuleType:
 
 
 def submit_command(module: str, master: str, arguments: Sequence[str], folder: Path) -> list[str]:
-    """A `spark-submit` of a job with all that it needs of Python code and jars; native packages (pyarrow, crc32c, cramjam, fastavro) must be
-    installed on the cluster's nodes.
+    """Return a `spark-submit` command with the job's Python code and jars.
+
+    Native packages (pyarrow, crc32c, cramjam, fastavro) must be installed on the cluster's nodes.
 
     Args:
-        module: the job's path.
-        master: Spark master URL.
-        arguments: the job's; its `--conf NAME=VALUE` are given to `spark-submit` too, for what has to be known before the job runs.
-        folder: where the two files are put that are submitted.
+        arguments: the job's; their `--conf NAME=VALUE` also go to `spark-submit`, for settings needed before the job
+            runs.
+        folder: for the two submitted files.
 
     Raises:
         JarsMissing: the artifacts could not be fetched.
@@ -82,13 +84,14 @@ def submit_command(module: str, master: str, arguments: Sequence[str], folder: P
 
 
 def _driver() -> list[str]:
-    """The driver runs this very interpreter unless the environment names one: which `python3` the PATH has says nothing."""
+    """Return the environment: the driver uses this interpreter unless one is named, instead of any `python3` on the
+    PATH.
+    """
     named = os.environ.keys() & {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
     return [] if named else ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
 
 
 def _settings(arguments: Sequence[str]) -> list[str]:
-    """What of the job's arguments is Spark's own."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--conf", action="append", default=[])
     parsed, _ = parser.parse_known_args(list(arguments))
@@ -96,7 +99,7 @@ def _settings(arguments: Sequence[str]) -> list[str]:
 
 
 def spark_submit() -> str:
-    """That of `$SPARK_HOME`, else PySpark's own."""
+    """Return the path of `$SPARK_HOME`'s, else PySpark's."""
     import pyspark
 
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
@@ -104,7 +107,7 @@ def spark_submit() -> str:
 
 
 def zip_packages(archive: Path, packages: Sequence[str]) -> None:
-    """Packages as a file for `--py-files`."""
+    """Zip packages for `--py-files`."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
         for package in packages:
             spec = importlib.util.find_spec(package)

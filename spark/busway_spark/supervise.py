@@ -1,10 +1,10 @@
-"""Streams that go on when an event's schema changes.
+"""Streams that survive schema changes of events.
 
-What lives here: rebuilding queries, from their checkpoints, when a schema id comes that they were not built with. What does not: the
-stop itself, which is part of the plan (`avro`, `stream_topic(on_new_schema="stop")`).
+What lives here: rebuilding queries from their checkpoints when an unknown schema id arrives. What does not: the stop
+itself, which is part of the plan (`avro`, `stream_topic(on_new_schema="stop")`).
 
-The micro-batch that met the new id has failed, so nothing of it was written; the rebuilt query reads it again, with the
-columns of the new version. An id that the registry does not have cannot be waited for: it goes to the rejected records.
+The micro-batch with the new id failed, so nothing of it was written; the rebuilt query reads it again, with the new
+version's columns. An id that the registry lacks goes to the rejected records.
 """
 
 import re
@@ -19,28 +19,28 @@ from busway_spark.avro import UNKNOWN_MARK
 from busway_spark.errors import explain
 
 MISSING_MAX: Final = 20
-"""More ids than these that the registry does not have, and the topic is taken for one of another registry."""
+"""With more ids missing in the registry, the topic is assumed to belong to another registry."""
 _POLL_S: Final = 1.0
 _MARK: Final = re.compile(re.escape(UNKNOWN_MARK) + r"(\d+)")
 Start = Callable[[frozenset[int]], Iterable[StreamingQuery]]
 
 
 class StreamFailed(BuswayError):
-    """A query ended with a failure; the text says why in one line."""
+    """A query failed; the text has the reason in one line."""
 
 
 def run_stream(start: Start, *, known_ids: Callable[[], Iterable[int]]) -> list[StreamingQuery]:
-    """Run queries until all have ended; rebuild them when a new schema comes.
+    """Run queries until all have ended; rebuild them for new schemas.
 
     Args:
-        start: builds and starts the queries; is given the ids that the registry does not have, for `stream_topic(missing_ids=…)`.
-        known_ids: the ids that the registry has now, `schemas_of(…).ids` say.
+        start: builds and starts the queries; gets the ids that the registry lacks, for `stream_topic(missing_ids=…)`.
+        known_ids: returns the registry's current ids, such as `schemas_of(…).ids`.
 
     Returns:
-        The queries that ended.
+        The ended queries.
 
     Raises:
-        StreamFailed: a query failed for another reason, or there are too many ids that the registry does not have.
+        StreamFailed: a query failed for another reason, or too many ids are missing in the registry.
     """
     missing: frozenset[int] = frozenset()
     rebuilt_for: set[int] = set()
@@ -53,7 +53,7 @@ def run_stream(start: Start, *, known_ids: Callable[[], Iterable[int]]) -> list[
             if match is None:
                 raise StreamFailed(explain(problem)) from None
             schema_id = int(match[1])
-            # An id for which they were rebuilt already, and that stops them still, is of no version of the subject.
+            # An id that still stops them after a rebuild is not a version of the subject.
             if schema_id in rebuilt_for or schema_id not in set(known_ids()):
                 missing |= {schema_id}
             rebuilt_for.add(schema_id)
@@ -69,10 +69,10 @@ def run_stream(start: Start, *, known_ids: Callable[[], Iterable[int]]) -> list[
 
 
 def _await_all(queries: list[StreamingQuery]) -> None:
-    """Return when all have ended.
+    """Wait until all have ended.
 
     Raises:
-        StreamingQueryException: one has failed.
+        StreamingQueryException: one failed.
     """
     while running := [query for query in queries if query.isActive]:
         for query in queries:

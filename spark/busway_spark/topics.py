@@ -1,10 +1,12 @@
 """Topics as DataFrames of typed events.
 
-What lives here: reading, as a batch and as a stream, by either source. What does not: decoding (`avro`), writing (`write`), restarting a
-stream when a new schema comes (`supervise`). Spark commits no offsets to a consumer group; a stream's position is in its checkpoint.
+What lives here: reading as a batch and as a stream, by either source. What does not: decoding (`avro`), writing
+(`write`), restarts for new schemas (`supervise`). Spark commits no offsets to a consumer group; a stream's position is
+in its checkpoint.
 
-The columns are the same for both: `event` (struct of the reader's fields; null where there is none), `schema_id`, `error` (null, or why the
-value was not decoded), `deleted` (a tombstone), and the record's `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, `headers`.
+Columns: `event` (struct of the reader's fields; null if not decoded), `schema_id`, `error` (null, or why the value was
+not decoded), `deleted` (a tombstone), and the record's `key`, `value`, `topic`, `partition`, `offset`, `timestamp`,
+`headers`.
 """
 
 import asyncio
@@ -24,7 +26,7 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 _SOURCE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 SOURCES: Final[tuple[Source, ...]] = get_args(Source)
 DEFAULT_SOURCE: Final[Source] = "busway"
-"""The faster one, see spark/README.md; it needs no jar either."""
+"""The faster one, see spark/README.md; it needs no jar."""
 
 
 def read_topic(
@@ -44,29 +46,26 @@ def read_topic(
     kafka_options: Mapping[str, str] | None = None,
     decoder: Decoder | None = None,
 ) -> DataFrame:
-    """What is in a topic, as events.
+    """Read a topic's current events.
 
     Args:
-        spark: see `busway_spark.session`.
-        topic: its name.
         bootstrap_servers: `host:port`, several with commas.
-        schema_registry: its address.
-        start, end: earliest, latest, a moment (the first record at or after it), or offsets by partition.
-        subject: where the schemas are, `<topic>-value` unless given.
-        reader: which schema all rows are read as: the newest, a version's number, JSON text or an event class.
-        isolation: whether records of open and aborted transactions are left out.
-        on_error: keep records that are no events, with the reason in `error`, or fail at the first.
-        min_partitions: tasks at least; partitions are split for it.
-        source: Spark's Kafka source or our own; the rows are the same.
-        kafka_options: further options of Spark's Kafka source, by its names: `kafka.security.protocol`, `kafka.sasl.jaas.config` and
-            their like, for brokers that want TLS or SASL.
-        decoder: the JVM's or the one in Python; the JVM's where it is there.
+        start, end: earliest, latest, a time (the first record at or after it), or offsets by partition.
+        subject: of the schemas; by default `<topic>-value`.
+        reader: reader schema of all rows: the newest, a version's number, JSON text or an event class.
+        isolation: whether records of open and aborted transactions are omitted.
+        on_error: keep undecodable records, with the reason in `error`, or fail at the first.
+        min_partitions: of tasks; partitions are split for it.
+        source: Spark's Kafka source or Busway's; the rows are equal.
+        kafka_options: further options of Spark's Kafka source, such as `kafka.security.protocol` and
+            `kafka.sasl.jaas.config` for brokers with TLS or SASL.
+        decoder: the JVM's or Python's; by default the JVM's if present.
 
     Raises:
-        NoSchema, NoColumns: there is no schema to read as.
-        RegistryUnreachable, ConnectionFailed: there is no answer.
-        BrokerError: there is no such topic.
-        NotServed: `kafka_options` for our own source.
+        NoSchema, NoColumns: no usable reader schema.
+        RegistryUnreachable, ConnectionFailed: no answer.
+        BrokerError: no such topic.
+        NotServed: `kafka_options` for Busway's source.
     """
     source, further = _source(source, kafka_options)
     schemas = _prepared(topic, bootstrap_servers, schema_registry, subject, reader, kafka_options=further)
@@ -96,14 +95,15 @@ def stream_topic(
     kafka_options: Mapping[str, str] | None = None,
     decoder: Decoder | None = None,
 ) -> DataFrame:
-    """A topic without an end, as events.
+    """Read a topic endlessly, as events.
 
     Args:
-        start: as for `read_topic`; counts only for a new checkpoint.
-        max_offsets_per_trigger: how much one micro-batch takes, about.
-        on_new_schema: a schema id that was not in the registry when the query was built stops it, so that nothing is dropped and no new
-            column is missed; `supervise.run_stream` then rebuilds it. With keep such records have a reason in `error`.
-        missing_ids: ids that the registry does not have at all, from `run_stream`; they stop nothing.
+        start: as for `read_topic`; only for a new checkpoint.
+        max_offsets_per_trigger: approximate size of a micro-batch.
+        on_new_schema: with stop, a schema id unknown when the query was built stops it, so that no record is dropped
+            and no new column missed; `supervise.run_stream` then rebuilds it. With keep such records have a reason in
+            `error`.
+        missing_ids: ids that the registry lacks, from `run_stream`; they never stop the query.
         the others: as for `read_topic`.
 
     Raises:
@@ -121,18 +121,18 @@ def stream_topic(
 
 
 def rejected(decoded: DataFrame) -> DataFrame:
-    """The records that are no events, as they came, with the reason in `error`."""
+    """Return undecodable records unchanged, with the reason in `error`."""
     return decoded.where(F.col("error").isNotNull()).select(
         "error", "schema_id", "topic", "partition", "offset", "timestamp", "key", "value"
     )
 
 
 class NotServed(BuswayError):
-    """An option that the chosen source does not have; the text names both."""
+    """An option that the chosen source lacks; the text has both."""
 
 
 def secured(kafka_options: Mapping[str, str]) -> bool:
-    """Whether brokers are spoken to by TLS or SASL, which Busway's own client does not do: then Spark alone asks them."""
+    """Return whether brokers use TLS or SASL, which Busway's client lacks: then only Spark connects."""
     return kafka_options.get("kafka.security.protocol", "PLAINTEXT") != "PLAINTEXT"
 
 
@@ -155,7 +155,7 @@ def _prepared(
     *,
     kafka_options: Mapping[str, str],
 ) -> Schemas:
-    # The broker is asked first: Spark's own source would wait for one that is not there, and name a missing topic by a Java exception.
+    # Asks the broker first: Spark's source would wait for an unreachable one, and report a missing topic as a Java exception.
     if not secured(kafka_options):
         asyncio.run(_check_topic(bootstrap_servers, topic))
     return schemas_of(schema_registry, topic, subject=subject, reader=reader)
@@ -172,7 +172,7 @@ def _options(topic: str, bootstrap_servers: str, isolation: Isolation) -> dict[s
         "subscribe": topic,
         "includeHeaders": "true",
         "kafka.isolation.level": isolation,
-        # Records that were deleted before they were read are an error, not a gap to pass over.
+        # Records deleted before they were read are an error.
         "failOnDataLoss": "true",
     }
 

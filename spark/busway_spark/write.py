@@ -1,7 +1,7 @@
 """DataFrames into a topic, as registry-framed Avro.
 
-What lives here: the schema that rows are written with, the frame, Spark's Kafka sink. What does not: reading (`topics`). The sink is
-at-least-once: a task that is tried again writes its rows again, so give events an id of their own where that matters.
+What lives here: the rows' schema, the frame, Spark's Kafka sink. What does not: reading (`topics`). The sink is
+at-least-once: a retried task writes its rows again, so give events an id where that matters.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _NOT_FOUND: Final = frozenset({40401, 40402})
 
 
 class DoesNotFit(BuswayError):
-    """The columns of a DataFrame do not fit the schema that they are written with."""
+    """A DataFrame's columns do not fit the schema."""
 
 
 def write_topic(
@@ -55,30 +55,28 @@ def write_topic(
     trigger: dict[str, Any] | None = None,
     kafka_options: Mapping[str, str] | None = None,
 ) -> StreamingQuery | None:
-    """Write each row as an event: its columns are the fields.
+    """Write each row as an event, with its columns as fields.
 
     Args:
-        frame: a batch, or a stream.
-        topic: its name; it must be there.
+        topic: name; it must exist.
         bootstrap_servers: `host:port`, several with commas.
-        schema_registry: its address.
-        key: the column that is the record's key, as text unless it is binary; it stays a field.
-        deleted: a boolean column; where it is true a tombstone is written, which has a key and no value. It is no field.
-        schema: JSON text or an event class, registered when it is not; without one the subject's newest version, or what the columns
-            suggest if there is none yet.
-        subject: `<topic>-value` unless given.
-        checkpoint: folder where a stream keeps its position.
+        key: column with the record's key, as text unless binary; it stays a field.
+        deleted: a boolean column, not a field; true writes a tombstone, with key and without value.
+        schema: JSON text or an event class, registered if necessary; by default the subject's newest version, or one
+            inferred from the columns if there is none yet.
+        subject: by default `<topic>-value`.
+        checkpoint: folder for a stream's position.
         trigger: of a stream, as for `DataStreamWriter.trigger`.
         kafka_options: further options of Spark's Kafka sink, as for `read_topic`.
 
     Returns:
-        The running query of a stream, None for a batch, which is written when this returns.
+        The running query of a stream, None for a batch, which is then written.
 
     Raises:
-        DoesNotFit: a field that the schema requires is no column, or a column no field.
-        RegistryRefused: the schema is not compatible with the versions before it.
-        RegistryUnreachable, ConnectionFailed, BrokerError: there is no answer, or no such topic.
-        JarsMissing: the session is without Spark's Kafka and Avro artifacts.
+        DoesNotFit: a required field without a column, or a column without a field.
+        RegistryRefused: the schema is incompatible with earlier versions.
+        RegistryUnreachable, ConnectionFailed, BrokerError: no answer, or no such topic.
+        JarsMissing: the session lacks Spark's Kafka and Avro artifacts.
         ValueError: a stream without a checkpoint.
     """
     if available_decoder(frame.sparkSession) != "jvm":
@@ -162,10 +160,10 @@ def _columns(fields: list[T.StructField], schema: Any, subject: str) -> list[Col
 
 
 def suggested_schema(fields: list[T.StructField], topic: str) -> str:
-    """An Avro record with these columns as fields; what may be null is null unless it is given.
+    """Infer an Avro record from the columns; nullable ones default to null.
 
     Raises:
-        DoesNotFit: a type has no Avro counterpart.
+        DoesNotFit: a type without an Avro counterpart.
     """
     words = topic.replace("-", "_").replace(".", "_").split("_")
     name = "".join(word[:1].upper() + word[1:] for word in words)

@@ -23,7 +23,7 @@ _LISTS: Final = {
 
 
 def metadata(value: Any) -> Mapping[str, Any] | None:
-    """Check tags, properties and names of sensitive properties; drop empty and unknown parts.
+    """Check tags, properties and names of sensitive properties. Drop empty and unknown parts.
 
     Raises:
         RegistryError: 400, a part has another shape.
@@ -45,8 +45,7 @@ def rule_set(value: Any) -> Mapping[str, Any] | None:
 
     Raises:
         RegistryError: 400 another shape; 42210 an invalid or repeated name, an unknown kind, a mode of another list, or
-        more than
-            `RULES_MAX` rules in a list.
+            more than `RULES_MAX` rules in a list.
     """
     if value is None:
         return None

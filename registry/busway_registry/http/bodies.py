@@ -53,7 +53,7 @@ def flag(request: Request, name: str, *, default: bool = False) -> bool:
 
 
 def page(request: Request, most: int | None = None) -> Part:
-    """Return the part of a list by `offset` and `limit`; `most` is the largest limit.
+    """Return the part of a list by `offset` and `limit`. `most` is the largest limit.
 
     Like Confluent, a missing, non-positive or too large limit means the largest.
 
@@ -131,7 +131,7 @@ def answer(request: Request, content: Any, status: int = 200) -> Response:
 
 
 def long_answer(request: Request, items: Sequence[Item], shape: Callable[[Item], Any] = lambda item: item) -> Response:
-    """Make a response of a list of any length; other tasks run between its parts."""
+    """Make a response of a list of any length. Other tasks run between its parts."""
     if len(items) <= _ITEMS:
         return answer(request, [shape(item) for item in items])
 

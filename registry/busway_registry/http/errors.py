@@ -1,8 +1,7 @@
 """Exceptions → `{"error_code": …, "message": …}`.
 
 What lives here: a handler for each kind of failure; coroutines, as starlette runs plain functions in a thread. What
-does not: refusals
-(`domain.errors`).
+does not: refusals (`domain.errors`).
 """
 
 import logging
@@ -47,7 +46,7 @@ async def store_failed(request: Request, problem: Exception) -> Response:
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Log a client that disconnected during its request; the response is not read."""
+    """Log a client that disconnected during its request. The response is not read."""
     logger.info("%s %s: the client hung up", request.method, request.url.path)
     return answer(request, {"error_code": 400, "message": "the client hung up"}, 400)
 

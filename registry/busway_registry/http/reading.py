@@ -1,10 +1,8 @@
 """Reading request bodies within limits.
 
 What lives here: limits, media types, JSON. A body is checked as a whole and split into fields. Only requested fields
-become objects, and
-only up to a limit: a megabyte of `[],` makes a hundred megabytes of objects and a second of the event loop. What does
-not: the meaning of
-fields (`bodies`).
+become objects, and only up to a limit: a megabyte of `[],` makes a hundred megabytes of objects and a second of the
+event loop. What does not: the meaning of fields (`bodies`).
 """
 
 import json
@@ -58,8 +56,6 @@ class Holding:
 
 
 class _Hold:
-    """Bytes held by a request."""
-
     def __init__(self, holding: Holding) -> None:
         self._holding = holding
         self.bytes = 0
@@ -71,11 +67,11 @@ class _Hold:
 
 
 async def fields(request: Request, *names: str) -> Mapping[str, Any]:
-    """Return named fields of the body, a JSON object; others are skipped, as newer clients send more.
+    """Return named fields of the body, a JSON object. Others are skipped, as newer clients send more.
 
     Raises:
         RegistryError: 415 another media type; 413 body or field too large; 400 not a JSON object; 422 empty; 503 too
-        many large bodies.
+            many large bodies.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind and kind not in _TAKEN:

@@ -41,7 +41,7 @@ _POSTGRES: Final = {
 }
 """libpq's parameters; those in the URL take precedence."""
 _POOL: Final = {"pool_size": 5, "max_overflow": 10, "pool_timeout": 10, "pool_pre_ping": True}
-"""Writers share one connection, the rest is for readers; connections that died while idle are replaced silently."""
+"""Writers share one connection, the rest is for readers. Connections that died while idle are replaced silently."""
 
 
 _PATIENCE_S: Final = 10

@@ -38,7 +38,7 @@ class StoredSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A subject's use of a schema; `deleted` is soft: still readable on request."""
+    """A subject's use of a schema. `deleted` is soft: still readable on request."""
 
     subject: str
     version: int
@@ -101,12 +101,12 @@ class Transaction(Protocol):
         """Remove a schema without versions."""
 
     async def subjects(self, prefix: str, deleted: Deleted, part: Part = WHOLE) -> list[str]:
-        """Return names with that prefix, sorted; a subject is deleted when all its versions are."""
+        """Return names with that prefix, sorted. A subject is deleted when all its versions are."""
 
     async def every_version(
         self, prefix: str, *, deleted: bool, latest_only: bool = False, part: Part = WHOLE
     ) -> list[Version]:
-        """Return versions of subjects with that prefix, by subject and number; `deleted`: soft-deleted ones too."""
+        """Return versions of subjects with that prefix, by subject and number. `deleted`: soft-deleted ones too."""
 
     async def versions(self, subject: str) -> list[Version]:
         """Return all versions of a subject by number, soft-deleted ones too."""
@@ -120,7 +120,7 @@ class Transaction(Protocol):
     async def versions_of_schema(
         self, schema_id: int, *, deleted: bool = True, subject: str | None = None, part: Part = WHOLE
     ) -> list[Version]:
-        """Return versions with a schema, by subject and number; of all subjects or one."""
+        """Return versions with a schema, by subject and number. Of all subjects or one."""
 
     async def subjects_of_schema(self, schema_id: int, *, deleted: bool, part: Part = WHOLE) -> list[str]:
         """Return names of the subjects with a schema, sorted."""
@@ -135,7 +135,7 @@ class Transaction(Protocol):
         """Delete permanently."""
 
     async def referenced_by(self, subject: str, version: int, *, deleted: bool = True, part: Part = WHOLE) -> list[int]:
-        """Return ids of schemas that refer to a version, ascending; without `deleted` only schemas with a live
+        """Return ids of schemas that refer to a version, ascending. Without `deleted` only schemas with a live
         version.
         """
 
@@ -165,4 +165,4 @@ class Store(Protocol):
         """Open a consistent view."""
 
     def write(self) -> AbstractAsyncContextManager[Transaction]:
-        """Open a writing transaction; these are serialised, so values read stay valid until its end."""
+        """Open a writing transaction. These are serialised, so values read stay valid until its end."""

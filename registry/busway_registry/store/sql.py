@@ -54,7 +54,7 @@ class SqlStore:
 
     Args:
         url: SQLAlchemy's URL with an asyncio driver, such as `sqlite+aiosqlite:///registry.db` or
-        `postgresql+psycopg://…`.
+            `postgresql+psycopg://…`.
 
     Raises:
         StoreFailed: invalid URL, or missing driver.
@@ -66,7 +66,7 @@ class SqlStore:
         self._turn = asyncio.Lock()
 
     async def open(self) -> None:
-        """Connect; create tables in an empty database, or migrate those of an earlier release.
+        """Connect. Create tables in an empty database, or migrate those of an earlier release.
 
         Raises:
             StoreFailed: the database is unusable.

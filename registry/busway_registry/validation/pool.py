@@ -24,7 +24,7 @@ logger = logging.getLogger("busway.registry")
 WORKERS: Final = 2
 """Limit of processes; each uses a processor while it validates."""
 _MOST_WAITING: Final = 64
-"""Limit of requests waiting for a process, with their schemas in memory; more are refused."""
+"""Limit of requests waiting for a process, with their schemas in memory. More are refused."""
 
 
 class Pool:
@@ -46,8 +46,7 @@ class Pool:
 
         Raises:
             RegistryError: a refusal by the rules; 42201 too much memory; 50002 too much time, including the wait for a
-            process; 503 too many
-                waiting.
+                process; 503 too many waiting.
             TooMuchWork: the budget is spent.
         """
         if self._waiting >= _MOST_WAITING:

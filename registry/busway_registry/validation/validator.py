@@ -19,7 +19,7 @@ from busway_registry.validation.pool import Pool
 HERE_CHARS: Final = 8_192
 """Limit of text parsed on the event loop: 15 ms of CPU in the worst known case (numbers in a default, normalised)."""
 HERE_STEPS: Final = 1_000
-"""Limit of comparison steps on the event loop: 5 ms; beyond it the pool starts over."""
+"""Limit of comparison steps on the event loop: 5 ms. Beyond it the pool starts over."""
 DEADLINE_S: Final = 30.0
 """Limit of a request's validation, including the wait for a process."""
 _CACHED_CHARS: Final = 500_000
@@ -30,8 +30,6 @@ class SchemaValidator:
     """Validates schemas for a registry.
 
     Args:
-        pool: processes.
-        deadline_s: limit of a request.
     """
 
     def __init__(self, pool: Pool, deadline_s: float = DEADLINE_S) -> None:

@@ -43,9 +43,7 @@ class Answer:
 
     Attributes:
         kind: done with `value`, refused with `code` and `text`, over a limit, or broken: a defect described in `text`.
-        value: the result.
         code: Confluent's error code.
-        text: reason.
         last: the worker ends now.
     """
 

@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "spark": "spark",
     "version": "services",
 }
-"""Commands and their modules; each has a function of that name, or an `app` with subcommands."""
+"""Commands and their modules. Each has a function of that name, or an `app` with subcommands."""
 
 
 def _version(asked: bool) -> None:
@@ -85,5 +85,5 @@ def _without_flag_types(command: Any, parent: Any = None) -> Any:
 
 
 def main() -> None:
-    """Run the command; exit codes: 0 done, 1 failed (one line on stderr), 2 wrong usage, 130 interrupted."""
+    """Run the command. Exit codes: 0 done, 1 failed (one line on stderr), 2 wrong usage, 130 interrupted."""
     main_loop(_without_flag_types(typer.main.get_command(build(sys.argv[1] if len(sys.argv) > 1 else None))))

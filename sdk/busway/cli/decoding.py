@@ -69,5 +69,5 @@ def printable(data: bytes) -> str:
 
 
 def headers_shown(headers: Iterable[tuple[str, bytes | None]]) -> list[tuple[str, str | None]]:
-    """Return headers as pairs in order, because a name may repeat; a value may be None."""
+    """Return headers as pairs in order, because a name may repeat. A value may be None."""
     return [(name, content if content is None else content.decode(errors="replace")) for name, content in headers]

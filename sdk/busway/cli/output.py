@@ -39,7 +39,7 @@ REGISTRY_URL: Final = "http://localhost:8081"
 
 
 class CommandFailed(BuswayError):
-    """A command cannot be done; the text has the reason and a remedy."""
+    """A command cannot be done. The text has the reason and a remedy."""
 
 
 def confirm(question: str, *, yes: bool) -> None:

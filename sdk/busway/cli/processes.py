@@ -3,8 +3,7 @@
 What lives here: starting, stopping and restarting them. What does not: their work (`running`).
 
 A worker has its own session, so Ctrl-C reaches only the supervisor, which forwards it once. A worker also drains and
-ends when its supervisor
-dies: it holds the read end of a pipe whose other end only the supervisor has.
+ends when its supervisor dies: it holds the read end of a pipe whose other end only the supervisor has.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ CANNOT_START: Final = 78
 STEADY_S: Final = 10.0
 """Uptime after which failures are counted from 1."""
 MAX_FAILURES: Final = 10
-"""Limit of consecutive failures; with the waits below reached after about 40 s."""
+"""Limit of consecutive failures. With the waits below reached after about 40 s."""
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 10.0
 
@@ -110,7 +109,7 @@ class Child:
         self._children = children
 
     async def ended(self) -> int:
-        """Wait for its end; return the exit code, or a signal's negative number."""
+        """Wait for its end. Return the exit code, or a signal's negative number."""
         code = await self._process.wait()
         self._children.discard(self._process)
         return code
@@ -128,7 +127,7 @@ def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
 
 @contextlib.contextmanager
 def lifeline() -> Iterator[int]:
-    """Yield the pipe end for children; the other end closes when this process ends in any way."""
+    """Yield the pipe end for children. The other end closes when this process ends in any way."""
     theirs, ours = os.pipe()
     try:
         yield theirs

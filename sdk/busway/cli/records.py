@@ -106,7 +106,7 @@ async def _given(values: list[str]) -> AsyncIterator[list[bytes]]:
 
 
 async def _standard_input() -> AsyncIterator[list[bytes]]:
-    """Yield lists of lines; a thread blocks on stdin, so that earlier lines are sent meanwhile."""
+    """Yield lists of lines. A thread blocks on stdin, so that earlier lines are sent meanwhile."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
     room = threading.Semaphore(_CHUNKS_AHEAD)

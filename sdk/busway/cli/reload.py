@@ -1,8 +1,7 @@
 """`busway run --reload`: restarts on changes of the source.
 
 What lives here: watching files and restarting a process. What does not: the process (`processes`). For development
-only: each change
-drains and restarts the service.
+only: each change drains and restarts the service.
 """
 
 import asyncio
@@ -19,8 +18,6 @@ MAX_NAMED: Final = 3
 
 
 class _Changes:
-    """Changed files under a folder."""
-
     def __init__(self, folder: Path, stop: asyncio.Event) -> None:
         self._folder = folder
         self._watch = awatch(
@@ -39,7 +36,6 @@ class _Changes:
         return self._next
 
     def take(self) -> str:
-        """Describe the changes, and wait for the next."""
         names = sorted(self._next.result() or ())
         self._next = asyncio.ensure_future(self._read())
         more = len(names) - MAX_NAMED
@@ -47,7 +43,7 @@ class _Changes:
 
 
 async def reloading(command: Command, folder: Path) -> int:
-    """Run the service until a signal; restart it after each change of a .py file under `folder`.
+    """Run the service until a signal. Restart it after each change of a .py file under `folder`.
 
     A service that ended by itself is restarted by the next change.
 

@@ -1,8 +1,7 @@
 """Target offsets of `busway groups reset`.
 
 What lives here: options with the meaning of `kafka-consumer-groups --reset-offsets`, and the resulting offsets. What
-does not: changing them
-(`groups`).
+does not: changing them (`groups`).
 """
 
 import datetime as dt

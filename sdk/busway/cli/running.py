@@ -79,7 +79,7 @@ def _where(problem: Exception) -> str:
 
 
 def _is_theirs(file: str) -> bool:
-    """Return whether a file is the user's; a service may be installed beside Busway."""
+    """Return whether a file is the user's. A service may be installed beside Busway."""
     if not Path(file).is_absolute() or file.startswith(_BUSWAY):  # compiled code has no file on this machine
         return False
     return file.startswith(_INSTALLED) or not file.startswith(_PYTHON)
@@ -144,10 +144,7 @@ def _handled(app: App) -> str:
 
 
 async def until_reachable(app: App, wait_s: float) -> None:
-    """Wait until brokers and registry answer; registers the topics' schemas, as the start does.
-
-    Args:
-        wait_s: limit.
+    """Wait until brokers and registry answer. Registers the topics' schemas, as the start does.
 
     Raises:
         ConnectionFailed, RegistryUnreachable: no answer in time; names the address.
@@ -190,7 +187,7 @@ def run_app(app: App, wait_s: float = 0.0) -> None:
     Raises:
         BuswayError: the app could not start, or stopped by itself.
         CommandFailed: the service's code failed, such as its lifespan; names the line. `--log-level debug` shows the
-        traceback.
+            traceback.
     """
     loop_factory = None
     try:

@@ -20,7 +20,7 @@ async def dead_letter_topic(admin: Admin, group: str) -> str | None:
 
 
 async def share_group(admin: Admin, group: str) -> tuple[GroupDescription, list[dict[str, object]]]:
-    """Describe a group; the rows have each partition's start offset, lag and members."""
+    """Describe a group. The rows have each partition's start offset, lag and members."""
     described = await admin.describe_share_group(group)
     offsets = await admin.list_share_group_offsets(group)
     partitions = {*offsets, *(partition for member in described.members for partition in member.partitions)}

@@ -20,14 +20,12 @@ from busway.serde.records import fields, is_model, is_record
 
 T = TypeVar("T")
 _SHORT: Final = 1024
-"""Longest body, in bytes, for fastavro's native reader of recursive schemas; it has no depth limit and could exhaust
+"""Longest body, in bytes, for fastavro's native reader of recursive schemas. It has no depth limit and could exhaust
 the stack.
 """
 
 
 class _Writer:
-    """The writer schema of an id."""
-
     __slots__ = ("own", "parsed", "recursive")
 
     def __init__(self, parsed: Any, *, own: bool) -> None:
@@ -73,7 +71,7 @@ class AvroCodec(Generic[T]):
             or "logicalType" in self.schema_text
             or (inferred is not None and any(_has_rules(named) for named in inferred.names))
         )
-        """Whether the type may refuse a body of the schema; then bodies are decoded as a check before sending."""
+        """Whether the type may refuse a body of the schema. Then bodies are decoded as a check before sending."""
 
     @property
     def name(self) -> str:
@@ -110,7 +108,7 @@ class AvroCodec(Generic[T]):
         return data
 
     def _misfit(self, value: T, problem: Exception) -> str:
-        """Name the field that does not fit if the schema shows it; otherwise return the library's message."""
+        """Name the field that does not fit if the schema shows it. Otherwise return the library's message."""
         try:
             plain: Any = value if self._out is None else self._out(value)
             fastavro.validation.validate(plain, self._parsed, raise_errors=True)
@@ -210,7 +208,6 @@ def _mark(schema: Any, classes: dict[str, type], seen: set[int]) -> None:
 
 
 def _recursive(schema: Any, around: tuple[str, ...]) -> bool:
-    """Return whether a value can contain values of its type."""
     if isinstance(schema, str):
         return schema in around
     if isinstance(schema, list):

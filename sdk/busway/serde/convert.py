@@ -23,7 +23,7 @@ from busway.serde.records import droppable, fields, is_model, is_record, is_type
 
 Convert = Callable[[Any], Any]
 CLASS_OF: Final = "busway class"
-"""The field with a record's class in a reader schema; not a legal Avro name."""
+"""The field with a record's class in a reader schema. Not a legal Avro name."""
 USE_DEFAULT: Final = object()
 """The reader schema's value for a field that the writer lacked."""
 _INT32: Final = range(-(2**31), 2**31)
@@ -290,7 +290,6 @@ def _either_of(kinds: list[type]) -> Convert:
 
 
 def _maker(kind: Any) -> Convert:
-    """Return the function that makes a record of its fields."""
     if is_model(kind):
         return lambda values: kind.model_validate(values, by_name=True)
     if not is_typed_dict(kind):
@@ -301,7 +300,7 @@ def _maker(kind: Any) -> Convert:
 
 
 def _member_of(kind: Any) -> Convert:
-    """Find the enum member of a value; other values go to the class, whose `_missing_` may take them."""
+    """Find the enum member of a value. Other values go to the class, whose `_missing_` may take them."""
     members_by_value = kind._value2member_map_
 
     def member(value: Any) -> Any:

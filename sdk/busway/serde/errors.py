@@ -5,8 +5,8 @@ What lives here: the two exceptions of all formats, free of any format's library
 
 
 class Undecodable(ValueError):
-    """Bytes cannot be decoded to the wanted type; the text has the reason."""
+    """Bytes cannot be decoded to the wanted type. The text has the reason."""
 
 
 class Unencodable(ValueError):
-    """A value does not fit its schema; names the field and the type."""
+    """A value does not fit its schema. Names the field and the type."""

@@ -1,11 +1,9 @@
 """A Python type → its Avro schema.
 
 What lives here: dataclasses, msgspec structs, TypedDicts, pydantic models, enums, collections, unions, logical types,
-defaults, docs. What
-does not: encoding (`avro`), fields of record classes (`records`). A class may set its namespace with
-`__avro_namespace__` (by default that
-of the enclosing record), former names with `__avro_aliases__`, and an enum the symbol for unknown ones with
-`__avro_default__`.
+defaults, docs. What does not: encoding (`avro`), fields of record classes (`records`). A class may set its namespace
+with `__avro_namespace__` (by default that of the enclosing record), former names with `__avro_aliases__`, and an enum
+the symbol for unknown ones with `__avro_default__`.
 
 | Python | Avro |
 |---|---|
@@ -71,7 +69,7 @@ class AvroType:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Alias:
-    """A former name of a field: `Annotated[str, Alias("old_name")]`; records with it stay readable."""
+    """A former name of a field: `Annotated[str, Alias("old_name")]`. Records with it stay readable."""
 
     name: str
 
@@ -309,7 +307,6 @@ def _shown(kind: Any) -> str:
 
 
 def _member_of(value: Any, union: tuple[Any, ...]) -> Any:
-    """Return the union's member for a default."""
     for member in union:
         kind = unwrap(member)[0]
         if type(value) is (typing.get_origin(kind) or kind):
@@ -323,7 +320,6 @@ def _member_of(value: Any, union: tuple[Any, ...]) -> Any:
 
 
 def _plain(value: Any, at: str) -> Any:
-    """Return a default as JSON for a schema."""
     if isinstance(value, enum.Enum):
         return value.value
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):

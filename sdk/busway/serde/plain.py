@@ -24,7 +24,7 @@ class SchemaMissing(Exception):
 
 
 class Serde(Protocol):
-    """Conversion between one type's values and bytes; never called with None, the tombstone."""
+    """Conversion between one type's values and bytes. Never called with None, the tombstone."""
 
     async def prepare(self, topic: str) -> None:
         """Prepare for a topic; called once at start."""
@@ -103,13 +103,12 @@ class Integer:
 
 
 class Json:
-    """JSON by msgspec for dataclasses, structs, TypedDicts and plain values; pydantic models use their own code and
+    """JSON by msgspec for dataclasses, structs, TypedDicts and plain values. Pydantic models use their own code and
     aliases.
 
     Encoding decodes its result as a check, so a value that no reader of the type accepts is refused before sending.
 
     Args:
-        kind: type of decoded values.
     """
 
     def __init__(self, kind: Any) -> None:
@@ -154,7 +153,6 @@ class Json:
 
 
 def _dump(value: Any) -> Any:
-    """Encode a pydantic model inside another value."""
     if is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"{type(value).__name__} has no JSON")

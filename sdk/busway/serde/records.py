@@ -1,10 +1,8 @@
 """Fields of record classes.
 
 What lives here: dataclasses, msgspec structs, TypedDicts and pydantic models as lists of fields; unwrapping
-`Annotated`, `NewType` and
-unions. What does not: Avro schemas (`infer`), values (`avro`). pydantic is never imported: a model's class exists only
-if pydantic is
-loaded.
+`Annotated`, `NewType` and unions. What does not: Avro schemas (`infer`), values (`avro`). pydantic is never imported: a
+model's class exists only if pydantic is loaded.
 """
 
 import dataclasses
@@ -22,7 +20,7 @@ NO_DEFAULT: Final = object()
 
 
 class CannotInfer(BuswayError, TypeError):
-    """A type has no Avro schema; the text names the field and an alternative."""
+    """A type has no Avro schema. The text names the field and an alternative."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ _WRITES: Final = " writes: "
 
 
 def breaches(messages: Sequence[str]) -> list[str]:
-    """Extract the descriptions of a registry's messages, remedies first; without any return the messages."""
+    """Extract the descriptions of a registry's messages, remedies first. Without any return the messages."""
     text = ", ".join(messages)
     descriptions = [_remedy_first(description) for description in _DESCRIPTION.findall(text)] + _MORE.findall(text)
     return descriptions or list(messages)

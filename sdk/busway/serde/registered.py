@@ -17,7 +17,7 @@ from busway.serde.registry import RegistryClient, RegistryRefused, id_in
 
 _NO_SUCH_SCHEMA: Final = 40403
 _UNKNOWN_S: Final = 5.0
-"""Pause before a missing id is requested again; otherwise a topic full of them would load the registry."""
+"""Pause before a missing id is requested again. Otherwise a topic full of them would load the registry."""
 _UNKNOWN_MAX: Final = 1000
 
 
@@ -26,8 +26,6 @@ class RegisteredAvro:
 
     Args:
         registry: for the type's schema and those of other writers.
-        kind: the type of the values.
-        part: key or value.
         naming: of the subject.
         register: register the type's schema at start; otherwise it must be registered already.
     """
@@ -87,8 +85,7 @@ class RegisteredAvro:
         Raises:
             Undecodable: not framed, or a damaged body.
             SchemaMissing: the schema is not loaded yet. Loading raises Undecodable for an id that the registry lacks,
-            and BuswayError while
-                the registry does not answer.
+                and BuswayError while the registry does not answer.
         """
         schema_id = self._known.get(data[:FRAME_BYTES])
         if schema_id is None:

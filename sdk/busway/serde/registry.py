@@ -1,8 +1,7 @@
 """A client of schema registries.
 
 What lives here: Confluent's REST API over HTTP with a cache of immutable answers, retries, and merging of concurrent
-equal requests. What
-does not: use of schemas (`registered`).
+equal requests. What does not: use of schemas (`registered`).
 """
 
 import asyncio
@@ -57,8 +56,6 @@ class RegistryClient:
     """A client of Busway's registry, Confluent's, or any with its API.
 
     Args:
-        url: address.
-        timeout_s: for each answer.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:

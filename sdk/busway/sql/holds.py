@@ -16,7 +16,7 @@ from busway.sql.reach import WAITS
 from busway_protocol.errors import ErrorCode
 
 MAX_HELD: Final = 100
-"""Limit of waits; at the limit a failure holds its topic instead of a key or row."""
+"""Limit of waits. At the limit a failure holds its topic instead of a key or row."""
 _ITS_OWN: Final = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 

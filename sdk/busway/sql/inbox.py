@@ -8,11 +8,9 @@ key until the first commits (a duplicate) or rolls back (then it handles the rec
 with the same effect.
 
 Rows may be inserted in any order: handlers may run concurrently, and keys may wait for retries. After the group's
-commit one transaction
-raises the partition's floor and deletes the rows below; records below the floor are duplicates, too. The floor is read
-after the insert, so a
-late instance cannot pass. The inbox's size is bounded by the worker's limit on unfinished records, times the
-partitions.
+commit one transaction raises the partition's floor and deletes the rows below; records below the floor are duplicates,
+too. The floor is read after the insert, so a late instance cannot pass. The inbox's size is bounded by the worker's
+limit on unfinished records, times the partitions.
 """
 
 import asyncio
@@ -50,8 +48,6 @@ PRUNE_TIMEOUT_S: Final = 10.0
 
 @dataclass(slots=True)
 class _Seen:
-    """Records of a partition since its assignment."""
-
     first: int
     highest: int = -1
     floored: bool = False
@@ -92,12 +88,9 @@ class Sql(Extension):
     Args:
         engine: of the database that handlers write to; SQLite (best in WAL mode) or PostgreSQL.
         resume: "group" resumes from the group's committed offsets; the database only detects duplicates. "database"
-        resumes from the
-            first record that the database lacks, whatever the group's offsets: output and position agree even after
-            offsets were lost or
-            reset, or the database was restored from a backup. To handle records again on purpose, call `forget` while
-            the service is
-            stopped.
+            resumes from the first record that the database lacks, whatever the group's offsets: output and position
+            agree even after offsets were lost or reset, or the database was restored from a backup. To handle records
+            again on purpose, call `forget` while the service is stopped.
         name: separates handlers of one group that read the same topic; each needs a `Sql` with a different name.
         create_tables: create missing tables at start; False for services with migrations.
         tables: names of the tables.
@@ -147,7 +140,7 @@ class Sql(Extension):
         await create_all(self._engine, self._tables)
 
     async def forget(self, group: str, topic: str | None = None) -> None:
-        """Make a group handle its records again, of all topics or one; only while its service is stopped."""
+        """Make a group handle its records again, of all topics or one. Only while its service is stopped."""
         async with self._turn(), self._engine.begin() as connection:
             for table in (self._tables.inbox, self._tables.floors):
                 wanted = table.c.group_id == self._reader(group)
@@ -157,18 +150,14 @@ class Sql(Extension):
 
     @contextlib.asynccontextmanager
     async def handling(self, group: str, record: ConsumerRecord[Any, Any]) -> AsyncIterator[AsyncConnection | None]:
-        """Open a transaction for an attempt at a record; yields its connection, or None for a duplicate.
+        """Open a transaction for an attempt at a record. Yields its connection, or None for a duplicate.
 
         Commits at the block's end and rolls back if the block raises. On entry an unreachable database is retried
         without limit. An ORM session joins with `AsyncSession(bind=tx)`; its `commit` then only flushes.
 
-        Args:
-            group: whose record.
-            record: as read.
-
         Raises:
             DatabaseUnreachable: it went away during the block. With `subscribe(sql=…)` the handler is called again
-            without using up an attempt.
+                without using up an attempt.
             SQLAlchemyError: other errors of the database, such as a violated constraint.
         """
         partition = TopicPartition(record.topic, record.partition)
@@ -208,7 +197,7 @@ class Sql(Extension):
     async def _claim(
         self, reader: str, partition: TopicPartition, offset: int, seen: _Seen
     ) -> tuple[AsyncConnection | None, AsyncExitStack]:
-        """Return a connection in a transaction and the stack that closes both; no connection for a duplicate."""
+        """Return a connection in a transaction and the stack that closes both. No connection for a duplicate."""
         row = {"group_id": reader, "topic": partition.topic, "partition": partition.partition}
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(self._engine.connect())
@@ -231,7 +220,7 @@ class Sql(Extension):
         return None, stack
 
     def around(self, route: "Route", call: Call) -> Call:
-        """Call the handler again when the database went away; an outage uses up no attempt."""
+        """Call the handler again when the database went away. An outage uses up no attempt."""
 
         if route.sql is not self:
             return call
@@ -271,7 +260,7 @@ class Sql(Extension):
         self._topics.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Delete rows of deleted topics; return the database's positions if it decides them."""
+        """Delete rows of deleted topics. Return the database's positions if it decides them."""
         for partition in partitions:
             self._seen.pop(partition, None)
         assert self._app is not None
@@ -287,7 +276,7 @@ class Sql(Extension):
             self._topics.pop(partition, None)
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raise the floors and delete the rows below; failures are left to the next commit."""
+        """Raise the floors and delete the rows below. Failures are left to the next commit."""
         assert self._app is not None
         reader = self._reader(self._app.group_id)
         own_offsets = {partition: offset for partition, offset in offsets.items() if partition in self._seen}
@@ -311,9 +300,8 @@ class Sql(Extension):
         """Bring the partitions' rows in line with the existing topics.
 
         A different topic id deletes everything. A topic that ends below the handled offsets lost its tail, as after an
-        unclean election: other
-        records will get those offsets. Rows are read before the topics, so what another instance handles meanwhile
-        stays.
+        unclean election: other records will get those offsets. Rows are read before the topics, so what another
+        instance handles meanwhile stays.
         """
         assert self._app is not None
 

@@ -51,9 +51,6 @@ class OutboxStatus:
     """Unpublished rows of a topic.
 
     Attributes:
-        topic: name.
-        waiting: number of rows.
-        oldest_s: age of the oldest row.
     """
 
     topic: str
@@ -72,7 +69,7 @@ class Outbox(Extension):
         relay: publish while the app runs.
         keep: keep published rows, with the time; pruning them is up to you. By default they are deleted.
         poll_interval_s: interval of looking without a notification. Commits of the relay's process notify it; on
-        PostgreSQL all commits do.
+            PostgreSQL all commits do.
         notify: notify the relay by NOTIFY on PostgreSQL, which serialises commits briefly; False relies on polling.
         create_tables: create missing tables at start; False for services with migrations.
         tables: names of the tables.
@@ -119,7 +116,7 @@ class Outbox(Extension):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> UUID:
-        """Write a record into the outbox in the caller's transaction; needs no broker.
+        """Write a record into the outbox in the caller's transaction. Needs no broker.
 
         Records of one key are published in the order of their inserts. To make that the order of commits, change or
         lock the row that the key stands for before sending.
@@ -157,7 +154,7 @@ class Outbox(Extension):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> UUID:
-        """As `send`, for code without an event loop; `prepare` the topic before, or run the app.
+        """As `send`, for code without an event loop. `prepare` the topic before, or run the app.
 
         Raises:
             Unencodable: the value or the key is of another type.
@@ -169,7 +166,7 @@ class Outbox(Extension):
         return UUID(str(row["id"]))
 
     async def prepare(self, *topics: Topic[Any, Any]) -> None:
-        """Cache schemas, so that sending makes no request; `send` does so on first use.
+        """Cache schemas, so that sending makes no request. `send` does so on first use.
 
         Raises:
             RegistryUnreachable, RegistryRefused: a schema cannot be registered.
@@ -193,7 +190,7 @@ class Outbox(Extension):
         ]
 
     def relay(self, app: "RunningService") -> Relay:
-        """Make a relay with an app's brokers and producer options; an asynchronous context manager."""
+        """Make a relay with an app's brokers and producer options. An asynchronous context manager."""
         return Relay(
             self._engine,
             self._tables,
@@ -227,7 +224,7 @@ class Outbox(Extension):
         await self.close()
 
     async def settle(self) -> bool:
-        """Wait until every committed row is published, if this app publishes; return whether one was not."""
+        """Wait until every committed row is published, if this app publishes. Return whether one was not."""
         waited = False
         while (relay := self._relay) is not None:
             relay.worked.clear()

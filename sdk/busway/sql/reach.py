@@ -27,7 +27,7 @@ _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQ
 
 
 class DatabaseUnreachable(BuswayError):
-    """The database went away during a handler; its work is rolled back and the record is retried without limit."""
+    """The database went away during a handler. Its work is rolled back and the record is retried without limit."""
 
 
 def is_away(problem: BaseException) -> bool:
@@ -62,7 +62,7 @@ def words(problem: BaseException) -> str:
 
 
 async def patiently(work: Callable[[], Awaitable[T]], what: str, away: Callable[[BaseException], bool] = is_away) -> T:
-    """Call `work` with backoff until what it needs is reachable; return its result.
+    """Call `work` with backoff until what it needs is reachable. Return its result.
 
     Attempts are unlimited; cancel the task to end them.
     """

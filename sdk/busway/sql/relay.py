@@ -3,18 +3,16 @@
 What lives here: `Relay`: leadership, rounds, waking. What does not: the table's contents (`outbox`), backoff (`holds`).
 
 One relay of a database leads: the holder of PostgreSQL's advisory lock. The lock's connection also reads and deletes,
-so a relay that lost
-the lock can do neither. SQLite has no such lock: run one relay there. Lock and LISTEN belong to a session, so behind
-PgBouncer the relay's
-engine needs session pooling or the database's own port; senders may use transaction pooling.
+so a relay that lost the lock can do neither. SQLite has no such lock: run one relay there. Lock and LISTEN belong to a
+session, so behind PgBouncer the relay's engine needs session pooling or the database's own port; senders may use
+transaction pooling.
 
 A round reads the first rows, publishes them, and deletes the acknowledged ones. Without a cursor, rows with early
 positions that commit late are found by the next round. Rows of one key are published one by one, rows of different keys
 concurrently.
 
 Delivery is at least once: rows acknowledged but not deleted before a relay ends are published again, with the same
-header
-`busway_outbox-id`. A consumer that must not see duplicates keeps the ids, or is idempotent by key.
+header `busway_outbox-id`. A consumer that must not see duplicates keeps the ids, or is idempotent by key.
 """
 
 import asyncio
@@ -60,9 +58,6 @@ class Relay:
     """Publishes the outbox while its block runs.
 
     Args:
-        engine: of the database.
-        tables: has the outbox.
-        bootstrap_servers, client_id, producer: of the producer.
         keep: mark rows instead of deleting them.
         poll_interval_s: interval of looking without a notification.
     """
@@ -241,7 +236,7 @@ class Relay:
         return select(self._table).where(*conditions).order_by(columns.position).limit(ROUND_ROWS)
 
     async def _publish(self, producer: Producer, chain: Sequence[Row[Any]]) -> list[int]:
-        """Publish rows of one key in order up to the first failure; return acknowledged positions."""
+        """Publish rows of one key in order up to the first failure. Return acknowledged positions."""
         done = []
         for row in chain:
             try:

@@ -21,7 +21,6 @@ class TopicState:
 
     Attributes:
         topic_id: None from brokers before KIP-516.
-        end: offset of the partition's next record.
     """
 
     topic_id: UUID | None

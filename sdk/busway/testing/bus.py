@@ -41,7 +41,7 @@ _EARLIEST, _LATEST = -2, -1
 
 
 class Broker(Protocol):
-    """The broker of a test bus; it may be stopped and started under the app."""
+    """The broker of a test bus. It may be stopped and started under the app."""
 
     async def start(self) -> None:
         """Start on the same port with the same data."""
@@ -59,7 +59,6 @@ class Cluster:
 
     Attributes:
         bootstrap_servers, schema_registry: addresses for clients.
-        broker: to stop and start.
     """
 
     bootstrap_servers: str
@@ -68,7 +67,7 @@ class Cluster:
 
 
 class Crash:
-    """An armed crash; awaiting it returns once the app was killed and runs again."""
+    """An armed crash. Awaiting it returns once the app was killed and runs again."""
 
     def __init__(self, bus: "TestBus") -> None:
         self._bus = bus
@@ -214,14 +213,14 @@ class TestBus:
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
     async def dead_letters(self, topic: Topic[K, V], *, group: str | None = None) -> list[DeadLetter[K, V]]:
-        """Return the app's dead letters of a topic, decoded; `group`: those of a queue."""
+        """Return the app's dead letters of a topic, decoded. `group`: those of a queue."""
         name, serdes = dead_letter_topic(topic.name, group or self.app.group_id), self.app.serdes
         return [await dead_letter_of(record, topic, serdes) for record in await self._read(name)]
 
     # Restarts and crashes
 
     async def restart(self) -> None:
-        """Stop the app, draining, and start it from its committed offsets; return once it has partitions."""
+        """Stop the app, draining, and start it from its committed offsets. Return once it has partitions."""
         with self._clock.passing():
             await self.app.stop()
         await self._start()
@@ -263,7 +262,7 @@ class TestBus:
         await broker.start()
 
     async def crash_broker(self) -> None:
-        """Kill the broker and start it again under the running app; it recovers its data."""
+        """Kill the broker and start it again under the running app. It recovers its data."""
         broker = self._broker()
         await broker.crash()
         await broker.start()

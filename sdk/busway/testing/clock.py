@@ -1,8 +1,7 @@
 """The app's time under test.
 
 What lives here: skipped waits between attempts (`SkippedTime`), and time that only the test advances (`ManualTime`).
-What does not: the
-two clocks of an event loop (`frozen_time`).
+What does not: the two clocks of an event loop (`frozen_time`).
 """
 
 import asyncio
@@ -73,7 +72,6 @@ class ManualTime:
     """A clock that only `advance` moves.
 
     Attributes:
-        time: clock of the event loop.
         stirred: set when a wait between attempts begins; the waiting caller clears it.
     """
 

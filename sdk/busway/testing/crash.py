@@ -41,10 +41,8 @@ class Probe(Extension):
         """Set once partitions were assigned since the last start."""
         self.point: str | None = None
         self.at: str | None = None
-        """Step and record of the kill."""
         self.killing: asyncio.Task[None] | None = None
         self.fallen = asyncio.Event()
-        """Set at the kill."""
         self._clock = clock
         self._app = app
         self._blocked: set[asyncio.Task[object]] = set()
@@ -131,7 +129,7 @@ class Probe(Extension):
                     await admin.abort_transaction(name)
 
     async def came_or_stopped(self) -> None:
-        """Wait until the app has partitions, or has stopped; `App.wait` raises the reason.
+        """Wait until the app has partitions, or has stopped. `App.wait` raises the reason.
 
         Raises:
             AssertionError: neither happened in time.

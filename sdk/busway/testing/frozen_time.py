@@ -4,10 +4,9 @@ What lives here: `FrozenTime`, a second clock on one event loop. What does not: 
 (`busway.net.clock`), a test bus's use of it (`clock`), a whole simulated machine (`busway_bus.testing`).
 
 Frozen: waits between attempts, the commit interval, windows of batches, an outbox's intervals, and all asyncio waits
-and deadlines of
-handlers, dependencies, extensions, the lifespan and their tasks. Real: clients, broker, registry, reading of tables, a
-drain, the test,
-and wall clocks. So joining a group, reconnecting, filling a batch and keeping a session alive need no `advance`.
+and deadlines of handlers, dependencies, extensions, the lifespan and their tasks. Real: clients, broker, registry,
+reading of tables, a drain, the test, and wall clocks. So joining a group, reconnecting, filling a batch and keeping a
+session alive need no `advance`.
 
 A timer belongs to the app where `WAITS_IN` of its context is not `Time.REAL`; tasks inherit it from the app's start.
 """
@@ -66,7 +65,7 @@ class FrozenTime:
     # For the test
 
     async def advance(self, seconds: float) -> None:
-        """Advance time: waits end in order, each after everything due before it; new ones may end, too.
+        """Advance time: waits end in order, each after everything due before it. New ones may end, too.
 
         Raises:
             AssertionError: due work was not done within `REACT_S`.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def busway_cluster() -> "Iterator[Cluster]":
-    """Run a broker and a registry in a thread; they and their data end with the test."""
+    """Run a broker and a registry in a thread. They and their data end with the test."""
     from busway.testing.threaded import cluster_in_thread
 
     with cluster_in_thread() as cluster:

@@ -53,7 +53,7 @@ async def read_json(request: Request, kind: type[T], *, max_bytes: int = MAX_BOD
 
     Raises:
         Refused: 413 for a body above `max_bytes`, 400 for invalid JSON, 422 for a value that does not fit; names the
-        field.
+            field.
     """
     body = bytearray()
     async for chunk in request.stream():
@@ -69,7 +69,7 @@ async def read_json(request: Request, kind: type[T], *, max_bytes: int = MAX_BOD
 
 
 def _field_first(text: str) -> str:
-    """Put the field first; msgspec puts it last: ``Expected `int`, got `str` - at `$.stops[0].at` ``."""
+    """Put the field first. Msgspec puts it last: ``Expected `int`, got `str` - at `$.stops[0].at` ``."""
     what, has_path, where = text.partition(" - at `$")
     return f"{where.rstrip('`').lstrip('.') if has_path else 'the body'}: {what}"
 

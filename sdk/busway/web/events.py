@@ -31,7 +31,7 @@ def event_stream(
     pause_s: float = PAUSE_S,
     keep_alive_s: float = KEEP_ALIVE_S,
 ) -> Response:
-    """Stream a queue's changes as `data:` lines with a JSON array each; a comment keeps a quiet stream alive.
+    """Stream a queue's changes as `data:` lines with a JSON array each. A comment keeps a quiet stream alive.
 
     Changes during a pause are merged. The stream ends when the client disconnects or the server stops.
 
@@ -66,7 +66,7 @@ def event_stream(
 
 
 async def _next(queue: "asyncio.Queue[T]", closing: asyncio.Event, wait_s: float) -> list[T]:
-    """Return all queued changes, or wait for one; empty after the timeout or when the server stops."""
+    """Return all queued changes, or wait for one. Empty after the timeout or when the server stops."""
     changes: list[T] = []
     if queue.empty():
         arrived = asyncio.ensure_future(queue.get())

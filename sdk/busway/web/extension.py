@@ -46,9 +46,8 @@ class Web(Extension):
         asgi: the service's application; None serves health and metrics alone.
         host: beyond this machine only with `insecure`.
         port: 0 takes a free one; None takes BUSWAY_HTTP_PORT of the environment, without which nothing is served.
-        Worker i of
-            `busway run --workers` serves this port + i: each has other partitions and so other figures, and Prometheus
-            scrapes all.
+            Worker i of `busway run --workers` serves this port + i: each has other partitions and so other figures, and
+            Prometheus scrapes all.
         insecure: the network is trusted.
         metrics: also the source of readiness; a service may register its own in `metrics.registry`.
     """

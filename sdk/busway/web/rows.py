@@ -29,7 +29,7 @@ def row_of(table: Table[K, V], key: K, *, what: str) -> V:
 
     Raises:
         Refused: 404 without such a row; 503 with Retry-After if this instance does not, or not yet, have the row's
-        partition.
+            partition.
     """
     row = table.get(key)
     if row is not None:

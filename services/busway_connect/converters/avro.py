@@ -27,8 +27,6 @@ Change = Callable[[Any], Any]
 
 
 class _Writing:
-    """How values of a schema are written."""
-
     __slots__ = ("change", "parsed", "text")
 
     def __init__(self, schema: Schema, *, scrub: bool) -> None:
@@ -166,7 +164,6 @@ _NESTED: Final = frozenset({"type", "items", "values", "fields"})
 
 
 def _default_out(schema: Schema, value: Any) -> Any:
-    """Return a default as Avro's JSON."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("latin-1")
     if schema.type == "array":
@@ -178,7 +175,7 @@ def _default_out(schema: Schema, value: Any) -> Any:
 
 
 def _change(schema: Schema, *, scrub: bool) -> Change | None:
-    """Return the conversion of a value for fastavro; None for none needed, the usual case."""
+    """Return the conversion of a value for fastavro. None for none needed, the usual case."""
     inner = _change_inner(schema, scrub=scrub)
     default = schema.default if schema.has_default else None
     if default is None and inner is None:

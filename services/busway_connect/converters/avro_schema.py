@@ -63,7 +63,6 @@ class ToAvro:
 
     Args:
         default_out: writes a default as Avro's JSON.
-        scrub: change invalid names.
     """
 
     def __init__(self, default_out: Any, *, scrub: bool) -> None:
@@ -287,5 +286,5 @@ def _annotated(made: Schema, avro: Mapping[str, Any]) -> Schema:
 
 
 def _default(schema: Schema, value: Any) -> Any:
-    """Convert a default; in Avro's JSON bytes are text with a character for each byte."""
+    """Convert a default. In Avro's JSON bytes are text with a character for each byte."""
     return value.encode("latin-1") if schema.type == "bytes" and isinstance(value, str) else value

@@ -15,7 +15,7 @@ CACHED_SCHEMAS: Final = 1000
 
 
 class ConversionFailed(ValueError):
-    """A value does not fit its schema, or bytes have another format; a retry does not help."""
+    """A value does not fit its schema, or bytes have another format. A retry does not help."""
 
 
 class Converter(Configurable):
@@ -23,7 +23,6 @@ class Converter(Configurable):
 
     Args:
         settings: after `key.converter.` or `value.converter.`.
-        is_key: converts keys.
     """
 
     inert: ClassVar[Mapping[str, str]] = {
@@ -62,8 +61,7 @@ class BySchema(Generic[T]):
     """A bounded cache keyed by schema object.
 
     Identity is the key: comparing schemas of a hundred fields for every record would cost more than the conversion. The
-    oldest entry is removed
-    first.
+    oldest entry is removed first.
     """
 
     def __init__(self) -> None:

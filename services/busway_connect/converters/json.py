@@ -252,7 +252,6 @@ def shortest_single(value: float) -> float:
 
 
 def _plain_out(value: Any) -> Any:
-    """Convert a value without schema to JSON."""
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     if isinstance(value, float):

@@ -27,7 +27,7 @@ _TYPES: Final[dict[str, Type]] = {
 
 
 def schema_to_json(schema: Schema, default_to_json: Any) -> dict[str, Any]:
-    """Return the schema as a JSON object in Java's order; `default_to_json(schema, value)` writes a default."""
+    """Return the schema as a JSON object in Java's order. `default_to_json(schema, value)` writes a default."""
     written: dict[str, Any] = {"type": _NAMES.get(schema.type, schema.type)}
     if schema.type == "array":
         written["items"] = schema_to_json(_part(schema.value_schema), default_to_json)

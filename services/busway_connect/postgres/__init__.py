@@ -1,22 +1,23 @@
 """Change data capture for PostgreSQL, in Debezium's envelope.
 
-What lives here: the connector `io.debezium.connector.postgresql.PostgresConnector`, short `postgres`. What it promises:
+What lives here: the connector `io.debezium.connector.postgresql.PostgresConnector`, short `postgres`. Its guarantees:
 
-Stream. Every committed change of a captured table becomes one record (with its tombstone, or the pair that a changed key makes), in
-the order of the commits, and its offset says exactly which change it was. Started with a stored offset it goes on behind that
-change; together with the runtime's marks on records (`Source.position`) nothing is lost or doubled when a process, a broker or the
-server is killed. The server is only allowed to forget what is stored for good.
+Stream. Every committed change of a captured table becomes one record (with its tombstone, or the pair of a changed
+key), in the order of commits; the record's offset identifies the change. From a stored offset the connector continues
+after that change. Together with the runtime's marks on records (`Source.position`) nothing is lost or duplicated when a
+process, a broker or the server is killed. The server may discard only the log before stored offsets.
 
-Snapshot. The first start reads every row in the snapshot that the new replication slot exports, then the changes from exactly there on.
-PostgreSQL cannot keep a snapshot alive over a crash. Killed in the middle, the connector goes on behind the last row of the key
-that it handed over, in a new snapshot, and then reads the log from the slot's beginning. So each row comes once as `r` at most; a row
-that changed in between comes with its newer values, a row that came or went in between comes with its `c` or `d`; and every change since
-the slot's beginning comes exactly once. Who applies all records of a key in order has the database's state at the end; on the way,
-after such a kill, a row may show newer values before its older changes come. Exceptions: a table without a key, or with a key of a type
-that Python does not order as the server does (numeric, float, char(n), citext, enum …), may repeat the rows since the stored offset,
-and without a key all its rows.
+Snapshot. The first start reads all rows in the snapshot exported by the new replication slot, then the changes from
+exactly there. PostgreSQL cannot keep a snapshot over a crash. If killed in the middle, the connector continues after
+the last row, by key, that it returned, in a new snapshot, and then reads the log from the slot's beginning. So each row
+has at most one `r`; a row changed in between has its newer values, a row inserted or deleted in between has its `c` or
+`d`; and every change since the slot's beginning comes exactly once. A consumer that applies all records of a key in
+order ends with the database's state; after such a kill it may see newer values before older changes on the way.
+Exceptions: a table without a key, or with a key type that Python does not order like the server (numeric, float,
+char(n), citext, enum …), may repeat the rows since the stored offset, without a key all rows.
 
-Position lost. When the slot is gone, was invalidated, or begins behind the stored offset, the connector refuses to go on and says what to do.
+Position lost. If the slot is gone, was invalidated, or begins after the stored offset, the connector fails with a
+remedy.
 """
 
 from busway_connect.postgres.connector import PostgresConnector

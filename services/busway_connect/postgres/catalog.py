@@ -1,7 +1,7 @@
-"""What the database says of its tables and types.
+"""The database's tables and types.
 
-What lives here: the values, and the queries that fill them. What does not: Connect schemas (`columns`), what the log says (`pgoutput`).
-The connection is psycopg 3's, plain and blocking: all of this runs in the thread of the connector.
+What lives here: values, and the queries for them. What does not: Connect schemas (`columns`), the log's view
+(`pgoutput`). The connection is psycopg 3's blocking one: all this runs in the connector's thread.
 """
 
 from collections.abc import Collection, Iterable
@@ -15,8 +15,10 @@ SESSION: Final = (
     "-c datestyle=ISO,MDY -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 -c bytea_output=hex"
     " -c lc_monetary=C -c client_encoding=UTF8 -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c row_security=off"
 )
-"""Session settings that fix the text form of every value, for the snapshot and the stream alike; and, as in pg_dump, what a role or a
-database sets to bound ordinary statements does not cut a snapshot off, and rows that a policy hides are an error, not left out."""
+"""Session settings that fix the text form of values, for snapshot and stream. Like in pg_dump, limits on ordinary
+statements set by a role or a database do not interrupt a snapshot, and rows hidden by a policy are an error instead of
+missing.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +38,8 @@ class TypeInfo:
 
     Attributes:
         kind: pg_type.typtype: b(ase), c(omposite), d(omain), e(num), r(ange), m(ultirange), p(seudo).
-        element: the type of an array's elements, else 0.
-        base, base_modifier: what a domain is made of.
-        labels: of an enum, in order.
+        element: type of an array's elements, else 0.
+        base, base_modifier: a domain's base type.
     """
 
     oid: int
@@ -52,7 +53,7 @@ class TypeInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column; `default` is its expression as PostgreSQL prints it."""
+    """A column; `default` is its expression as printed by PostgreSQL."""
 
     name: str
     type_oid: int
@@ -63,7 +64,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table; `key` names the columns of its primary key, or of its first unique index without NULLs."""
+    """A table. `key` has the columns of its primary key, or of its first unique index without NULLs."""
 
     id: TableId
     columns: tuple[Column, ...]
@@ -76,7 +77,7 @@ class Table:
 
 
 class Types:
-    """The database's types by oid, those met later looked up when they are."""
+    """The database's types by oid. New ones are looked up on first use."""
 
     def __init__(self, known: Iterable[TypeInfo] = ()) -> None:
         self._known = {kind.oid: kind for kind in known}
@@ -88,11 +89,11 @@ class Types:
         return oid in self._known
 
     def replace(self, known: Iterable[TypeInfo]) -> None:
-        """Take over what the catalogue says now."""
+        """Replace all by the catalogue's current types."""
         self._known = {kind.oid: kind for kind in known}
 
     def resolved(self, oid: int, modifier: int) -> tuple[TypeInfo, int]:
-        """The type under any number of domains, with the modifier that counts."""
+        """Return the type under all domains, with the effective modifier."""
         info = self[oid]
         while info.kind == "d":
             modifier = info.base_modifier if info.base_modifier != -1 else modifier
@@ -121,7 +122,7 @@ _KEYS = """SELECT i.indisprimary, (SELECT array_agg(a.attname ORDER BY k.place) 
 
 
 def read_types(connection: Connection) -> list[TypeInfo]:
-    """Every type of the database."""
+    """Read all types."""
     rows = connection.execute(_TYPES).fetchall()
     return [
         TypeInfo(
@@ -138,13 +139,13 @@ def read_types(connection: Connection) -> list[TypeInfo]:
 
 
 def read_table_ids(connection: Connection) -> list[TableId]:
-    """The permanent tables that are not the system's own, ordered by schema and name."""
+    """Read permanent non-system tables, ordered by schema and name."""
     tables = [TableId(schema=schema, name=name) for schema, name in connection.execute(_TABLES)]
     return sorted(tables, key=str)
 
 
 def read_table(connection: Connection, table: TableId) -> Table | None:
-    """A table as it is now; None if it is gone."""
+    """Read a table's current form; None if it is gone."""
     rows = connection.execute(_COLUMNS, (table.schema, table.name)).fetchall()
     keys = connection.execute(_KEYS, (table.schema, table.name)).fetchall()
     if not keys:

@@ -1,6 +1,7 @@
-"""How each column of a table is read from a row.
+"""Reading a table's columns from a row.
 
-What lives here: a column's schema, name and reading, and what hides it. What does not: rows and records (`records`), types (`columns`).
+What lives here: a column's schema, name, reader and mask. What does not: rows and records (`records`), types
+(`columns`).
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +18,7 @@ from busway_connect.schema import Field, Schema
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """How a column is read from a row."""
+    """Reading of a column from a row."""
 
     index: int
     name: str
@@ -28,17 +29,17 @@ class Cell:
 
 
 def column_schema(column: Column, codec: Codec) -> Schema:
-    """The schema of a column, with its default and whether it may be null."""
+    """Return a column's schema with default and nullability."""
     default = defaults.default_of(codec, column.default)
     schema = replace(codec.schema, optional=column.optional or codec.always_optional)
     return schema if default is defaults.NONE else replace(schema, default=default, has_default=True)
 
 
 def require_own_names(table: TableId, fields: Mapping[str, Field]) -> None:
-    """See that no two columns have one name.
+    """Check that adjusted column names are unique.
 
     Raises:
-        ConfigInvalid: two have, as their names were adjusted.
+        ConfigInvalid: two are equal.
     """
     columns: dict[str, str] = {}
     for column, field in fields.items():
@@ -53,10 +54,10 @@ def require_own_names(table: TableId, fields: Mapping[str, Field]) -> None:
 
 
 def require_no_key(table: TableId, column: str, key: Collection[str], mask: Mask) -> None:
-    """Refuse a masked column that is part of the key.
+    """Refuse a masked column in the key.
 
     Raises:
-        ConfigInvalid: it does.
+        ConfigInvalid: the column is in the key.
     """
     if column in key:
         raise ConfigInvalid(
@@ -68,15 +69,15 @@ def require_no_key(table: TableId, column: str, key: Collection[str], mask: Mask
 
 
 def masked_length(types: Types, column: Column, codec: Codec, mask: Mask) -> int | None:
-    """The length of a column that a mask is for; None where it passes unchanged."""
+    """Return the length of a maskable column. None for one that passes unchanged."""
     length = text_length(types, column.type_oid, column.type_modifier)
     if length is None and mask.truncates and codec.schema.type == "string":
-        return UNLIMITED  # a uuid or JSON is text to be cut, and none to be masked
+        return UNLIMITED  # uuid and JSON can be cut as text, but not masked
     return length
 
 
 def masked(cell: Cell, mask: Mask, length: int) -> Cell:
-    """The same column with nothing of its own in what goes out."""
+    """Return the cell with all its values masked."""
     unchanged = cell.unchanged
     return replace(
         cell,
@@ -87,7 +88,7 @@ def masked(cell: Cell, mask: Mask, length: int) -> Cell:
 
 
 def cell_of(index: int, column: Column, codec: Codec, schema: Schema, name: str) -> Cell:
-    """How a column is read, under the name that its field has."""
+    """Return a column's cell under its field name."""
     nothing = None
     if not column.optional:
         nothing = schema.default if schema.has_default else codec.fallback

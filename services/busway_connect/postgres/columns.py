@@ -1,7 +1,7 @@
-"""How a column's type becomes a Connect schema and its text a value, as Debezium has it.
+"""Column types → Connect schemas and values, like Debezium.
 
-What lives here: `Codec`, and `codec_for`, which finds a column's. What does not: reading the text (`values`, `geometry`), defaults (`defaults`).
-Built-in types go by oid, for those are fixed; those of extensions by name.
+What lives here: `Codec`, and `codec_for`, which finds a column's. What does not: parsing text (`values`, `geometry`),
+defaults (`defaults`). Built-in types are found by their fixed oid, extensions' types by name.
 """
 
 import hashlib
@@ -16,23 +16,21 @@ from busway_connect.postgres.settings import Settings
 from busway_connect.schema import Field, Schema
 
 NO_PLACEHOLDER: Final = object()
-"""In a codec's `unchanged`: its type has no value that could stand for one that the log does not hold."""
+"""In a codec's `unchanged`: no value of this type can stand for one missing in the log."""
 UNLIMITED: Final = 2**31 - 1
-"""The length of a bit string without one."""
+"""Length of a bit string without limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Codec:
-    """What a column becomes.
+    """Conversion of a column.
 
     Attributes:
-        schema: as for a NOT NULL column.
-        read: text → value.
-        fallback: stands in a NOT NULL column of an old row that the log does not hold.
-        unchanged: stands for a TOASTed value that the log does not hold.
-        always_optional: Debezium gives this type as optional even where the column is NOT NULL.
-        default_type: names how defaults are read (`defaults`); None for no defaults.
-        labels: of an enum, to notice those that come later.
+        fallback: for a NOT NULL column missing in the log's old row.
+        unchanged: for a TOASTed value missing in the log.
+        always_optional: optional in Debezium even for a NOT NULL column.
+        default_type: how defaults are read (`defaults`); None for no defaults.
+        labels: of an enum, to detect later ones.
     """
 
     schema: Schema
@@ -64,22 +62,23 @@ _DEFAULTED: Final = frozenset({"text", "varchar", "bpchar", "uuid", "json", "jso
 _INTEGERS: Final = {"int2": "int16", "int4": "int32", "int8": "int64", "oid": "int64"}
 _FLOATS: Final = {"float4": "float32", "float8": "float64"}
 _NO_ARRAY: Final = frozenset({"money", "name", "interval", "varbit", "xml", "point"})
-"""Types whose arrays Debezium leaves out."""
+"""Types whose arrays Debezium omits."""
 
 
 def codec_for(types: Types, type_oid: int, modifier: int, settings: Settings) -> Codec | None:
-    """The codec of a column of this type; None if Debezium leaves such a column out."""
+    """Return a type's codec; None if Debezium omits such columns."""
     info, modifier = types.resolved(type_oid, modifier)
     direct = info.oid == type_oid
     codec = _array(types, info, modifier, settings) if info.element else _or_unknown(info, modifier, settings)
     if codec is not None and not direct:
-        codec = replace(codec, default_type=None)  # the default of a domain goes by the domain's own name
+        codec = replace(codec, default_type=None)  # a domain's default is read by the domain's name
     return codec
 
 
 def text_length(types: Types, type_oid: int, modifier: int) -> int | None:
-    """The most characters of a column of text, `UNLIMITED` for no bound; None for a column of another type (Debezium: JDBC's CHAR and
-    VARCHAR)."""
+    """Return a text column's limit in characters, `UNLIMITED` for none. None for other types (Debezium: JDBC's CHAR and
+    VARCHAR).
+    """
     info, modifier = types.resolved(type_oid, modifier)
     if info.kind == "e" or info.name in ("text", "name"):
         return UNLIMITED
@@ -279,7 +278,7 @@ def _array(types: Types, info: TypeInfo, modifier: int, settings: Settings) -> C
 
 def _array_placeholder(info: TypeInfo, element: Codec, placeholder: str) -> Any:
     if info.name == "uuid":
-        # What Java's UUID.nameUUIDFromBytes makes of it: RFC 9562's version 3 without a name space.
+        # Like Java's UUID.nameUUIDFromBytes: RFC 9562's version 3 without a name space.
         digest = hashlib.md5(placeholder.encode(), usedforsecurity=False).digest()
         return [str(uuid.UUID(bytes=digest, version=3))]
     if element.unchanged is not NO_PLACEHOLDER:

@@ -1,6 +1,6 @@
-"""Debezium's PostgreSQL connector: the `Source` that the runtime runs.
+"""Debezium's PostgreSQL connector: the `Source` for the runtime.
 
-What lives here: settings in, a thread started, records out, confirmations in. What does not: everything that blocks (`reader`).
+What lives here: settings, the thread's start, records, confirmations. What does not: blocking work (`reader`).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ STOP_TIMEOUT_S: Final = 30.0
 
 
 class PostgresConnector(Source):
-    """Reads a database's rows, then its changes, in Debezium's envelope. What it promises: see `busway_connect.postgres`."""
+    """Reads a database's rows, then its changes, in Debezium's envelope. Guarantees: see `busway_connect.postgres`."""
 
     class_names = ("io.debezium.connector.postgresql.PostgresConnector", "postgres")
     settings = SETTINGS
@@ -43,17 +43,17 @@ class PostgresConnector(Source):
 
     @classmethod
     def serves(cls, name: str) -> bool:
-        """Debezium's names."""
+        """Accept Debezium's names."""
         return serves(name)
 
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:
-        """What is wrong with a config, by setting."""
+        """Return errors by setting."""
         return problems(config)
 
     @classmethod
     def offset_problem(cls, config: Config, partition: Mapping[str, Any], offset: Offset) -> str | None:
-        """The partition is `{"server": PREFIX}`, the offset as `GET …/offsets` shows it or Debezium's."""
+        """Check the partition `{"server": PREFIX}` and an offset as in `GET …/offsets`, or Debezium's."""
         wanted = {"server": config.get("topic.prefix")}
         if dict(partition) != wanted:
             return f"the partition is {wanted}, not {dict(partition)}"
@@ -64,12 +64,13 @@ class PostgresConnector(Source):
         return None
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
-        """Check the server's side, and go on behind the offset; a first start makes publication and slot and takes a snapshot.
+        """Check the server, and continue after the offset. A first start creates publication and slot and takes a
+        snapshot.
 
         Raises:
-            ConfigInvalid: a setting is wrong, the publication lacks a table, a right is missing.
-            PositionLost: the slot no longer has the log behind the offset.
-            Retriable: the server cannot be reached.
+            ConfigInvalid: an invalid setting, a table missing in the publication, a missing right.
+            PositionLost: the slot lacks the log after the offset.
+            Retriable: the server is unreachable.
         """
         settings = self._settings = parse(self.config)
         stored = self._stored(offsets, settings)
@@ -110,30 +111,30 @@ class PostgresConnector(Source):
         return None
 
     async def read(self) -> Sequence[SourceRecord]:
-        """The next records, in the order of the log.
+        """Return the next records in the log's order.
 
         Raises:
-            Retriable: the server went away, or another reader holds the slot for longer than it is waited for.
-            PositionLost: as `start`, where the slot had to be waited for.
-            Unreadable: a value has no form in a record; says what to do.
+            Retriable: the server became unreachable, or another reader kept the slot for too long.
+            PositionLost: as `start`, after waiting for the slot.
+            Unreadable: a value has no form in a record; the text has a remedy.
         """
         assert self._handover is not None, "read before start"
         assert self._settings is not None
         return await self._handover.take(self._settings.batch_size, READ_WAIT_S)
 
     def position(self, offset: Offset) -> Sequence[int | str] | None:
-        """The order of records; None for the rows of a table without a key that says an order."""
+        """Return the order of records. None for a table whose key has no order."""
         return order_of(offset)
 
     async def committed(self, offset: Offset) -> None:
-        """The server may forget the log up to the last transaction that is wholly stored."""
+        """Let the server discard the log up to the last wholly stored transaction."""
         if self._reader is not None:
             position = read_offset(offset)
             if isinstance(position, InStream):
                 self._reader.confirmed_lsn = max(self._reader.confirmed_lsn, position.commit_lsn)
 
     async def stop(self) -> None:
-        """End the thread and every connection; with `slot.drop.on.stop` drop the slot."""
+        """End the thread and all connections; with `slot.drop.on.stop` drop the slot."""
         thread, self._thread = self._thread, None
         if thread is None or self._handover is None or self._reader is None:
             return

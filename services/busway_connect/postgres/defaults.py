@@ -1,7 +1,7 @@
-"""A column's default as Debezium puts it into the schema.
+"""A column's default for the schema, like Debezium.
 
-What lives here: from the expression that PostgreSQL prints to a value. What does not: the columns' types (`columns`). Nothing is
-evaluated: a constant is read, a function becomes the type's zero, and any other expression means no default.
+What lives here: PostgreSQL's printed expression → value. What does not: column types (`columns`). Nothing is evaluated:
+a constant is parsed, a function becomes the type's zero, any other expression means no default.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any, Final
 from busway_connect.postgres.columns import Codec
 
 NONE: Final = object()
-"""There is no default."""
+"""No default."""
 _LITERAL: Final = re.compile(r"'([^']*(?:''[^']*)*)'")
 _FUNCTION: Final = re.compile(r"[(]?[A-Za-z0-9_.]+\(.*\)", re.DOTALL)
 _CLOCKS: Final = frozenset({"current_timestamp", "current_time", "current_date", "localtime", "localtimestamp"})
@@ -20,11 +20,11 @@ _OF_FUNCTION: Final = {
     "uuid": "00000000-0000-0000-0000-000000000000", "date": "1970-01-01", "time": "00:00:00",
     "timestamp": "1970-01-01 00:00:00", "timestamptz": "1970-01-01 00:00:00+00", "interval": "",
 }  # fmt: skip
-"""By type: the text of what stands for a value that a function computes."""
+"""By type: text of the value that stands for a function's."""
 
 
 def default_of(codec: Codec, expression: str | None) -> Any:
-    """The default that a column's schema has, or `NONE`."""
+    """Return the default for a column's schema, or `NONE`."""
     kind = codec.default_type
     if kind is None or expression is None:
         return NONE
@@ -33,7 +33,7 @@ def default_of(codec: Codec, expression: str | None) -> Any:
         return NONE
     try:
         return codec.read(text)
-    except ValueError:  # an expression that is neither constant nor function
+    except ValueError:  # neither a constant nor a function
         return NONE
 
 

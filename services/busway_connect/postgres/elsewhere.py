@@ -1,8 +1,8 @@
-"""Settings of Debezium 3.7's PostgreSQL connector that are not served here, and what becomes of a config that has them.
+"""Unsupported settings of Debezium 3.7's PostgreSQL connector, and their treatment.
 
-What lives here: those that are taken, with the reason why no other record goes out for that; those that are taken with the value alone
-that says what is done here anyway; what to set instead of a name that Debezium itself has no more. What does not: those that are served
-(`settings`). A setting in neither list is refused.
+What lives here: settings accepted without effect, with the reason why records stay the same; settings accepted only
+with the value of the built-in behaviour; replacements for names that Debezium removed. What does not: supported
+settings (`settings`). All others are refused.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """PostgreSQL's geometric types as Debezium's structs with WKB.
 
-What lives here: schemas and pure functions, text in, struct out. What does not: PostGIS.
+What lives here: schemas and pure functions, text → struct. What does not: PostGIS.
 """
 
 import re
@@ -121,4 +121,4 @@ READERS: Final[dict[str, tuple[Schema, Callable[[str], Any], str]]] = {
     "line": (LINE, line, "{0,1,0}"),
     "circle": (CIRCLE, circle, "<(0,0),0>"),
 }
-"""By type: schema, reader, and the text of what stands in a NOT NULL column that the log leaves out."""
+"""By type: schema, reader, and the text for a NOT NULL column missing in the log."""

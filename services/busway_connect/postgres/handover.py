@@ -1,6 +1,6 @@
-"""From the connector's thread, which blocks, to the event loop, which must not: records in order, bounded in number and in bytes.
+"""A bounded queue from the connector's blocking thread to the event loop.
 
-What lives here: the queue between both. What does not: what is in it.
+What lives here: the queue, with limits in records and bytes. What does not: its contents.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ from typing import Any, Final
 from busway_connect.connector import SourceRecord
 
 _RECORD_BYTES: Final = 100
-"""What a record counts beside its values; without it, a queue of empty rows would count as empty."""
+"""Size of a record beside its values. Otherwise empty rows would count as nothing."""
 _VALUE_BYTES: Final = 8
 
 
 class Stopped(Exception):
-    """The reader has gone; raised in the thread."""
+    """The reader is gone; raised in the thread."""
 
 
 def size_of(record: SourceRecord) -> int:
-    """Bytes of a change, roughly: its texts and bytes by their length, all else by the piece."""
+    """Estimate a change's bytes: texts and bytes by length, others a constant each."""
     rows = (record.value.get("before"), record.value.get("after")) if isinstance(record.value, dict) else ()
     return _RECORD_BYTES + sum(_size(row) for row in (record.key, *rows))
 
@@ -38,11 +38,11 @@ def _size(value: Any) -> int:
 
 
 class Handover:
-    """A queue with two bounds, from one thread to one event loop.
+    """A queue with two limits, from one thread to one event loop.
 
     Args:
-        limit: records that wait at most, give or take one `put`; then `put` waits.
-        limit_bytes: their size at most (`size_of`), likewise; 0 for no bound.
+        limit: of waiting records, exceeded by at most one `put`; then `put` waits.
+        limit_bytes: of their size (`size_of`), likewise; 0 for none.
     """
 
     def __init__(self, limit: int, limit_bytes: int) -> None:
@@ -58,7 +58,7 @@ class Handover:
 
     @property
     def stopped(self) -> bool:
-        """Whether the thread is to end."""
+        """Whether the thread must end."""
         return self._stopped
 
     @property
@@ -67,11 +67,11 @@ class Handover:
         return len(self._records)
 
     def _tell(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no reader
+        with contextlib.suppress(RuntimeError):  # the loop is closed, without a reader
             self._loop.call_soon_threadsafe(self._arrived.set)
 
     def put(self, records: Sequence[tuple[SourceRecord, int]], every_s: float, meanwhile: Callable[[], None]) -> None:
-        """Hand over, each with its size; in the thread. Waits for room, and calls `meanwhile` that often while it does.
+        """Add records with their sizes; called in the thread. Waits for room, calling `meanwhile` at that interval.
 
         Raises:
             Stopped: the reader has closed.
@@ -93,7 +93,7 @@ class Handover:
         return self._stopped or not full
 
     def pause(self, seconds: float) -> None:
-        """Sleep; in the thread.
+        """Sleep; called in the thread.
 
         Raises:
             Stopped: the reader has closed.
@@ -103,21 +103,21 @@ class Handover:
                 raise Stopped
 
     def fail(self, problem: BaseException) -> None:
-        """End the thread with this error. The reader gets it behind the records."""
+        """End the thread with this error. The reader gets it after the records."""
         self._problem = problem
         self._tell()
 
     def stop(self) -> None:
-        """Let the thread end."""
+        """Make the thread end."""
         with self._room:
             self._stopped = True
             self._room.notify_all()
 
     async def take(self, most: int, wait_s: float) -> list[SourceRecord]:
-        """The next records, at most so many; waits for the first, but no longer than this.
+        """Return the next records, up to a limit. Waits for the first up to a timeout.
 
         Raises:
-            Exception: what `fail` was given.
+            Exception: the error of `fail`.
         """
         if not self._records and self._problem is None:
             self._arrived.clear()

@@ -1,11 +1,11 @@
-"""Debezium's settings that hide what is in columns of text: `column.mask.with.N.chars`, `column.mask.hash.ALGORITHM.with.salt.SALT`,
+"""Debezium's settings that hide text columns: `column.mask.with.N.chars`, `column.mask.hash.ALGORITHM.with.salt.SALT`,
 `column.mask.hash.v2.…` and `column.truncate.to.N.chars`, each a list of regular expressions of `schema.table.column`.
 
-What lives here: reading them, and what they make of a value. What does not: where values come from (`records`).
+What lives here: reading them, and masking values. What does not: the values (`records`).
 
-As in Debezium, of several that match a column the first counts, truncation before masks before hashes; a mask stands for null too; a
-column of another type than text passes unchanged, which the log says; a hash is cut to the length of its column. Debezium lets keys out as
-they are all the same; here a masked column of the key fails the task.
+Like in Debezium, the first setting that matches a column counts, truncation before masks before hashes; a mask replaces
+null, too; columns of other types pass unchanged, with a log message; a hash is cut to its column's length. Debezium
+publishes masked key columns unmasked; here they fail the task.
 """
 
 import hashlib
@@ -25,18 +25,17 @@ _ALGORITHMS: Final = {
     "MD5": "md5", "SHA": "sha1", "SHA-1": "sha1", "SHA-224": "sha224", "SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512",
     "SHA3-224": "sha3_224", "SHA3-256": "sha3_256", "SHA3-384": "sha3_384", "SHA3-512": "sha3_512",
 }  # fmt: skip
-"""Java's names of what both have."""
+"""Java's names of algorithms that both have."""
 _SHORT_UTF_MAX: Final = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mask:
-    """One setting.
+    """A setting.
 
     Attributes:
-        setting: its name.
         columns: regular expressions of `schema.table.column`.
-        chars: how many characters are left, or how many stars there are.
+        chars: characters kept, or number of stars.
         algorithm, salt, first_version: of a hash; the first version hashes Java's serialized form of the text.
     """
 
@@ -49,17 +48,17 @@ class Mask:
     first_version: bool = False
 
     def takes(self, column: str) -> bool:
-        """Whether it is for this column, by its full name."""
+        """Return whether it applies to this column, by full name."""
         return any(pattern.fullmatch(column) for pattern in self.columns)
 
     def parameters(self, length: int | None) -> tuple[tuple[str, str], ...]:
-        """What it says of itself in the schema of a column of this length; None for one that holds no text."""
+        """Return the schema's parameters for a column of this length. None for non-text."""
         if not self.truncates:
             return (("masked", "true"),)
         return (("truncateLength", str(self.chars)),) if length is not None and length > self.chars else ()
 
     def of(self, value: Any, length: int) -> Any:
-        """What goes out in the place of a text, or of None, of a column of this length."""
+        """Return the replacement of a text or None in a column of this length."""
         if self.truncates:
             return value if value is None else _cut(value, self.chars)
         if self.algorithm is None:
@@ -71,7 +70,7 @@ class Mask:
 
 
 def _cut(text: str, units: int) -> str:
-    """The first so many of Java's characters; half of one that takes two goes as Java writes it, a question mark."""
+    """Return the first Java characters. A split surrogate pair becomes a question mark, like in Java."""
     if len(text) * 2 <= units:
         return text
     return (
@@ -82,7 +81,9 @@ def _cut(text: str, units: int) -> str:
 
 
 def _serialized(text: str) -> bytes:
-    """What Java's ObjectOutputStream writes of a String: its own UTF-8, in which zero takes two bytes and a surrogate three."""
+    """Return ObjectOutputStream's form of a String: modified UTF-8, with two bytes for zero and three for a
+    surrogate.
+    """
     units = text.encode("utf-16-be")
     data = bytearray()
     for (unit,) in struct.iter_unpack(">H", units):
@@ -98,12 +99,12 @@ def _serialized(text: str) -> bytes:
 
 
 def is_mask(name: str) -> bool:
-    """Whether a setting is one of these."""
+    """Return whether a setting is one of these."""
     return any(pattern.fullmatch(name) for pattern in (_TRUNCATE, _MASK, _HASH))
 
 
 def read_masks(config: Mapping[str, str], patterns: Patterns) -> tuple[Mask, ...]:
-    """The settings in the order in which they count.
+    """Return the settings in order of precedence.
 
     Raises:
         ValueError: as `mask_problems`.
@@ -126,7 +127,7 @@ def read_masks(config: Mapping[str, str], patterns: Patterns) -> tuple[Mask, ...
 
 
 def mask_problems(config: Mapping[str, str], patterns: Patterns) -> dict[str, str]:
-    """What is wrong, by setting."""
+    """Return errors by setting."""
     wrong = {}
     for name, text in config.items():
         if not is_mask(name):

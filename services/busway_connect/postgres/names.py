@@ -1,9 +1,10 @@
-"""Names that Avro takes: Debezium's `schema.name.adjustment.mode` and `field.name.adjustment.mode`.
+"""Names valid in Avro: Debezium's `schema.name.adjustment.mode` and `field.name.adjustment.mode`.
 
-What lives here: what becomes of a name under `none`, `avro` and `avro_unicode`. What does not: where names are (`records`).
+What lives here: names under `none`, `avro` and `avro_unicode`. What does not: where names occur (`records`).
 
-Under `avro` what Avro does not take is an underscore; before a digit at the beginning stands one. Under `avro_unicode` it is `_u` and the
-hexadecimal number of Java's character, and so is the underscore itself, so that no two names become one.
+Under `avro` invalid characters become underscores, and a leading digit gets one before it. Under `avro_unicode` they
+become `_u` and the hexadecimal number of Java's character, and so does the underscore, so that distinct names stay
+distinct.
 """
 
 from collections.abc import Callable
@@ -15,10 +16,10 @@ _DIGITS: Final = frozenset("0123456789")
 
 
 def adjusted(name: str, mode: str, *, dots: bool) -> str:
-    """A name under a mode.
+    """Return a name under a mode.
 
     Args:
-        dots: whether a dot may stay, as in the full name of a schema.
+        dots: keep dots, as in the full name of a schema.
     """
     if mode == "none" or not name:
         return name

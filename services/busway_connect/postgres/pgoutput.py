@@ -1,7 +1,7 @@
-"""What PostgreSQL's own plugin `pgoutput` sends, protocol version 1: bytes in, messages out.
+"""Messages of PostgreSQL's plugin `pgoutput`, protocol version 1.
 
-What lives here: one frozen class for each message, and `decode`. What does not: what a message means (`stream`), values (`values`), IO.
-Every value stays the text that PostgreSQL's output function gave; None is NULL, `UNCHANGED` a TOASTed value that was not touched.
+What lives here: a frozen class for each message, and `decode`. What does not: their meaning (`stream`), values
+(`values`), IO. Values stay text of PostgreSQL's output functions; None is NULL, `UNCHANGED` an untouched TOASTed value.
 Source: PostgreSQL 15, "Logical Replication Message Formats".
 """
 
@@ -12,13 +12,13 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias
 
 POSTGRES_EPOCH_US: Final = 946_684_800_000_000
-"""2000-01-01 in microseconds since 1970: the server counts time from there."""
+"""2000-01-01 in microseconds since 1970: the server's epoch."""
 MAX_COLUMNS: Final = 1664
-"""PostgreSQL's own bound for the columns of a tuple (MaxTupleAttributeNumber)."""
+"""PostgreSQL's limit for a tuple (MaxTupleAttributeNumber)."""
 
 
 class Malformed(ValueError):
-    """Bytes that are no message of pgoutput; says what was read and where."""
+    """Not a message of pgoutput; the text has place and content."""
 
 
 class _Unchanged(Enum):
@@ -26,14 +26,14 @@ class _Unchanged(Enum):
 
 
 UNCHANGED: Final = _Unchanged.UNCHANGED
-"""A value stored out of line that the UPDATE did not touch, so that the log does not hold it."""
+"""An out-of-line value that the UPDATE did not touch and the log lacks."""
 Cell: TypeAlias = str | bytes | Literal[_Unchanged.UNCHANGED] | None
 Row: TypeAlias = tuple[Cell, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """A transaction begins. `final_lsn` is that of its commit record; `commit_us` microseconds since 1970."""
+    """Start of a transaction. `final_lsn` is its commit record's; `commit_us` is microseconds since 1970."""
 
     final_lsn: int
     commit_us: int
@@ -42,7 +42,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """Its end; `end_lsn` is the first byte behind the commit record."""
+    """End of a transaction. `end_lsn` is the first byte after the commit record."""
 
     commit_lsn: int
     end_lsn: int
@@ -59,7 +59,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelationColumn:
-    """A column as the log sees it: `key` tells whether it is part of the replica identity."""
+    """A column in the log; `key`: part of the replica identity."""
 
     name: str
     key: bool
@@ -69,7 +69,7 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """A table as it is from here on; sent before its first change and after each change of its definition."""
+    """A table's form from here on. Sent before its first change and after each change of its definition."""
 
     oid: int
     schema: str
@@ -89,7 +89,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """A row came."""
+    """An inserted row."""
 
     relation: int
     new: Row
@@ -97,7 +97,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """A row changed. `old` is None when no column of the identity changed; `old_is_key`: only the identity's columns are in it."""
+    """An updated row. `old` is None if no identity column changed; `old_is_key`: it has only the identity's columns."""
 
     relation: int
     old: Row | None
@@ -107,7 +107,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """A row went; `old` and `old_is_key` as in `Update`."""
+    """A deleted row; `old` and `old_is_key` as in `Update`."""
 
     relation: int
     old: Row
@@ -116,7 +116,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    """These tables were emptied."""
+    """Truncated tables."""
 
     relations: tuple[int, ...]
     cascade: bool
@@ -125,7 +125,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What `pg_logical_emit_message` wrote."""
+    """A message of `pg_logical_emit_message`."""
 
     transactional: bool
     lsn: int
@@ -144,8 +144,6 @@ _U64: Final = struct.Struct("!Q")
 
 
 class _Reader:
-    """A place in a message."""
-
     __slots__ = ("at", "data")
 
     def __init__(self, data: bytes) -> None:
@@ -199,7 +197,7 @@ class _Reader:
                 cells.append(None)
             elif kind == 0x75:  # u: unchanged TOAST
                 cells.append(UNCHANGED)
-            elif kind == 0x62:  # b: binary, only when asked for
+            elif kind == 0x62:  # b: binary, only on request
                 cells.append(self.content())
             else:
                 raise Malformed(f"no kind of value is {chr(kind)!r} at {self.at - 1}")
@@ -235,7 +233,7 @@ def _relation(reader: _Reader) -> Relation:
         type_oid, modifier = _COLUMN.unpack_from(reader.data, reader.at)
         reader.at += _COLUMN.size
         columns.append(RelationColumn(name=column, key=bool(flags & 1), type_oid=type_oid, type_modifier=modifier))
-    # The catalogue's own schema is sent as an empty name.
+    # pg_catalog is sent as an empty name.
     return Relation(
         oid=oid, schema=schema or "pg_catalog", name=name, replica_identity=identity, columns=tuple(columns)
     )
@@ -291,10 +289,10 @@ _DECODERS: Final[dict[int, Callable[[_Reader], Any]]] = {
 
 
 def decode(data: bytes) -> Any:
-    """The message in these bytes.
+    """Decode a message.
 
     Raises:
-        Malformed: they are none, or something is left over.
+        Malformed: invalid, or with bytes left over.
     """
     if not data:
         raise Malformed("an empty message")
@@ -306,7 +304,7 @@ def decode(data: bytes) -> Any:
         message = decoder(reader)
     except Malformed as problem:
         raise Malformed(f"{chr(data[0])!r} message: {problem}") from None
-    except (struct.error, IndexError, ValueError) as problem:  # the end came too early, or text that is no UTF-8
+    except (struct.error, IndexError, ValueError) as problem:  # truncated, or not UTF-8
         raise Malformed(f"{chr(data[0])!r} message of {len(data)} bytes: {problem}") from problem
     if reader.at != len(data):
         raise Malformed(f"{chr(data[0])!r} message: {len(data) - reader.at} bytes too many")

@@ -1,10 +1,10 @@
-"""Where a connector is: in the snapshot, or in the log.
+"""A connector's position: in the snapshot, or in the log.
 
-What lives here: both kinds of position, to and from the offset that the runtime stores, and their order. What does not: IO.
+What lives here: both kinds, conversion to and from stored offsets, and their order. What does not: IO.
 
-Offsets have Debezium's names (`lsn`, `lsn_commit`, `lsn_proc`, `txId`, `ts_usec`, `snapshot`, …) and some of our own: `generation`, which
-grows with every new snapshot; `lsn_transaction`, the commit record of the transaction under way; `snapshot_table`, `snapshot_key` and
-`snapshot_order`, the row that the snapshot has reached.
+Offsets have Debezium's names (`lsn`, `lsn_commit`, `lsn_proc`, `txId`, `ts_usec`, `snapshot`, …) and Busway's:
+`generation`, raised by each new snapshot; `lsn_transaction`, the commit record of the current transaction;
+`snapshot_table`, `snapshot_key` and `snapshot_order`, the last row of the snapshot.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ _STREAM: Final = 1
 
 
 def lsn_text(lsn: int) -> str:
-    """As PostgreSQL prints it: `16/B374D848`."""
+    """Format like PostgreSQL: `16/B374D848`."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def lsn_number(text: str) -> int:
-    """From PostgreSQL's text to the number."""
+    """Parse PostgreSQL's text."""
     high, _, low = text.partition("/")
     return int(high, 16) << 32 | int(low, 16)
 
@@ -33,12 +33,9 @@ class InSnapshot:
     """A row of a snapshot.
 
     Attributes:
-        generation: of the snapshot.
-        lsn: where the stream will begin.
-        xid, at_us: of the snapshot.
-        table, key: the last row handed over: `schema.table` and the texts of its key; no key when its table has none.
-        order: the key as numbers and texts that Python orders as the server does; None where it cannot be had.
-        last: the row is the last of the snapshot.
+        lsn: beginning of the stream after it.
+        table, key: the last row returned: `schema.table` and the texts of its key; no key for a table without one.
+        order: the key as numbers and texts that Python orders like the server; None if impossible.
     """
 
     generation: int
@@ -51,7 +48,7 @@ class InSnapshot:
     last: bool = False
 
     def offset(self) -> Offset:
-        """What the runtime stores."""
+        """Return the offset to store."""
         stored: dict[str, Any] = {
             "snapshot": "INITIAL",
             "snapshot_completed": self.last,
@@ -76,11 +73,10 @@ class InStream:
 
     Attributes:
         generation: of the snapshot before.
-        commit_lsn: the end of the last transaction that is wholly behind; the server may forget what is before it.
-        transaction_lsn: the commit record of the transaction under way; 0 for none.
-        lsn, events: its last change, and which of those at this LSN that was, from 1.
-        parts: how many records of that change are handed over, where it has more than one; 0 for all.
-        xid, at_us: of that transaction.
+        commit_lsn: end of the last complete transaction; the server may discard the log before it.
+        transaction_lsn: commit record of the current transaction; 0 for none.
+        lsn, events: of its last change, and that change's number at this LSN, from 1.
+        parts: records returned of that change, if it has several; 0 for all.
     """
 
     generation: int
@@ -93,7 +89,7 @@ class InStream:
     at_us: int | None = None
 
     def offset(self) -> Offset:
-        """What the runtime stores."""
+        """Return the offset to store."""
         stored: dict[str, Any] = {
             "generation": self.generation,
             "lsn_proc": self.commit_lsn,
@@ -111,11 +107,11 @@ class InStream:
         return stored
 
     def has_whole(self, transaction_lsn: int) -> bool:
-        """Whether the transaction with this commit record is wholly handed over."""
+        """Return whether the transaction of this commit record is complete."""
         return transaction_lsn < self.commit_lsn
 
     def handed_over(self, transaction_lsn: int, lsn: int, events: int) -> int | None:
-        """How many records of this change were handed over: this many, or all (None)."""
+        """Return the number of records returned of this change; None for all."""
         change, here = (transaction_lsn, lsn, events), (self.transaction_lsn, self.lsn, self.events)
         if change == here:
             return self.parts or None
@@ -123,10 +119,10 @@ class InStream:
 
 
 def read_offset(offset: Mapping[str, Any]) -> InSnapshot | InStream:
-    """The position in a stored offset. Debezium's own are understood; the transaction under way then comes again from its beginning.
+    """Parse a stored offset. Debezium's own too, which repeats the current transaction from its beginning.
 
     Raises:
-        ValueError: it holds none.
+        ValueError: invalid.
     """
     try:
         generation = int(offset.get("generation", 0))
@@ -164,7 +160,7 @@ def _in_snapshot(offset: Mapping[str, Any], generation: int) -> InSnapshot:
 
 
 def order_of(offset: Offset) -> list[int | str] | None:
-    """Where an offset lies among those of one connector; None for a row of a table whose key gives no order."""
+    """Return an offset's order within a connector. None for a row of a table without key order."""
     position = read_offset(offset)
     if isinstance(position, InStream):
         here = [position.transaction_lsn or position.commit_lsn, position.lsn, position.events, position.parts or 2**31]

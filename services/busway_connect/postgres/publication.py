@@ -1,7 +1,7 @@
-"""A connector's publication: what of the captured tables the server puts into the log that it sends.
+"""A connector's publication: the part of the captured tables in the server's log.
 
-What lives here: making it where it is missing, seeing that no captured change would be left out or come under another name, and what the
-snapshot has to leave out as the log does. What does not: the slot (`slots`).
+What lives here: creating it, checking that it has all captured changes under their own names, and its row filters and
+column lists for the snapshot. What does not: the slot (`slots`).
 """
 
 import logging
@@ -22,26 +22,26 @@ _ANCESTRY: Final = """SELECT rn.nspname, r.relname, n.nspname, c.relname
     CROSS JOIN LATERAL pg_catalog.pg_partition_ancestors(c.oid) a JOIN pg_catalog.pg_class r ON r.oid = a.relid
     JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
     WHERE c.relispartition AND r.oid <> c.oid"""
-"""Partitions, each with every table that it is a part of."""
+"""Partitions with each of their ancestor tables."""
 _PARTITIONS: Final = f"{_ANCESTRY} AND c.relkind = 'r' ORDER BY 1, 2, 3, 4"
 _LISTS_SINCE: Final = 150_000
-"""PostgreSQL 15 brought column lists and row filters."""
+"""Column lists and row filters exist since PostgreSQL 15."""
 _PUBLISHED: Final = "SELECT schemaname, tablename, NULL, NULL FROM pg_catalog.pg_publication_tables WHERE pubname = %s"
 _PUBLISHED_PARTS: Final = """SELECT p.schemaname, p.tablename, p.rowfilter, (SELECT array_agg(a.attname) FROM pg_catalog.pg_attribute a
         JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE (n.nspname, c.relname) = (p.schemaname, p.tablename) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
         AND a.attname <> ALL (p.attnames))
     FROM pg_catalog.pg_publication_tables p WHERE p.pubname = %s"""
-"""The names under which changes come, each with its row filter and the columns that its list leaves out."""
+"""Names under which changes are sent, with row filter and columns missing in the list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What the log tells of a table.
+    """The published part of a table.
 
     Attributes:
-        rows: the filter of its rows, as SQL on its columns; None for all.
-        left_out: columns that a column list does not have.
+        rows: row filter as SQL; None for all.
+        left_out: columns missing in the column list.
     """
 
     rows: str | None = None
@@ -49,13 +49,15 @@ class Published:
 
 
 def prepare_publication(connection: Connection, settings: Settings, tables: list[TableId]) -> dict[TableId, Published]:
-    """Make the publication where it is missing and may be made, and see that every table is in it.
+    """Create the publication if missing and allowed, and check that it has all tables.
 
     Returns:
-        the tables under whose names changes come: a partitioned table or its partitions, so that a snapshot of both would double rows.
+        the tables under whose names changes are sent: a partitioned table or its partitions; a snapshot of both would
+        duplicate rows.
 
     Raises:
-        ConfigInvalid: there is none, or it leaves out a captured table or tells its changes as another's; says what mends it.
+        ConfigInvalid: missing, or without a captured table, or sending its changes under another name; the text has a
+            remedy.
     """
     name = sql.Identifier(settings.publication)
     listed = sql.SQL(", ").join(sql.Identifier(table.schema, table.name) for table in tables)
@@ -130,7 +132,7 @@ def _require_tables(connection: Connection, settings: Settings, tables: list[Tab
 
 
 def once_each(connection: Connection, tables: list[TableId]) -> dict[TableId, Published]:
-    """What is read of tables without a publication: partitions of a table that is read too hold the same rows."""
+    """Return the tables to read without a publication, except partitions of tables that are read, too."""
     chosen = set(tables)
     doubled = {
         TableId(schema=schema, name=name)
@@ -143,7 +145,7 @@ def once_each(connection: Connection, tables: list[TableId]) -> dict[TableId, Pu
 def _require_names(
     connection: Connection, settings: Settings, captured: set[TableId], published: Collection[TableId]
 ) -> None:
-    """See that the changes of partitioned tables come under the name of a captured table."""
+    """Check that partitions' changes are sent under the name of a captured table."""
     leaves: dict[TableId, list[str]] = {}
     for root_schema, root_name, schema, name in connection.execute(_PARTITIONS):
         root, leaf = TableId(schema=root_schema, name=root_name), TableId(schema=schema, name=name)

@@ -1,7 +1,8 @@
-"""The connector's thread: it owns every connection to PostgreSQL, takes the snapshot, and follows the log.
+"""The connector's thread: all connections to PostgreSQL, the snapshot, the log.
 
-What lives here: connections, the loop over the log, standby status updates to the server. What does not: what messages mean (`stream`),
-rows (`snapshot`), checks of slot and publication (`slots`), the protocol of the log (`replication`). The connections block, hence a thread.
+What lives here: connections, which block, hence a thread; the loop over the log; standby status updates. What does not:
+meaning of messages (`stream`), rows (`snapshot`), checks of slot and publication (`slots`), the replication protocol
+(`replication`).
 """
 
 import logging
@@ -35,21 +36,22 @@ from busway_connect.postgres.stream import Stream
 
 logger = logging.getLogger("busway.connect.postgres")
 _WAIT_S: Final = 0.1
-"""The longest sleep of the thread while the log is quiet: so soon it sees a new confirmation, or that it is to end."""
+"""Longest sleep in a quiet log: the delay until a confirmation or a stop is noticed."""
 _LOOK_EVERY: Final = 251
-"""Messages after which a busy thread looks at the clock; a prime, so that it is not within each of many transactions of one length."""
+"""Messages between looks at the clock in a busy log. A prime, so that it does not fall inside each of many equally long
+transactions.
+"""
 _STREAMS: Final = frozenset({"initial", "always", "no_data", "never", "when_needed"})
 _SNAPSHOTS: Final = frozenset({"initial", "always", "initial_only", "when_needed"})
 
 
 class Reader:
-    """One run of a connector, to be called in a thread of its own.
+    """A run of a connector, called in its own thread.
 
     Args:
-        stored: the offset stored by the run before, if any.
-        version, run_id: shown in the records.
+        stored: offset of the previous run, if any.
         notes: receives the progress.
-        ready: called once all is checked, with an error if the connector cannot run.
+        ready: called after all checks, with an error if the connector cannot run.
     """
 
     def __init__(
@@ -84,15 +86,15 @@ class Reader:
         self._told = 0
         self._beat_at = time.monotonic()
         self.confirmed_lsn = 0
-        """What the bus has for good; the event loop writes it, the thread tells the server."""
+        """Stored position. Written by the event loop, sent to the server by the thread."""
 
     def run(self) -> None:
-        """Run until the handover is stopped, or to the end of `initial_only`. Errors go to the reader."""
+        """Run until the handover stops, or to the end of `initial_only`. Errors go to the reader."""
         try:
             self._run()
         except Stopped:
             pass
-        except Exception as problem:  # noqa: BLE001 - the thread's top: the reader of the handover gets it
+        except Exception as problem:  # noqa: BLE001 - the thread's top: passed to the handover's reader
             error = slots.translated(problem)
             if error is not problem:
                 error.__cause__ = problem
@@ -121,10 +123,10 @@ class Reader:
         if settings.snapshot_mode in _STREAMS:
             self._stream(position, fresh=fresh)
 
-    # Where to begin
+    # Start
 
     def _begin(self, catalog: Connection) -> tuple[InSnapshot | InStream, str | None]:
-        """The position to go on from, and the name of the snapshot that a new slot came with."""
+        """Return the position to continue from, and the snapshot's name of a new slot."""
         settings, stored = self._settings, self._stored
         if settings.snapshot_mode not in _STREAMS:
             if isinstance(stored, InStream):
@@ -133,7 +135,7 @@ class Reader:
         slot = slots.find_slot(catalog, settings.slot)
         if slot is not None:
             slots.check_slot(slot, settings)
-        # Does not delay the start, so that the caller can stop the thread.
+        # In the thread, not at start, so that the caller can stop it.
         slot = slots.wait_until_free(
             catalog, slot, settings, waiting=lambda: self._ready(None), pause=self._handover.pause
         )
@@ -176,7 +178,7 @@ class Reader:
     # The snapshot
 
     def _snapshot(self, position: InSnapshot, exported: str | None, published: Mapping[TableId, Published]) -> InStream:
-        """Hand over the rows; the stream's beginning."""
+        """Hand over the rows; return the stream's beginning."""
         catalog, settings = self._catalog, self._settings
         assert catalog is not None
         catalog.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -218,7 +220,7 @@ class Reader:
         self._notes["snapshot"] = {"rows": rows, "completed": True}
         end = InStream(generation=position.generation, commit_lsn=position.lsn)
         if settings.heartbeat_interval_ms and not rows and settings.snapshot_mode in _STREAMS:
-            # Without it no offset would say that the snapshot of empty tables is done.
+            # Otherwise no offset would record the end of a snapshot of empty tables.
             stream = Stream(end, settings, self._headers, fresh=True)
             self._hold(stream.heartbeat(end.commit_lsn, time.time_ns()))
         self._flush()
@@ -285,7 +287,7 @@ class Reader:
             self._hold(record)
 
     def _describe(self, stream: Stream, relation: pgoutput.Relation) -> None:
-        """Take a table's new form from the log, and from the catalogue what the log does not tell."""
+        """Take a table's new form from the log, and the rest from the catalogue."""
         assert self._catalog is not None
         id_ = TableId(schema=relation.schema, name=relation.name)
         if not self._settings.captures(id_):
@@ -298,7 +300,9 @@ class Reader:
         self._warn_of_keys(layout, {column.name for column in relation.columns if column.key})
 
     def _warn_of_keys(self, layout: Layout, identity: Collection[str]) -> None:
-        """Say once for a table that its deletes cannot have their key: the log of an old row has the columns of the identity alone."""
+        """Warn once about a table whose deletes lack the key: the log's old row has only the replica identity's
+        columns.
+        """
         missing = [column for column in layout.key if column not in identity]
         if missing and identity and layout.id not in self._warned:
             self._warned.add(layout.id)
@@ -311,7 +315,6 @@ class Reader:
             )
 
     def _idle(self, server: ReplicationConnection, stream: Stream) -> None:
-        """Nothing more is there at once."""
         self._beat(server, stream)
         self._flush()
         if server.reply_wanted or self._late() or self.confirmed_lsn > self._told:
@@ -319,18 +322,18 @@ class Reader:
         select.select([server], [], [], _WAIT_S)
 
     def _beat(self, server: ReplicationConnection, stream: Stream) -> None:
-        """A heartbeat when it is time, if more was read than the newest record's offset says."""
+        """Send a heartbeat when due, if the log was read beyond the newest record's offset."""
         interval_ms = self._settings.heartbeat_interval_ms
         if not interval_ms or time.monotonic() - self._beat_at < interval_ms / 1000:
             return
-        # Between two transactions nothing that was sent is missing here.
+        # Between transactions everything sent was handed over.
         read_lsn = max(server.sent_lsn, stream.commit_lsn)
         if stream.between_transactions and read_lsn > stream.offered_lsn:
             self._beat_at = time.monotonic()
             self._hold(stream.heartbeat(read_lsn, time.time_ns()))
 
     def _tell(self, server: ReplicationConnection) -> None:
-        """Tell the server how far we are, and that we live."""
+        """Send the server the position and a sign of life."""
         confirmed = self.confirmed_lsn
         server.tell(max(server.sent_lsn, confirmed), confirmed)
         self._told, self._told_at = confirmed, time.monotonic()
@@ -354,10 +357,10 @@ class Reader:
         if self._streaming and self._log is not None:
             self._tell(self._log)
 
-    # The end
+    # Stop
 
     def cancel(self) -> None:
-        """End a statement under way; from another thread."""
+        """Cancel the current statement; called from another thread."""
         if self._catalog is not None and not self._catalog.closed:
             self._catalog.cancel_safe(timeout=5)
 

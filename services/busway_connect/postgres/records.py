@@ -1,7 +1,7 @@
-"""A table's changes as records: Debezium's keys, envelopes, schemas and headers.
+"""Table changes as records: Debezium's keys, envelopes, schemas and headers.
 
-What lives here: `Layout`, made once for each version of a table, and the records of a change. What does not: where in the log a change
-is (`stream`), IO. The clock comes in as nanoseconds.
+What lives here: `Layout`, made for each version of a table, and records of changes. What does not: a change's place in
+the log (`stream`), IO. Times are passed in as nanoseconds.
 """
 
 import base64
@@ -89,11 +89,11 @@ HEARTBEAT: Final = Schema(
 
 
 class Unreadable(Exception):
-    """A value cannot be put into a record; names the column and what to do."""
+    """A value has no form in a record. The text has the column and a remedy."""
 
 
 class StaleType(Exception):
-    """An enum's value that is none of its labels: it came after they were read, or was renamed since it was written."""
+    """An enum's value is not among its labels: added after these were read, or renamed since it was written."""
 
     def __init__(self, label: str) -> None:
         super().__init__(f"{label!r} is no label of its enum")
@@ -102,13 +102,13 @@ class StaleType(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What `source` says beyond the table: where in the log, in which phase.
+    """Parts of `source` beyond the table: place in the log, phase.
 
     Attributes:
-        at_us: of the transaction's commit, or of the snapshot.
+        at_us: of the transaction's commit, or the snapshot.
         snapshot: `false`, `true`, `first`, `last`, …
-        commit_lsn: the end of the transaction before; None for none yet.
-        origin, origin_lsn: of a transaction that came from another server by replication.
+        commit_lsn: end of the previous transaction; None for none yet.
+        origin, origin_lsn: of a transaction replicated from another server.
     """
 
     at_us: int
@@ -122,7 +122,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One record of a change; `value` None is a tombstone."""
+    """A record of a change; `value` None is a tombstone."""
 
     key: dict[str, Any] | None
     value: dict[str, Any] | None
@@ -130,12 +130,12 @@ class Part:
 
 
 class Layout:
-    """A table as it is for a while, with what its rows become.
+    """A version of a table, and the records of its rows.
 
     Args:
-        table: its columns in the order in which rows bring them.
+        table: with columns in the order of rows.
         version: of the connector, for `source`.
-        former_labels: of enums, which the catalogue no longer has, so that they are no sign of stale types.
+        former_labels: of enums, removed from the catalogue; these do not mean stale types.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Layout:
         key_fields: dict[str, Field] = {}
         self.left_out: list[str] = []
         self.unmasked: list[str] = []
-        """Columns with a mask that is not applied, as they hold no text."""
+        """Columns with a mask that is not applied, as they are not text."""
         for index, column in enumerate(table.columns):
             if not settings.captures_column(table.id, column.name):
                 continue
@@ -211,10 +211,10 @@ class Layout:
         )
 
     def row(self, cells: Row, old: Row | None = None) -> dict[str, Any]:
-        """The values of a row; what the log does not hold comes from the old row, if that has it.
+        """Return a row's values. Those missing in the log come from the old row, if present.
 
         Raises:
-            StaleType: an enum has a label that is not known.
+            StaleType: an unknown enum label.
             Unreadable: a value has no form in the schema.
         """
         for index, labels in self._labels:
@@ -251,7 +251,7 @@ class Layout:
             return self._without(column, str(problem))
 
     def _without(self, column: Cell, why: str) -> Any:
-        """NULL in the place of a value that has no form in the record, with a warning, where that is allowed."""
+        """Return NULL for a value without form, with a warning, if allowed."""
         text = f"{self.id}.{column.name}: {why}"
         if not column.optional or self._settings.converting_failure_mode == "fail":
             raise Unreadable(text)
@@ -261,11 +261,11 @@ class Layout:
         return None
 
     def hides(self, columns: Collection[str]) -> bool:
-        """Whether one of these columns is masked or cut."""
+        """Return whether one of these columns is masked or cut."""
         return any(self._settings.mask_of(self.id, column) is not None for column in columns)
 
     def key_of(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The key of a row; None for a table without one."""
+        """Return a row's key; None for a table without one."""
         return {name: row[name] for name in self._key_fields} if self.key else None
 
     def _envelope(
@@ -302,12 +302,12 @@ class Layout:
         }
 
     def created(self, new: Row, origin: Origin, now_ns: int, op: str = "c") -> list[Part]:
-        """An INSERT, or with `op="r"` a row of the snapshot."""
+        """Return the record of an INSERT, or with `op="r"` of a snapshot's row."""
         row = self.row(new)
         return [Part(key=self.key_of(row), value=self._envelope(op, None, row, origin, now_ns))]
 
     def deleted(self, old: Row, origin: Origin, now_ns: int) -> list[Part]:
-        """A DELETE: the record and its tombstone."""
+        """Return the record and tombstone of a DELETE."""
         row = self.row(old)
         key = self.key_of(row)
         parts = [Part(key=key, value=self._envelope("d", row, None, origin, now_ns))]
@@ -316,7 +316,9 @@ class Layout:
         return parts
 
     def updated(self, old: Row | None, new: Row, origin: Origin, now_ns: int) -> list[Part]:
-        """An UPDATE; one that changes the key is a delete and a create that name each other in a header."""
+        """Return the records of an UPDATE. A changed key gives a delete and a create that refer to each other in a
+        header.
+        """
         after = self.row(new, old)
         before = self.row(old) if old is not None else None
         key = self.key_of(after)
@@ -329,12 +331,12 @@ class Layout:
         return [*gone, Part(key=key, value=self._envelope("c", None, after, origin, now_ns), headers=back)]
 
     def truncated(self, origin: Origin, now_ns: int) -> list[Part]:
-        """A TRUNCATE, which has no key."""
+        """Return the record of a TRUNCATE, without key."""
         return [Part(key=None, value=self._envelope("t", None, None, origin, now_ns))]
 
 
 def _header(key: Mapping[str, Any]) -> bytes:
-    """As Connect's `SimpleHeaderConverter` writes a struct."""
+    """Format a struct like Connect's `SimpleHeaderConverter`."""
     return json.dumps(key, ensure_ascii=False, separators=(",", ":"), default=_base64).encode()
 
 
@@ -343,7 +345,7 @@ def _base64(data: bytes) -> str:
 
 
 def context_headers(settings: Settings, run_id: str) -> tuple[tuple[str, bytes | None], ...]:
-    """Which connector a record is from: Debezium's `__debezium.context.*`."""
+    """Return the connector's headers: Debezium's `__debezium.context.*`."""
     if not settings.extended_headers:
         return ()
     values = {
@@ -358,10 +360,10 @@ def context_headers(settings: Settings, run_id: str) -> tuple[tuple[str, bytes |
 def layout_table(
     table: Table | None, id_: TableId, identity: str, columns: Sequence[tuple[str, int, int, bool]]
 ) -> Table:
-    """A table as the log has it, with defaults, NULLs and key from the catalogue (None: the table is gone from there).
+    """Return a table in the log's form, with defaults, NULLs and key from the catalogue (None: deleted there).
 
     Args:
-        columns: (name, type, modifier, part of the replica identity), as the log tells.
+        columns: (name, type, modifier, part of the replica identity), from the log.
     """
     known = {column.name: column for column in table.columns} if table is not None else {}
     merged = []
@@ -380,9 +382,9 @@ def layout_table(
 
 
 def _key_then(table: Table | None, identity: str, columns: Sequence[tuple[str, int, int, bool]]) -> tuple[str, ...]:
-    """The key when the log was written: the catalogue's of now, unless the log shows that it was another one."""
+    """Return the key when the log was written: the catalogue's current one, unless the log contradicts it."""
     now = table.key if table is not None else ()
     marked = tuple(name for name, _, _, key in columns if key)
-    if identity == "d" and marked:  # these are the columns of the primary key; the catalogue knows their order
+    if identity == "d" and marked:  # the primary key's columns; the catalogue has their order
         return now if set(now) == set(marked) else marked
     return now if {name for name, *_ in columns} >= set(now) else ()

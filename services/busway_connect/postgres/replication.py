@@ -1,9 +1,9 @@
-"""PostgreSQL's streaming replication protocol, on psycopg 3's thin layer over libpq.
+"""PostgreSQL's streaming replication protocol, on psycopg 3's layer over libpq.
 
-What lives here: making a slot, reading the log's messages, telling the server how far we are. What does not: what messages mean
-(`pgoutput`), when to tell (`reader`). psycopg 3 has no replication of its own, and psycopg 2's confirms by itself what it believes
-to be handled, which is not ours to lose: here the server hears of nothing that `tell` was not given.
-Source: PostgreSQL 15, "Streaming Replication Protocol".
+What lives here: creating a slot, reading messages, confirming positions. What does not: meaning of messages
+(`pgoutput`), when to confirm (`reader`). psycopg 3 has no replication, and psycopg 2's confirms by itself what it
+considers handled, which could lose changes: here only `tell` confirms. Source: PostgreSQL 15, "Streaming Replication
+Protocol".
 """
 
 import struct
@@ -27,13 +27,10 @@ _STATUS: Final = struct.Struct("!cQQQqB")
 
 
 class ReplicationConnection:
-    """One connection to the walsender of a database; it blocks only while it connects and for commands.
-
-    Args:
-        conninfo: how to connect.
+    """A connection to a database's walsender; blocks only for connecting and commands.
 
     Raises:
-        psycopg.OperationalError: it cannot connect.
+        psycopg.OperationalError: connecting failed.
     """
 
     def __init__(self, conninfo: str) -> None:
@@ -43,9 +40,9 @@ class ReplicationConnection:
             self._libpq.finish()
             raise psycopg.OperationalError(problem)
         self.sent_lsn = 0
-        """Everything before was sent to us, as the server's last keepalive says."""
+        """Everything before was sent, by the server's last keepalive."""
         self.reply_wanted = False
-        """The server asks for a sign of life."""
+        """The server requests a status update."""
 
     def fileno(self) -> int:
         """For `select`."""
@@ -58,7 +55,9 @@ class ReplicationConnection:
         return result
 
     def create_slot(self, name: str, plugin: str) -> tuple[int, str]:
-        """Make a logical slot; where its stream begins, and the snapshot of that moment, good until the next command here."""
+        """Create a logical slot. Return its stream's beginning and the snapshot, valid until the connection's next
+        command.
+        """
         command = f"CREATE_REPLICATION_SLOT {Identifier(name).as_string()} LOGICAL {plugin} EXPORT_SNAPSHOT"
         result = self._command(command, pq.ExecStatus.TUPLES_OK)
         point, snapshot = result.get_value(0, 1), result.get_value(0, 2)
@@ -67,18 +66,18 @@ class ReplicationConnection:
         return lsn_number(point.decode()), snapshot.decode()
 
     def start(self, slot: str, lsn: int, publication: str) -> None:
-        """Begin to stream, at `lsn` or where the slot begins if that is later."""
+        """Start streaming at `lsn`, or at the slot's beginning if later."""
         names = Literal(Identifier(publication).as_string()).as_string()
         command = f"START_REPLICATION SLOT {Identifier(slot).as_string()} LOGICAL {lsn_text(lsn)}"
         command += f" (proto_version '1', publication_names {names})"
         self._command(command, pq.ExecStatus.COPY_BOTH)
 
     def read(self) -> tuple[int, bytes] | None:
-        """The next message of the log with its LSN; None when none is there yet.
+        """Return the next message with its LSN; None if none has arrived.
 
         Raises:
             psycopg.Error: the stream has ended.
-            Malformed: the server sent something else.
+            Malformed: another message.
         """
         looked = False
         while True:
@@ -108,12 +107,12 @@ class ReplicationConnection:
         return psycopg.OperationalError("the server has ended the stream")
 
     def tell(self, written_lsn: int, flushed_lsn: int) -> None:
-        """A sign of life: how far we have read, and before which LSN the server may forget."""
+        """Send a status update: the position read, and the LSN before which the server may discard the log."""
         now_us = time.time_ns() // 1000 - POSTGRES_EPOCH_US
         self._libpq.put_copy_data(_STATUS.pack(b"r", written_lsn, flushed_lsn, flushed_lsn, now_us, 0))
         self._libpq.flush()
         self.reply_wanted = False
 
     def close(self) -> None:
-        """End the connection."""
+        """Close."""
         self._libpq.finish()

@@ -1,6 +1,6 @@
 """The connector's settings, by Debezium's names.
 
-What lives here: their list with defaults, reading and checking them, and which tables and columns they choose. What does not: using them.
+What lives here: the list with defaults, parsing, checks, selection of tables and columns. What does not: use.
 """
 
 import base64
@@ -32,7 +32,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "snapshot.isolation.mode": ("serializable", "repeatable_read"),
     "snapshot.locking.mode": ("none",),
 }
-"""Settings with a list of values; one value means that nothing else is served, and says so when asked for."""
+"""Settings with fixed values. A single one means that the others are unsupported, as its error says."""
 _FLAGS: Final = (
     "tombstones.on.delete", "slot.drop.on.stop", "include.unknown.datatypes", "extended.headers.enabled",
 )  # fmt: skip
@@ -56,7 +56,7 @@ _OPERATIONS: Final = frozenset({"c", "u", "d", "t", "none"})
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
 _IN_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 _SSL: Final = ("sslrootcert", "sslcert", "sslkey", "sslpassword")
-"""libpq's names behind `database.`."""
+"""libpq's names after `database.`."""
 
 
 def _setting(
@@ -138,7 +138,7 @@ SETTINGS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of one connector, checked."""
+    """A connector's checked settings."""
 
     host: str
     port: int
@@ -183,32 +183,32 @@ class Settings:
     queue_bytes: int
 
     def captures(self, table: TableId) -> bool:
-        """Whether the changes of this table are wanted."""
+        """Return whether this table is captured."""
         return self.schemas.takes(table.schema) and self.tables.takes(str(table))
 
     def captures_column(self, table: TableId, column: str) -> bool:
-        """Whether this column is wanted."""
+        """Return whether this column is captured."""
         return self.columns.takes(f"{table}.{column}")
 
     def mask_of(self, table: TableId, column: str) -> Mask | None:
-        """What hides the values of this column."""
+        """Return the mask of this column."""
         return next((mask for mask in self.masks if mask.takes(f"{table}.{column}")), None)
 
     def schema_name(self, name: str) -> str:
-        """The full name of a schema."""
+        """Return a schema's full name."""
         return adjusted(name, self.schema_names, dots=True)
 
     def field_name(self, name: str) -> str:
-        """The name of a column's field."""
+        """Return a column's field name."""
         return adjusted(name, self.field_names, dots=False)
 
     def key_of(self, table: TableId) -> tuple[str, ...] | None:
-        """The columns that `message.key.columns` names for this table."""
+        """Return this table's columns in `message.key.columns`."""
         name = str(table)
         return next((columns for pattern, columns in self.key_columns if pattern.fullmatch(name)), None)
 
     def binary_encoder(self) -> Callable[[bytes], str]:
-        """bytes → text, as `binary.handling.mode` asks for."""
+        """Return the conversion of bytes to text of `binary.handling.mode`."""
         encoders: dict[str, Callable[[bytes], str]] = {
             "base64": lambda data: base64.b64encode(data).decode(),
             "base64-url-safe": lambda data: base64.urlsafe_b64encode(data).decode(),
@@ -219,25 +219,27 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Names taken and names left out, as anchored regular expressions without regard to case; none takes everything."""
+    """Included and excluded names, as anchored case-insensitive regular expressions. Without any all names are
+    included.
+    """
 
     include: tuple[Pattern, ...] = ()
     exclude: tuple[Pattern, ...] = ()
 
     def takes(self, name: str) -> bool:
-        """Whether a name is taken."""
+        """Return whether a name is included."""
         if self.include:
             return any(pattern.fullmatch(name) for pattern in self.include)
         return not any(pattern.fullmatch(name) for pattern in self.exclude)
 
 
 def serves(name: str) -> bool:
-    """Whether a setting means something here."""
+    """Return whether a setting is supported."""
     return name in _CHOICES or is_mask(name) or any(setting.name == name for setting in SETTINGS)
 
 
 def problems(config: Mapping[str, str]) -> dict[str, str]:
-    """What is wrong, by setting."""
+    """Return errors by setting."""
     wrong = {
         setting.name: f"is missing: {setting.doc}"
         for setting in SETTINGS
@@ -288,10 +290,10 @@ def _bad_patterns(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse(config: Mapping[str, str]) -> Settings:
-    """The settings in a config.
+    """Parse a config.
 
     Raises:
-        ConfigInvalid: names each setting that cannot be.
+        ConfigInvalid: names each invalid setting.
     """
     wrong = problems(config)
     if wrong:
@@ -359,7 +361,7 @@ def _words(text: str) -> set[str]:
 def _patterns(text: str | None) -> tuple[Pattern, ...]:
     if len(text or "") > LIST_CHARS_MAX:
         raise BadPattern(f"the list has {len(text or '')} characters, {LIST_CHARS_MAX} are the most")
-    # A comma separates, unless it is escaped, as in Debezium's lists.
+    # Unescaped commas separate, like in Debezium's lists.
     parts = re.split(r"(?<!\\),", text or "")
     return tuple(Pattern(part.strip().replace("\\,", ","), ignore_case=True) for part in parts if part.strip())
 

@@ -1,7 +1,7 @@
-"""The server's side of a connector: how to connect, its replication slot, and what the server's refusals mean.
+"""A connector's server side: connecting, its replication slot, and the server's errors.
 
-What lives here: checking the slot, waiting until nothing else reads it, and the translation of the driver's errors. What does not: the publication (`publication`), reading
-rows or the log (`reader`).
+What lives here: checking the slot, waiting for its release, translating the driver's errors. What does not: the
+publication (`publication`), rows and log (`reader`).
 """
 
 import logging
@@ -23,10 +23,10 @@ logger = logging.getLogger("busway.connect.postgres")
 PLUGIN: Final = "pgoutput"
 CONNECT_TIMEOUT_S: Final = 10
 SILENT_TIMEOUT_MS: Final = 60_000
-"""A server that vanished without a word is given up after this (Linux), as the server gives up a reader (wal_sender_timeout)."""
+"""A vanished server is detected after this (Linux), like a vanished reader by the server (wal_sender_timeout)."""
 _FIRST_LOOK_S: Final = 0.05
 _LOOK_S: Final = 1.0
-"""The longest pause between two looks at a slot that is waited for."""
+"""Longest interval of polling an occupied slot."""
 _REFUSED_AT_LOGIN: Final = {
     "password authentication failed": "database.password",
     "no password supplied": "database.password",
@@ -37,7 +37,7 @@ _REFUSED_AT_LOGIN: Final = {
 }
 _PRIVILEGE: Final = "42501"
 _NO_REPLICATION: Final = ("must be superuser", "permission denied to start WAL sender")
-"""The texts of PostgreSQL to 15 and of those since; a login brings no code."""
+"""Texts of PostgreSQL up to 15 and later. A failed login has no SQLSTATE."""
 _WAL_LEVEL: Final = re.compile('logical decoding requires "?wal_level')
 _SLOTS_SPENT: Final = "all replication slots are in use"
 _SLOT_LOST: Final = re.compile(
@@ -46,15 +46,15 @@ _SLOT_LOST: Final = re.compile(
 
 
 class PositionLost(Exception):
-    """The server no longer has the log from the stored offset on; to go on would lose changes without a word."""
+    """The server lacks the log from the stored offset. Continuing would silently lose changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A replication slot as the server shows it.
+    """A replication slot's state on the server.
 
     Attributes:
-        active_pid: of the WAL sender that reads it; None if there is none.
+        active_pid: of the WAL sender that reads it; None for none.
     """
 
     plugin: str | None
@@ -65,7 +65,7 @@ class Slot:
 
 
 def conninfo(settings: Settings) -> str:
-    """How to connect."""
+    """Return libpq's connection string."""
     return make_conninfo(
         host=settings.host,
         port=settings.port,
@@ -85,7 +85,7 @@ def conninfo(settings: Settings) -> str:
 
 
 def translated(problem: Exception) -> Exception:
-    """The connector's own error for one of a driver's; other errors as they are."""
+    """Convert a driver's error to the connector's; other errors stay."""
     if not isinstance(problem, psycopg.Error):
         return problem
     text = " ".join(str(problem).split())
@@ -106,7 +106,7 @@ def translated(problem: Exception) -> Exception:
 
 
 def find_slot(connection: Connection, name: str) -> Slot | None:
-    """The slot of this name."""
+    """Return the slot of a name."""
     row = connection.execute(
         "SELECT plugin, database, wal_status, COALESCE(confirmed_flush_lsn, '0/0')::text, active_pid"
         " FROM pg_catalog.pg_replication_slots WHERE slot_name = %s",
@@ -133,19 +133,18 @@ def wait_until_free(
 ) -> Slot | None:
     """Wait until nothing reads the slot.
 
-    The WAL sender of a connector that was killed, or whose host is gone, lives on until the server notices: `wal_sender_timeout` at the
-    latest. It is waited for as long as Debezium tries again: `slot.max.retries` times `slot.retry.delay.ms`.
+    The WAL sender of a killed connector or vanished host remains until the server notices, at most
+    `wal_sender_timeout`. The wait is as long as Debezium's retries: `slot.max.retries` times `slot.retry.delay.ms`.
 
     Args:
-        slot: as it was found.
         waiting: called once before the first pause.
-        pause: sleeps for so many seconds; what it raises ends the wait.
+        pause: sleeps for so many seconds; its exception ends the wait.
 
     Returns:
-        The slot as it is then; None if it is gone.
+        The slot's new state; None if it is gone.
 
     Raises:
-        Retriable: it is read for all of that time.
+        Retriable: still occupied.
     """
     if slot is None or slot.active_pid is None:
         return slot
@@ -192,10 +191,10 @@ def _in_use(connection: Connection, pid: int, settings: Settings) -> str:
 
 
 def check_slot(slot: Slot, settings: Settings) -> None:
-    """Whether the slot can be this connector's.
+    """Check that the slot fits this connector.
 
     Raises:
-        ConfigInvalid: it is of another plugin or database.
+        ConfigInvalid: another plugin or database.
     """
     if slot.plugin != PLUGIN:
         raise ConfigInvalid(
@@ -208,10 +207,10 @@ def check_slot(slot: Slot, settings: Settings) -> None:
 
 
 def require_log(slot: Slot | None, lsn: int | None, settings: Settings) -> None:
-    """Whether the server still has all of the log from `lsn` on; None where nothing was read yet.
+    """Check that the server has the log from `lsn` on. None if nothing was read yet.
 
     Raises:
-        PositionLost: the slot is gone, was invalidated, or was made or moved behind `lsn`.
+        PositionLost: the slot is gone, invalidated, or begins after `lsn`.
     """
     if lsn is None:
         if slot is not None and slot.lost:

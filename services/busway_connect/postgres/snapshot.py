@@ -1,11 +1,11 @@
-"""The rows that are there before the log is read.
+"""Existing rows, read before the log.
 
-What lives here: reading table after table under one snapshot, in the order of the key, from any row on; the marks `first`, `last`, …
-What does not: where the snapshot comes from (`reader`), a record's form (`records`).
+What lives here: reading tables under one snapshot, in key order, from any row on; the marks `first`, `last`, … What
+does not: the snapshot's origin (`reader`), records (`records`).
 
-Tables are read in the order of `schema.table`, rows in that of their key, so that a position says exactly which rows are behind it. Keys
-that Python cannot order as the server does, keys with a column that is masked or left out, and tables without a key have no such position: their table
-is read again from its beginning, or from the stored key on.
+Tables are read in the order of `schema.table`, rows in key order, so that a position identifies the rows before it.
+Keys that Python cannot order like the server, keys with a masked or omitted column, and tables without a key have no
+such position: these tables are read again from the beginning, or from the stored key.
 """
 
 import time
@@ -24,7 +24,7 @@ from busway_connect.postgres.records import Layout, Origin
 from busway_connect.postgres.stream import Headers
 
 _COLLATED: Final = frozenset({"text", "varchar", "name"})
-"""Ordered by the bytes of UTF-8, which is Python's order too."""
+"""Ordered by UTF-8 bytes, like in Python."""
 _IN_PYTHON: Final[dict[str, Callable[[str], int | str]]] = {
     **dict.fromkeys(("int2", "int4", "int8", "oid"), int),
     **dict.fromkeys(("text", "varchar", "name", "uuid", "bytea", "bool"), str),
@@ -32,13 +32,11 @@ _IN_PYTHON: Final[dict[str, Callable[[str], int | str]]] = {
     "timestamp": values.timestamp_us,
     "timestamptz": values.timestamp_us,
 }
-"""By type: the text of a key to what Python orders as the server does."""
+"""By type: a key's text → a value that Python orders like the server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Key:
-    """How a table is read in order."""
-
     places: tuple[int, ...]
     terms: tuple[sql.Composable, ...]
     collated: tuple[bool, ...]
@@ -46,14 +44,12 @@ class _Key:
 
 
 class Snapshot:
-    """One reading of the tables.
+    """A reading of the tables.
 
     Args:
-        connection: in the transaction whose snapshot counts.
-        tables: every captured table, in order.
-        position: what is behind.
-        layout: of a table.
-        filters: which rows of a table are emitted, as SQL on its columns; all rows if absent.
+        tables: all captured ones, in order.
+        position: of the last row returned.
+        filters: row filters by table, as SQL; all rows if absent.
     """
 
     def __init__(
@@ -77,7 +73,7 @@ class Snapshot:
         self._partition: Mapping[str, str] = {}
 
     def records(self, partition: Mapping[str, str]) -> Iterator[SourceRecord]:
-        """Every row that is not behind the position, each with its mark; the last of all is known when it comes."""
+        """Yield the rows after the position, each with its mark, including `last` for the last of all."""
         self._partition = partition
         held: tuple[Layout, Row, InSnapshot, str, str] | None = None
         for number, table in enumerate(self._tables):
@@ -102,7 +98,9 @@ class Snapshot:
 
     def _key(self, table: Table, layout: Layout) -> _Key | None:
         if not layout.columns >= set(table.key) or layout.hides(table.key):
-            return None  # a position is stored and stands in a header of each record: nothing may be in it that is kept out of these
+            return (
+                None  # positions are stored and in each record's header: masked or omitted values must not leak there
+            )
         by_name = {column.name: (place, column) for place, column in enumerate(table.columns)}
         chosen = [by_name[name] for name in table.key]
         if not chosen or any(column.optional for _, column in chosen):

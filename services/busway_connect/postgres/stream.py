@@ -1,7 +1,7 @@
-"""From the messages of the log to the records that a connector hands over.
+"""Messages of the log → records.
 
-What lives here: `Stream`, which follows transactions, gives every record its offset, and leaves out what a stored offset has behind it.
-What does not: decoding (`pgoutput`), a record's form (`records`), IO. Pure: the clock comes in.
+What lives here: `Stream`, which follows transactions, gives records their offsets, and skips those before the stored
+offset. What does not: decoding (`pgoutput`), forms of records (`records`), IO. Pure: times are passed in.
 """
 
 from collections.abc import Mapping
@@ -25,15 +25,15 @@ _Change = pgoutput.Insert | pgoutput.Update | pgoutput.Delete | pgoutput.Truncat
 
 
 class OutOfOrder(Exception):
-    """The server sent a message that cannot stand where it stands: a change outside a transaction, or of a table it never named."""
+    """A message in the wrong place: a change outside a transaction, or of an undescribed table."""
 
 
 class Stream:
-    """One reading of the log.
+    """A reading of the log.
 
     Args:
-        position: where the reading before ended; what it has behind it is left out.
-        fresh: nothing of the log was read before, so that `source.sequence` begins with null, as Debezium's does.
+        position: end of the previous reading; earlier records are skipped.
+        fresh: nothing was read before, so `source.sequence` begins with null, like Debezium's.
         headers: of every record.
     """
 
@@ -46,33 +46,33 @@ class Stream:
         self._commit_lsn = position.commit_lsn
         self._commit_shown = None if fresh else position.commit_lsn
         self.offered_lsn = position.commit_lsn
-        """As far as the newest offset goes that was handed over: the commits behind it were of tables that are not captured."""
+        """Position of the newest returned offset. Commits after it are of uncaptured tables."""
         self._begin: pgoutput.Begin | None = None
         self._skipping = False
         self._origin: pgoutput.Origin | None = None
         self._lsn, self._events = 0, 0
         self._held: SourceRecord | None = None
         self.layouts: dict[int, Layout | None] = {}
-        """By the table's oid; None for one that is not captured."""
+        """By table oid; None for an uncaptured table."""
 
     @property
     def between_transactions(self) -> bool:
-        """Whether no transaction is under way."""
+        """Whether no transaction is open."""
         return self._begin is None
 
     @property
     def commit_lsn(self) -> int:
-        """The end of the last whole transaction."""
+        """End of the last complete transaction."""
         return self._commit_lsn
 
     def feed(self, lsn: int, message: pgoutput.Any, now_ns: int) -> list[SourceRecord]:
-        """The records of a message, none for most kinds.
+        """Return the records of a message; most kinds have none.
 
         Args:
-            lsn: of the message, as the server's header has it.
+            lsn: of the message, from the server's header.
 
         Raises:
-            OutOfOrder: the message cannot stand here.
+            OutOfOrder: a message in the wrong place.
             StaleType, Unreadable: as `Layout.row`; the message may be fed again.
         """
         if isinstance(message, _Change):
@@ -93,7 +93,7 @@ class Stream:
         self._begin = None
         if self._skipping:
             return []
-        # The first transaction that is not wholly behind holds all that is.
+        # The first incomplete transaction contains all that is needed.
         self._behind = None
         self._commit_lsn = self._commit_shown = message.end_lsn
         held, self._held = self._held, None
@@ -122,7 +122,7 @@ class Stream:
         ]
         if not records:
             return []
-        # The last one waits for the commit, so that its offset says that the whole transaction is behind.
+        # The last record waits for the commit, so that its offset covers the whole transaction.
         held, self._held = self._held, records.pop()
         return records if held is None else [held, *records]
 
@@ -181,7 +181,7 @@ class Stream:
         )
 
     def heartbeat(self, lsn: int, now_ns: int) -> SourceRecord:
-        """A record that only brings an offset: everything before `lsn` was sent, and held nothing that is wanted."""
+        """Return a record that only has an offset: everything before `lsn` was read, without captured changes."""
         self._commit_lsn = self.offered_lsn = max(self._commit_lsn, lsn)
         return SourceRecord(
             topic=f"{self._settings.heartbeat_topics_prefix}.{self._settings.prefix}",

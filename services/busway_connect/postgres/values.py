@@ -1,7 +1,7 @@
-"""From the text that PostgreSQL's output functions give to the values that Debezium puts into a record.
+"""Text of PostgreSQL's output functions → Debezium's values.
 
-What lives here: pure functions, text in, value out, for text made under the settings of `catalog.SESSION`. What does not: which column
-gets which function (`columns`), geometry (`geometry`).
+What lives here: pure functions for text under the settings of `catalog.SESSION`. What does not: choosing a function for
+a column (`columns`), geometry (`geometry`).
 """
 
 import datetime as dt
@@ -14,7 +14,7 @@ from typing import Any, Final
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 DATE_INFINITY: Final = 2_146_033_979
-"""What Debezium's stream makes of the date `infinity`; `-infinity` is its counterpart."""
+"""Debezium's stream value of the date `infinity`; `-infinity` is its counterpart."""
 DATE_MINUS_INFINITY: Final = -2_147_472_691
 TIMESTAMP_INFINITY_MS: Final = 9_223_372_036_825_200_000
 TIMESTAMP_MINUS_INFINITY_MS: Final = -9_223_372_036_832_400_000
@@ -23,7 +23,7 @@ _MONTH_US: Final = 2_629_800_000_000
 _DAY_US: Final = 86_400_000_000
 _NOT_FINITE: Final = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 _LONG_NUMBER: Final = 4_000
-"""Python reads at most 4,300 digits as an int; longer ones go through Decimal."""
+"""Python parses at most 4,300 digits as an int. Longer ones go through Decimal."""
 _TIMESTAMP: Final = re.compile(r"(\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?(?:\+00)?( BC)?")
 _TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?)?")
 _INTERVAL_PART: Final = re.compile(r"([+-]?\d+) (year|mon|day)s?")
@@ -36,26 +36,26 @@ MONEY_DIGITS: Final = 2
 
 
 class NotANumber(ValueError):
-    """NaN or an infinity where `decimal.handling.mode=precise` has no value for it."""
+    """NaN or an infinity, for which `decimal.handling.mode=precise` has no value."""
 
 
 def boolean(text: str) -> bool:
-    """`t` or `f`."""
+    """Parse `t` or `f`."""
     return text == "t"
 
 
 def binary(text: str) -> bytes:
-    """Of bytea in hex form."""
+    """Parse bytea in hex form."""
     return bytes.fromhex(text[2:])
 
 
 def whole(text: str) -> int:
-    """An integer of any length."""
+    """Parse an integer of any length."""
     return int(text) if len(text) < _LONG_NUMBER else int(Decimal(text))
 
 
 def twos_complement(number: int) -> bytes:
-    """The fewest bytes that hold a signed number, big end first, as Java's `BigInteger.toByteArray`."""
+    """Return a signed number's fewest big-endian bytes, like Java's `BigInteger.toByteArray`."""
     return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
 
 
@@ -66,7 +66,7 @@ def _finite(text: str) -> str:
 
 
 def decimal_of(scale: int) -> Callable[[str], bytes]:
-    """For `numeric` with this scale: the unscaled number of Connect's Decimal."""
+    """For `numeric` with this scale: return the unscaled bytes of Connect's Decimal."""
 
     def read(text: str) -> bytes:
         digits, _, fraction = _finite(text).partition(".")
@@ -78,7 +78,9 @@ def decimal_of(scale: int) -> Callable[[str], bytes]:
 
 
 def decimal_text_of(scale: int | None) -> Callable[[str], str]:
-    """For `numeric` with this scale: its text with all digits behind the point; the infinities and NaN by Debezium's names."""
+    """For `numeric` with this scale: return text with all digits after the point; infinities and NaN by Debezium's
+    names.
+    """
 
     def read(text: str) -> str:
         if text[-1] not in "0123456789":
@@ -90,16 +92,17 @@ def decimal_text_of(scale: int | None) -> Callable[[str], str]:
 
 
 def variable_scale_decimal(text: str) -> dict[str, Any]:
-    """For `numeric` without a scale: the number brings its own."""
+    """For `numeric` without a scale: return the number with its scale."""
     digits, _, fraction = _finite(text).partition(".")
     fraction = fraction.rstrip("0")
     return {"scale": len(fraction), "value": twos_complement(whole(digits + fraction))}
 
 
 def money_units(text: str, digits: int) -> int:
-    """The amount of `money` in units of 10^-digits, rounded half up.
+    """Return `money` in units of 10^-digits, rounded half up.
 
-    The text has `MONEY_DIGITS` behind the point, whatever the column's currency: sessions have lc_monetary=C (`catalog`).
+    The text has `MONEY_DIGITS` after the point, whatever the column's currency: sessions have lc_monetary=C
+    (`catalog`).
     """
     amount = int("".join(character for character in text if character.isdigit()))
     if digits >= MONEY_DIGITS:
@@ -111,19 +114,19 @@ def money_units(text: str, digits: int) -> int:
 
 
 def bits(text: str) -> bytes:
-    """Of a bit string: little end first, as few bytes as it takes."""
+    """Return a bit string's fewest little-endian bytes."""
     number = int(text or "0", 2)
     return number.to_bytes((number.bit_length() + 7) // 8, "little")
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970 in the Gregorian calendar; year 0 is 1 BC."""
-    cycles = (year - 1) // 400  # the calendar repeats, and Python's knows the years 1 to 9999 only
+    """Return days since 1970 in the Gregorian calendar. Year 0 is 1 BC."""
+    cycles = (year - 1) // 400  # the calendar repeats; Python's dates have years 1 to 9999
     return dt.date(year - 400 * cycles, month, day).toordinal() - 719_163 + 146_097 * cycles
 
 
 def _moment(text: str) -> tuple[int, int]:
-    """(days since 1970, microseconds of the day)."""
+    """Return (days since 1970, microseconds of the day)."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no date or timestamp in ISO form")
@@ -136,14 +139,14 @@ def _moment(text: str) -> tuple[int, int]:
 
 
 def date(text: str) -> int:
-    """Days since 1970."""
+    """Return days since 1970."""
     if text.endswith("infinity"):
         return DATE_MINUS_INFINITY if text[0] == "-" else DATE_INFINITY
     return _moment(text)[0]
 
 
 def timestamp_us(text: str) -> int:
-    """Microseconds since 1970, the greatest and least numbers for the infinities."""
+    """Return microseconds since 1970; infinities are the largest and smallest numbers."""
     if text.endswith("infinity"):
         return INT64_MIN if text[0] == "-" else INT64_MAX
     days, micros = _moment(text)
@@ -151,14 +154,14 @@ def timestamp_us(text: str) -> int:
 
 
 def timestamp_ms(text: str) -> int:
-    """Milliseconds since 1970."""
+    """Return milliseconds since 1970."""
     if text.endswith("infinity"):
         return TIMESTAMP_MINUS_INFINITY_MS if text[0] == "-" else TIMESTAMP_INFINITY_MS
     return timestamp_us(text) // 1000
 
 
 def zoned_timestamp_of(precision: int) -> Callable[[str], str]:
-    """For `timestamptz`: ISO 8601 in UTC with as many digits of a second as the column has."""
+    """For `timestamptz`: return ISO 8601 in UTC with the column's fractional digits."""
 
     def read(text: str) -> str:
         if text.endswith("infinity"):
@@ -177,7 +180,7 @@ def zoned_timestamp_of(precision: int) -> Callable[[str], str]:
 
 
 def _clock(text: str) -> tuple[int, int]:
-    """(microseconds of the day, seconds east of UTC)."""
+    """Return (microseconds of the day, seconds east of UTC)."""
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no time in ISO form")
@@ -188,17 +191,17 @@ def _clock(text: str) -> tuple[int, int]:
 
 
 def time_us(text: str) -> int:
-    """Microseconds since midnight; 24:00 is a time."""
+    """Return microseconds since midnight; 24:00 is valid."""
     return _clock(text)[0]
 
 
 def time_ms(text: str) -> int:
-    """Milliseconds since midnight."""
+    """Return milliseconds since midnight."""
     return _clock(text)[0] // 1000
 
 
 def zoned_time(text: str) -> str:
-    """For `timetz`: ISO 8601 in UTC."""
+    """For `timetz`: return ISO 8601 in UTC."""
     micros, offset = _clock(text)
     if not (micros == _DAY_US and offset == 0):
         micros = (micros - offset * 1_000_000) % _DAY_US
@@ -208,7 +211,7 @@ def zoned_time(text: str) -> str:
 
 
 def _interval(text: str) -> tuple[dict[str, int], int, int, int, int]:
-    """(years, months and days; hours; minutes; seconds; microseconds), each with its sign."""
+    """Return signed (years, months and days; hours; minutes; seconds; microseconds)."""
     parts = {"year": 0, "mon": 0, "day": 0}
     for number, unit in _INTERVAL_PART.findall(text):
         parts[unit] = int(number)
@@ -226,7 +229,9 @@ def _interval(text: str) -> tuple[dict[str, int], int, int, int, int]:
 
 
 def interval_us(text: str) -> int:
-    """Microseconds, with months of 30.4375 days; what is too long becomes the greatest or least number, as does infinity (PostgreSQL 17)."""
+    """Return microseconds, with months of 30.4375 days. Overflows and infinity (PostgreSQL 17) become the largest or
+    smallest number.
+    """
     if text.endswith("infinity"):
         return INT64_MIN if text[0] == "-" else INT64_MAX
     parts, hours, minutes, seconds, micros = _interval(text)
@@ -236,10 +241,10 @@ def interval_us(text: str) -> int:
 
 
 def interval_iso(text: str) -> str:
-    """`P1Y2M3DT4H5M6.789S`.
+    """Return `P1Y2M3DT4H5M6.789S`.
 
     Raises:
-        ValueError: it is infinite.
+        ValueError: infinite.
     """
     if text.endswith("infinity"):
         raise ValueError(f"{text} is no interval in ISO form; interval.handling.mode=numeric has a number for it")
@@ -251,7 +256,7 @@ def interval_iso(text: str) -> str:
 
 
 def hstore_map(text: str) -> dict[str, str | None]:
-    """The pairs of an hstore."""
+    """Return an hstore's pairs."""
     pairs: dict[str, str | None] = {}
     for pair in _HSTORE.finditer(text):
         value = None if pair[2] is None else _ESCAPED.sub(r"\1", pair[2])
@@ -260,17 +265,17 @@ def hstore_map(text: str) -> dict[str, str | None]:
 
 
 def hstore_json(text: str) -> str:
-    """The pairs of an hstore as a JSON object."""
+    """Return an hstore as a JSON object."""
     return json.dumps(hstore_map(text), ensure_ascii=False, separators=(",", ":"))
 
 
 def array(text: str) -> list[str | None]:
-    """The elements of an array, None for NULL; those of several dimensions one after the other.
+    """Return an array's elements, None for NULL; dimensions are flattened.
 
     Raises:
-        ValueError: the text is no array.
+        ValueError: not an array.
     """
-    start = text.index("{")  # bounds other than the usual come before: [0:1]={a,b}
+    start = text.index("{")  # unusual bounds precede it: [0:1]={a,b}
     body = text[start + 1 : -1]
     if not body:
         return []

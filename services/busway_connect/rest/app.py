@@ -36,5 +36,5 @@ class _Encoded:
             scope = {**scope, "path": path.rstrip("/") or "/"}
         try:
             await self._app(scope, receive, send)
-        except Exception:  # noqa: BLE001 - the top of the stack: starlette raises again what `bodies.broken` has answered and logged
+        except Exception:  # noqa: BLE001 - the top of the stack: starlette re-raises after `bodies.broken` has responded and logged
             return

@@ -50,7 +50,7 @@ async def read_object(request: Request) -> dict[str, Any]:
         if len(data) > BODY_BYTES_MAX:
             raise Refused(413, f"The body is larger than {BODY_BYTES_MAX} bytes")
     try:
-        value = await asyncio.to_thread(json.loads, bytes(data))  # a megabyte of JSON is tens of milliseconds
+        value = await asyncio.to_thread(json.loads, bytes(data))  # a megabyte takes tens of milliseconds
     except (ValueError, RecursionError) as problem:
         raise Refused(400, f"The body is not JSON: {problem}") from None
     if not isinstance(value, dict):
@@ -59,7 +59,7 @@ async def read_object(request: Request) -> dict[str, Any]:
 
 
 def texts(given: Any, what: str) -> dict[str, str | None]:
-    """Return settings as text by name; numbers and booleans become text, like in Kafka Connect.
+    """Return settings as text by name. Numbers and booleans become text, like in Kafka Connect.
 
     Raises:
         Refused: 400 an object, a list, or a lone surrogate.
@@ -120,7 +120,7 @@ async def too_large(request: Request, problem: Exception) -> Response:
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Log a client that disconnected during its request; the response is not read."""
+    """Log a client that disconnected during its request. The response is not read."""
     return answer({"error_code": 400, "message": "the client hung up"}, 400)
 
 
@@ -130,7 +130,7 @@ async def broken(request: Request, problem: Exception) -> Response:
     return answer({"error_code": 500, "message": "Internal Server Error; see the worker's log"}, 500)
 
 
-# Coroutines, as Starlette would run a plain function in a thread.
+# Coroutines: Starlette runs plain functions in a thread.
 HANDLERS: Final[dict[Any, Any]] = {
     ClientDisconnect: gone,
     Refused: refused,

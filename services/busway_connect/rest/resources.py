@@ -106,7 +106,7 @@ async def list_connectors(request: Request) -> Response:
             connectors[name]["status"] = _status(worker, runner)
         if "info" in wanted:
             connectors[name]["info"] = _info(worker, runner)
-    return await asyncio.to_thread(answer, connectors)  # megabytes, with many connectors
+    return await asyncio.to_thread(answer, connectors)  # may be megabytes
 
 
 async def create_connector(request: Request) -> Response:

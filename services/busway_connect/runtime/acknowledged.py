@@ -1,9 +1,8 @@
-"""Offsets of a source behind what the brokers acknowledged: where the worker does not use transactions.
+"""Source offsets stored after acknowledgements: for workers without transactions.
 
-What lives here: what is under way, and storing an offset once all before it is acknowledged. What does not: which records a topic has
-already (`exactly_once`), the loop (`source_task`).
-
-Nothing is lost: an offset is stored only when every record up to it is acknowledged, and only then is the source's `committed` called.
+What lives here: records in flight, and storing an offset once all records before it are acknowledged; only then is the
+source's `committed` called, so nothing is lost. What does not: records that a topic has already (`exactly_once`), the
+loop (`source_task`).
 """
 
 import asyncio
@@ -22,27 +21,24 @@ from busway_connect.runtime.exactly_once import Mark, Marker, Written
 from busway_connect.runtime.task_context import TaskContext
 
 IN_FLIGHT_RECORDS: Final = 10_000
-"""Records sent and not yet acknowledged; above, the source is not read."""
+"""Limit of unacknowledged records; above it the source is not read."""
 _ENDLESS_MS: Final = 2**31 - 1
 
 
 @dataclass(slots=True, kw_only=True)
 class _Batch:
-    """What one `read` brought."""
-
     sent: list["asyncio.Future[Any]"] = field(default_factory=list)
     offsets: Reached = field(default_factory=Reached)
 
     def refused(self) -> bool:
-        """Whether one of its records will never be acknowledged."""
+        """Return whether a record will never be acknowledged."""
         return any(waiter.cancelled() or waiter.exception() is not None for waiter in self.sent if waiter.done())
 
 
 class Acknowledged:
-    """One run's delivery.
+    """Delivery of one run.
 
     Args:
-        producer, admin: started.
     """
 
     def __init__(self, parts: TaskContext, source: Source, producer: Producer, admin: Admin) -> None:
@@ -62,24 +58,24 @@ class Acknowledged:
         return read_to_end(self._parts.bootstrap, topic, starts, starts=starts)
 
     def begin(self) -> None:
-        """Another batch."""
+        """Start a batch."""
         self._begun = _Batch()
 
     def mark(self, record: SourceRecord) -> tuple[Mark, bytes] | None:
-        """The next record's mark."""
+        """Return the next record's mark."""
         return self._marker.mark(record)
 
     async def sending(self, topic: str) -> None:
         """Do nothing: at least once needs no preparation."""
 
     async def took(self, record: SourceRecord, waiter: "asyncio.Future[Any] | None") -> None:
-        """Part of the batch."""
+        """Add the record to the batch."""
         if waiter is not None:
             self._begun.sent.append(waiter)
         self._begun.offsets.add(record)
 
     async def batch_over(self) -> None:
-        """Store what is acknowledged, when it is time; wait while too much is under way."""
+        """Store acknowledged offsets when due. Wait while too many records are in flight."""
         if self._begun.offsets:
             self._under_way.append(self._begun)
             self._in_flight += len(self._begun.sent)
@@ -90,11 +86,11 @@ class Acknowledged:
             await self._settle()
 
     async def pause(self) -> None:
-        """Wait for all acknowledgements, and store."""
+        """Wait for all acknowledgements, and store offsets."""
         await self._settle(everything=True)
 
     async def _settle(self, *, everything: bool = False) -> None:
-        """Take note of what is acknowledged, and store the offset when it is time, or at once for `everything`."""
+        """Process acknowledgements, and store offsets when due. With `everything` wait for all and store at once."""
         if everything:
             for batch in self._under_way:
                 if batch.sent:
@@ -116,7 +112,7 @@ class Acknowledged:
             self._parts.counts.offset_commits += 1
 
     async def end(self, *, failed: bool) -> None:
-        """Also after a failure: what is acknowledged by then counts, up to the first record that is not."""
+        """Store acknowledged offsets, also after a failure, up to the first refused batch."""
         await self.producer.flush()
         good: deque[_Batch] = deque()
         for batch in self._under_way:
@@ -124,7 +120,7 @@ class Acknowledged:
                 break
             good.append(batch)
         if len(good) < len(self._under_way) or self._begun.refused():
-            # What was sent behind the refused record may be in its partition: the marks must not hide the hole.
+            # Later records may be in the refused record's partition: their marks must not hide the hole.
             await self._parts.stores.configs.raise_epoch(self._parts.name)
         self._under_way = good
         await self._settle(everything=True)
@@ -132,8 +128,8 @@ class Acknowledged:
 
 @contextlib.asynccontextmanager
 async def acknowledged(parts: TaskContext, source: Source, admin: Admin) -> AsyncIterator[Acknowledged]:
-    """A run's delivery."""
-    # A batch that gave up would leave a hole before those behind it, so none does: the task ends first, as in Kafka Connect.
+    """Open a run's delivery."""
+    # No delivery timeout: a dropped batch would leave a hole before later ones. The task ends first, like in Kafka Connect.
     async with Producer(
         parts.bootstrap,
         client_id=f"connector-producer-{parts.name}",

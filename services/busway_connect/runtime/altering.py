@@ -1,6 +1,6 @@
-"""Offsets that a person sets or forgets (KIP-875): what they may be, and storing them.
+"""Offsets set or removed by users (KIP-875): checking and storing.
 
-What lives here: those of sources and of sinks. What does not: whether the connector is stopped (`worker`).
+What lives here: those of sources and sinks. What does not: whether the connector is stopped (`worker`).
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from busway_connect.runtime.sink_task import group_of
 from busway_connect.runtime.storage import OffsetStore
 
 Changes: TypeAlias = Sequence[tuple[Mapping[str, Any], Offset | None]]
-"""By partition, the offset; None forgets it."""
+"""Offsets by partition; None removes one."""
 
 
 async def store_offsets(offsets: OffsetStore, name: str, changes: Changes | None) -> None:
-    """Keep them; None forgets all."""
+    """Store offsets; None removes all."""
     chosen = _chosen(offsets, name, changes)
     await asyncio.gather(*(offsets.put(name, partition, offset) for partition, offset in chosen))
 
@@ -29,7 +29,7 @@ async def store_offsets(offsets: OffsetStore, name: str, changes: Changes | None
 async def store_in_transaction(
     offsets: OffsetStore, bootstrap: str, transactional_id: str, name: str, changes: Changes | None
 ) -> None:
-    """Keep them, all or none, as the producer of the source's task, which fences what may be left of that; None forgets all."""
+    """Store offsets atomically as the source task's producer, which fences a remaining task; None removes all."""
     async with Producer(bootstrap, transactional_id=transactional_id) as producer:
         await offsets.catch_up(bootstrap)
         async with producer.transaction():
@@ -43,7 +43,7 @@ def _chosen(offsets: OffsetStore, name: str, changes: Changes | None) -> Changes
 
 
 def check_offsets(kind: type[Connector] | None, providers: Providers, runner: Runner, changes: Changes) -> None:
-    """See that a source would go on from there; it may compute for long.
+    """Check that a source could continue from these offsets. May compute for long.
 
     Raises:
         Refused: 400.
@@ -62,7 +62,7 @@ def check_offsets(kind: type[Connector] | None, providers: Providers, runner: Ru
 
 
 async def alter_group(admin: Admin, name: str, changes: Changes) -> None:
-    """Set or forget offsets of a sink, which are those of its group.
+    """Set or remove offsets of a sink in its consumer group.
 
     Raises:
         Refused: 400.

@@ -1,6 +1,6 @@
-"""How much a worker takes on by its REST API, each bound with its reason.
+"""Limits of the REST API, each with its reason.
 
-What lives here: the numbers, and refusing what is above them. What does not: the size of one body (`rest.bodies`), of expressions
+What lives here: the numbers, and refusals above them. What does not: the size of a body (`rest.bodies`), of expressions
 (`patterns`), the number of transforms (`transforms.chain`).
 """
 
@@ -10,32 +10,29 @@ from typing import Final
 from busway_connect.runtime.refusals import Refused
 
 SETTINGS_MAX: Final = 1000
-"""Of a connector: the largest that are known have a few hundred, with their transforms."""
+"""Of a connector. The largest known have a few hundred, with their transforms."""
 CONFIG_CHARS_MAX: Final = 1024 * 1024
-"""Of the settings of a connector, names and values, also where they come in several requests (KIP-477)."""
+"""Of a connector's settings, names and values, also if sent in several requests (KIP-477)."""
 CONNECTORS_MAX: Final = 500
-"""Of a worker: each has a task, connections to brokers, and memory for what is under way."""
+"""Of a worker: each has a task, broker connections, and memory for records in flight."""
 ALL_CONFIGS_CHARS_MAX: Final = 16 * 1024 * 1024
-"""Of the settings of all connectors together, which the worker holds and `GET /connectors?expand=info` answers with."""
+"""Of all connectors' settings together, which are in memory and in `GET /connectors?expand=info`."""
 OFFSETS_MAX: Final = 1000
-"""Of one request: each is a record to be stored, and all others who change something wait meanwhile."""
+"""Of a request: each is a record to store, while other changes wait."""
 OFFSETS_HELD_MAX: Final = 20_000
-"""Of all sources together, where a person adds to them: the worker holds them in memory."""
+"""Of all sources together when users add offsets, as the worker holds them in memory."""
 
 
 def size_of(config: Mapping[str, str]) -> int:
-    """Characters of names and values."""
+    """Count characters of names and values."""
     return sum(len(name) + len(text) for name, text in config.items())
 
 
 def require_room(name: str, config: Mapping[str, str], others: Collection[int]) -> None:
-    """See that a connector may have these settings.
-
-    Args:
-        others: the size of every other connector's settings.
+    """Check a connector's settings against the limits.
 
     Raises:
-        Refused: 413 these are too many or too large; 409 the worker has as much as it takes.
+        Refused: 413 too many or too large settings; 409 the worker is full.
     """
     if len(config) > SETTINGS_MAX:
         raise Refused(413, f"Connector {name} would have {len(config)} settings, {SETTINGS_MAX} are the most")
@@ -58,7 +55,7 @@ def require_room(name: str, config: Mapping[str, str], others: Collection[int]) 
 
 
 def require_few_offsets(added: int, held: int = 0) -> None:
-    """See that a request may change so many offsets, and the worker hold them beside those that it has.
+    """Check the number of offsets in a request, and in memory with it.
 
     Raises:
         Refused: 413, 409.

@@ -1,7 +1,7 @@
-"""How the records of a source get to the topics, and its offsets behind or with them.
+"""Delivery of a source's records to topics, with their offsets.
 
-What lives here: what the loop of a source (`source_task`) asks of both ways, and which there is for a connector. What does not: the ways:
-`acknowledged`, where offsets follow what is acknowledged; `transactional`, where both are in one transaction.
+What lives here: the interface that the source's loop (`source_task`) uses. What does not: the implementations:
+`acknowledged`, where offsets follow acknowledgements; `transactional`, with both in one transaction.
 """
 
 import asyncio
@@ -14,12 +14,11 @@ from busway_connect.runtime.exactly_once import Mark, Written
 
 
 class Delivery(Protocol):
-    """One run's.
+    """Delivery of one run.
 
     Attributes:
-        producer: of the records.
-        dead_letters: the producer of the records that are passed over.
-        written: what is in the topics already; None if that is not checked.
+        dead_letters: producer of dead letters.
+        written: records that topics have already; None if not checked.
     """
 
     producer: Producer
@@ -27,29 +26,29 @@ class Delivery(Protocol):
     written: Written | None
 
     def begin(self) -> None:
-        """The source has handed records over."""
+        """Start a batch: the source has returned records."""
 
     def mark(self, record: SourceRecord) -> tuple[Mark, bytes] | None:
-        """The next record's mark, and as a header; None without one."""
+        """Return the next record's mark, and its header; None without one."""
 
     async def sending(self, topic: str) -> None:
-        """The next record is about to go to this topic."""
+        """Prepare to send the next record to this topic."""
 
     async def took(self, record: SourceRecord, waiter: "asyncio.Future[Any] | None") -> None:
-        """The record is on its way; or is not, without a waiter."""
+        """Note that the record was sent. Without a waiter, that it was not needed."""
 
     async def batch_over(self) -> None:
-        """All that was handed over is on its way."""
+        """End a batch: all its records were sent."""
 
     async def pause(self) -> None:
-        """Bring to an end what can be."""
+        """Complete what can be completed."""
 
     async def end(self, *, failed: bool) -> None:
-        """The run is over."""
+        """End the run."""
 
 
 class Reached:
-    """How far each source partition is."""
+    """The last offset of each source partition."""
 
     def __init__(self) -> None:
         self._offsets: dict[str, tuple[Mapping[str, Any], Offset]] = {}
@@ -60,17 +59,17 @@ class Reached:
         return bool(self._offsets)
 
     def add(self, record: SourceRecord) -> None:
-        """So far, with this record."""
+        """Advance to this record."""
         if record.partition != self._latest:
             self._latest = record.partition
             self._key = str(sorted(record.partition.items()))
         self._offsets[self._key] = (record.partition, record.offset)
 
     def join(self, later: "Reached") -> None:
-        """So far, with what came later."""
+        """Advance to later offsets."""
         self._offsets.update(later._offsets)
 
     def take(self) -> list[tuple[Mapping[str, Any], Offset]]:
-        """Take all offsets. The caller keeps them from now on."""
+        """Return and clear all offsets; the caller must store them."""
         offsets, self._offsets = list(self._offsets.values()), {}
         return offsets

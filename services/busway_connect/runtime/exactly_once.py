@@ -1,19 +1,20 @@
-"""How a source's records come into the topics exactly once, without transactions.
+"""Exactly-once delivery of a source's records without transactions.
 
-What lives here: the mark on each record, the search for the last one in a topic, and which records are there already. What does not:
-reading and sending (`source_task`).
+What lives here: marks on records, finding the last mark in a topic, and detecting records already written. What does
+not: reading and sending (`source_task`).
 
-A source that knows its order (`Source.position`) hands the same records over again when it is started with the same offset: a
-write-ahead log does. The stored offset lags behind what was produced, so after a crash some records come that the topics hold already.
-Each record therefore carries the header `__busway.source.position`: `["connector",epoch,{source partition},position,n]`, n counting
-records that share a position. Before the first record of a run goes to a topic, the worker reads the end of each of its partitions
-back to the last mark of this connector. The idempotent producer writes each partition in order, so what a partition holds is a
-beginning of what was sent to it: a record is dropped if its partition's last mark is at or behind its own.
+A source with an order (`Source.position`), such as a write-ahead log, returns the same records again from the same
+offset. The stored offset lags behind the produced records, so a crash repeats some. Each record therefore has the
+header `__busway.source.position`: `["connector",epoch,{source partition},position,n]`, n counting records of one
+position. Before a run's first record to a topic, the worker reads each of its partitions backwards to this connector's
+last mark. The idempotent producer writes a partition in order, so a partition has a prefix of the records sent to it: a
+record is dropped if its partition's last mark is at or after its own.
 
-The mark counts only within one source partition and one epoch. The epoch goes up whenever a person alters or deletes the offsets
-(KIP-875), so that a source that was sent back on purpose writes again. Where a mark does not count, a record is written: at worst it is
-doubled, never lost. That can be when a topic got more partitions, when the records at its end were deleted, or when a request of
-the dead worker reaches the broker only after the new one has looked: fencing that out takes transactions (`transactional`).
+Marks count only within one source partition and epoch. The epoch is raised whenever a user alters or deletes offsets
+(KIP-875), so that a source that was deliberately reset writes again. Where no mark counts, the record is written:
+possibly twice, but not lost. That can happen when a topic gets more partitions, when records at its end are deleted, or
+when a dead worker's request reaches the broker only after the new worker's check; preventing that takes transactions
+(`transactional`).
 """
 
 import json
@@ -26,23 +27,23 @@ from busway_connect.connector import Offset, SourceRecord
 
 HEADER: Final = "__busway.source.position"
 _FIRST_STEP: Final = 64
-"""Records looked at first at the end of a partition; then four times as many each time, to the beginning."""
+"""Records read first from a partition's end. Each further step is four times larger, up to the start."""
 
 Position = list[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What the header says: where a record came from."""
+    """The header's content: a record's origin."""
 
     epoch: int
     partition: Mapping[str, Any]
     place: Position
-    """The source's position with the count of records that share it."""
+    """The source's position and the count within it."""
 
 
 def read_mark(record: Record, connector: str) -> Mark | None:
-    """The mark that this connector put on a record, if it did."""
+    """Return the mark of a record, if it is this connector's."""
     for name, value in record.headers:
         if name == HEADER and value is not None:
             try:
@@ -55,10 +56,9 @@ def read_mark(record: Record, connector: str) -> Mark | None:
 
 
 class Marker:
-    """Gives each record of a run its mark.
+    """Marks the records of a run.
 
     Args:
-        connector, epoch: whose records they are.
         position: the source's.
     """
 
@@ -72,7 +72,7 @@ class Marker:
         self._head = b""
 
     def mark(self, record: SourceRecord) -> tuple[Mark, bytes] | None:
-        """The next record's, and as a header; None where the source does not know its order."""
+        """Return the next record's mark, and its header. None for a source without order."""
         place = self._position(record.offset)
         if place is None:
             return None
@@ -89,12 +89,11 @@ class Marker:
 
 
 class Written:
-    """What of a connector's records is in the topics already.
+    """A connector's records that topics have already.
 
     Args:
-        connector, epoch: whose.
-        read_back: the records of a topic's partitions from given offsets to the end.
-        admin: started.
+        connector, epoch: of the records.
+        read_back: records of a topic from given offsets to the end.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class Written:
         self._admin = admin
         self._last: dict[TopicPartition, Mark] = {}
         self.dropped = 0
-        """Records that were there already."""
+        """Records dropped as already written."""
 
     async def look_at(self, topic: str) -> None:
         """Find the last mark in each partition of a topic."""
@@ -119,7 +118,7 @@ class Written:
         self._last.update(await self.last_marks(topic, partitions))
 
     async def last_marks(self, topic: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Mark]:
-        """The last mark of this connector in each of these partitions of one topic, where there is one."""
+        """Return this connector's last mark in each of a topic's partitions, if any."""
         wanted = list(partitions)
         firsts = await self._admin.list_offsets(dict.fromkeys(wanted, -2))
         ends = await self._admin.list_offsets(dict.fromkeys(wanted, -1))
@@ -142,7 +141,7 @@ class Written:
         return marks
 
     def has(self, partition: TopicPartition, mark: Mark) -> bool:
-        """Whether the record with this mark is in that partition already."""
+        """Return whether that partition has the record of this mark already."""
         last = self._last.get(partition)
         if last is None or last.epoch != mark.epoch or last.partition != mark.partition or last.place < mark.place:
             return False

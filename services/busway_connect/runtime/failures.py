@@ -1,9 +1,10 @@
-"""What becomes of a record that cannot be dealt with: Kafka Connect's `errors.*` settings.
+"""Handling of bad records: Kafka Connect's `errors.*` settings.
 
-What lives here: retry in place, tolerate or fail, the dead-letter topic with its headers. What does not: restarting a task (`runner`).
+What lives here: retries in place, tolerating or failing, the dead-letter topic and its headers. What does not:
+restarting a task (`runner`).
 
-Kafka's names and meaning, with one difference: what cannot be reached (`Retriable`) is no fault of a record, so `errors.tolerance=all`
-never skips it. After `errors.retry.timeout` in place the task starts again, waiting longer each time.
+Names and meaning are Kafka's, with one difference: unreachability (`Retriable`) is not the record's fault, so
+`errors.tolerance=all` never skips it. After `errors.retry.timeout` the task restarts, with growing delays.
 """
 
 import asyncio
@@ -23,27 +24,29 @@ _FIRST_DELAY_S: Final = 0.3
 _PREFIX: Final = "__connect.errors."
 _TRACE: Final = f"{_PREFIX}exception.stacktrace"
 LEFT_OUT: Final = "__busway.errors.left.out"
-"""The header of a dead letter that was too large whole."""
+"""Header of a dead letter whose record was too large."""
 _KEY_BYTES_MAX: Final = 256
 _HEADER_BYTES_MAX: Final = 300
-"""Of a dead letter that was too large: what a longer key and longer texts are left out or cut at."""
+"""Limit of header texts in a too large dead letter. Longer ones are cut, and keys above `_KEY_BYTES_MAX` are
+omitted.
+"""
 _TRACE_CHARS_MAX: Final = 16 * 1024
-"""Of a trace: enough for some hundred frames. The status of a thousand failed connectors is then still an answer."""
+"""Limit of a trace: some hundred frames, so that the status of a thousand failed connectors can still be returned."""
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class TaskFailed(Exception):
-    """A record cannot be dealt with and may not be passed over; the task stops until it is restarted."""
+    """A record fails and may not be skipped. The task stops until restarted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRecord:
-    """A record as it goes to the dead-letter topic.
+    """A record for the dead-letter topic.
 
     Attributes:
         stage: Kafka's name of the step: KEY_CONVERTER, VALUE_CONVERTER, TRANSFORMATION, TASK_PUT, KAFKA_PRODUCE.
         by: the class that refused it.
-        source: topic, partition and offset that it was read from; None for a source's record.
+        source: original topic, partition and offset; None for a source's record.
     """
 
     key: bytes | None
@@ -59,13 +62,12 @@ class Tolerance:
     """The settings.
 
     Attributes:
-        everything: `errors.tolerance=all`.
-        retry_timeout_ms: `errors.retry.timeout`; -1 without end.
+        retry_timeout_ms: `errors.retry.timeout`; -1 for no limit.
         retry_delay_max_ms: `errors.retry.delay.max.ms`.
         log_failures: `errors.log.enable`.
         log_places: `errors.log.include.messages`.
         dead_letter_topic: `errors.deadletterqueue.topic.name`; empty for none.
-        dead_letter_replication_factor: of that topic where it is missing; -1 takes the broker's default.
+        dead_letter_replication_factor: of that topic if created; -1 takes the broker's default.
         context_headers: `errors.deadletterqueue.context.headers.enable`.
     """
 
@@ -80,7 +82,7 @@ class Tolerance:
 
     @classmethod
     def of(cls, config: Config) -> "Tolerance":
-        """From a connector's settings, which were validated."""
+        """Read a connector's validated settings."""
         return cls(
             everything=config.get("errors.tolerance", "none") == "all",
             retry_timeout_ms=int(config.get("errors.retry.timeout", "0")),
@@ -94,11 +96,10 @@ class Tolerance:
 
 
 class Failures:
-    """Applies the settings to one task.
+    """Applies the settings to a task.
 
     Args:
-        connector: its name.
-        producer: started; writes the dead letters.
+        producer: started; writes dead letters.
     """
 
     def __init__(self, connector: str, tolerance: Tolerance, producer: Producer) -> None:
@@ -106,15 +107,14 @@ class Failures:
         self._tolerance = tolerance
         self._producer = producer
         self.tolerated = 0
-        """Records passed over."""
         self.dead_lettered = 0
         """Of these, records in the dead-letter topic."""
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try, and again while the outside cannot be reached, up to `errors.retry.timeout`.
+        """Retry an unreachable call up to `errors.retry.timeout`.
 
         Raises:
-            Retriable: it could not be reached for so long.
+            Retriable: unreachable for so long.
         """
         loop = asyncio.get_running_loop()
         limit_ms = self._tolerance.retry_timeout_ms
@@ -130,7 +130,7 @@ class Failures:
             delay = min(delay * 2, self._tolerance.retry_delay_max_ms / 1000)
 
     async def refused(self, bad: Callable[[], BadRecord], problem: Exception) -> None:
-        """Pass a record over, which is in the dead-letter topic on return if there is one.
+        """Skip a record, after writing it to the dead-letter topic if configured.
 
         Raises:
             TaskFailed: errors are not tolerated.
@@ -152,7 +152,7 @@ class Failures:
             self.dead_lettered += 1
 
     async def make_topic(self, admin: Admin) -> None:
-        """Make the dead-letter topic where it is missing, with one partition, as Kafka Connect does."""
+        """Create a missing dead-letter topic with one partition, like Kafka Connect."""
         tolerance = self._tolerance
         if tolerance.everything and tolerance.dead_letter_topic:
             wanted = NewTopic(
@@ -172,7 +172,7 @@ class Failures:
                 raise
         else:
             return
-        # It may not stop what is behind it for ever, so its place and reason have to do.
+        # It must not block later records for ever, so place and reason have to suffice.
         size = len(record.value or b"")
         text = f"the value of {size} bytes, as the record would be larger than the topic takes"
         logger.error("connector %s: a dead letter leaves out %s %s", self._connector, text, topic)
@@ -205,7 +205,7 @@ class Failures:
 
 
 def said(problem: BaseException) -> str:
-    """What an exception says, as a line of the log; a connector's own may not even be able to say it."""
+    """Return an exception's text in one line. A connector's exception may fail to format."""
     try:
         return _kept(str(problem))
     except Exception:  # noqa: BLE001 - a foreign __str__
@@ -213,12 +213,12 @@ def said(problem: BaseException) -> str:
 
 
 def trace_of(problem: BaseException) -> str:
-    """The traceback as the REST API shows it, and the status topic keeps it."""
+    """Return the traceback for the REST API and the status topic."""
     return _kept("".join(traceback.format_exception(problem)))
 
 
 def _kept(text: str) -> str:
-    """Without half characters, which no topic could keep; of a long text beginning and end."""
+    """Replace lone surrogates, which no topic can store. Keep a long text's beginning and end."""
     if len(text) > _TRACE_CHARS_MAX:
         half = _TRACE_CHARS_MAX // 2
         text = f"{text[:half]}\n… {len(text) - 2 * half} characters are left out …\n{text[-half:]}"

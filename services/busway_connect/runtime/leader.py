@@ -1,7 +1,8 @@
-"""Whose turn it is, as the storage topics see it: one worker of a group writes, and those before it are fenced.
+"""Leadership as enforced by the storage topics: one worker of a group writes, earlier ones are fenced.
 
-What lives here: the names of transactional ids, and the producer that writes the configs in transactions of its own, as the leader of a
-Kafka Connect cluster does with `exactly.once.source.support` prepared or enabled. What does not: whose turn it is (`worker`).
+What lives here: names of transactional ids, and the producer that writes configs in its own transactions, like a Kafka
+Connect cluster's leader with `exactly.once.source.support` preparing or enabled. What does not: electing the leader
+(`worker`).
 """
 
 import asyncio
@@ -22,13 +23,12 @@ from busway_connect.connector import Retriable
 
 NOT_ACTIVE: Final = "Cannot complete request momentarily: this worker stands by for another one of its group, or is taking over just now"
 _AT_ONCE: Final = 20
-"""Producers that are fenced at the same time."""
 CLOSE_S: Final = 5.0
-"""How long the end of a transactional producer may take; what is open then is aborted by the next of its name, or its timeout."""
+"""Limit of closing a transactional producer. An open transaction is then aborted by its successor or its timeout."""
 
 
 class TurnOver(Retriable):
-    """This worker stands by: another one of its group works, or it is not known which."""
+    """This worker stands by: another one works, or the leader is unknown."""
 
 
 _SUPERSEDED: Final = frozenset(
@@ -40,11 +40,13 @@ _SUPERSEDED: Final = frozenset(
         "UNKNOWN_PRODUCER_ID",
     }
 )
-"""What brokers say of a producer whose transaction is over: another one has its id, its time-out expired, or the id was not used for a week."""
+"""Broker errors for a producer that another replaced, whose transaction timed out, or whose id was unused for a
+week.
+"""
 
 
 def superseded(problem: BaseException) -> bool:
-    """Whether a producer cannot go on, and a new one of its name could."""
+    """Return whether a producer failed for good while a new one of its id may succeed."""
     if isinstance(problem, TurnOver | ProducerFenced):
         return True
     codes = (getattr(error, "code", None) for error in (problem, problem.__cause__))
@@ -54,30 +56,30 @@ def superseded(problem: BaseException) -> bool:
 
 
 class Writer(Protocol):
-    """What a storage topic is written with."""
+    """Writes to a storage topic."""
 
     async def send_and_wait(self, topic: str, value: bytes | None, key: bytes | None) -> Any:
-        """Write a record, and wait for the acknowledgement."""
+        """Write a record and wait for its acknowledgement."""
 
 
 def id_of_task(group_id: str, connector: str, task: int = 0) -> str:
-    """The transactional id of a source's task, Kafka Connect's."""
+    """Return Kafka Connect's transactional id of a source task."""
     return f"{group_id}-{connector}-{task}"
 
 
 def id_of_leader(group_id: str) -> str:
-    """The transactional id of the worker that works, Kafka Connect's."""
+    """Return Kafka Connect's transactional id of the leader."""
     return f"connect-cluster-{group_id}"
 
 
 class Leader:
-    """Writes one record after the other, each in a transaction.
+    """Writes records one at a time, each in a transaction.
 
-    A worker that starts fences the one before it. A fenced worker checks whether it still leads, as its transactions may have been
-    aborted by hand, and only then initialises the id again.
+    A starting worker fences its predecessor. A fenced worker checks whether it still leads, as an administrator may
+    have aborted its transaction, and only then initialises the id again.
 
     Args:
-        confirm: raises TurnOver unless it is this worker's turn.
+        confirm: raises TurnOver unless this worker leads.
     """
 
     def __init__(self, bootstrap: str, group_id: str, client_id: str, confirm: Callable[[], Awaitable[None]]) -> None:
@@ -126,7 +128,7 @@ class Leader:
 
 
 async def fence(admin: Admin, transactional_ids: Sequence[str]) -> None:
-    """End what producers of these names have open, and let them write nothing more; one that never was is none.
+    """Fence producers by id and abort their transactions; unknown ids are ignored.
 
     Raises:
         BrokerError: one cannot be fenced.
@@ -146,15 +148,15 @@ async def _fence(admin: Admin, transactional_id: str) -> None:
 
 
 async def confirm_turn(consumer: Consumer, topic: str, over: asyncio.Event) -> None:
-    """Ask the group: a worker that was frozen may be out of it and not know yet.
+    """Ask the group whether this worker leads: a frozen worker may have been removed without noticing.
 
     Args:
-        consumer: who has the topic works.
-        over: set when the leadership ends; bounds every wait.
+        consumer: its assignment to the topic means leadership.
+        over: set at the leadership's end; ends every wait.
 
     Raises:
-        TurnOver: another worker has its turn, or is getting it.
-        BuswayError: the group cannot be asked.
+        TurnOver: another worker leads, or is taking over.
+        BuswayError: the group is unreachable.
     """
     asked = asyncio.ensure_future(consumer.commit({TopicPartition(topic, 0): 0}))
     ended = asyncio.ensure_future(over.wait())

@@ -1,11 +1,11 @@
-"""The one exception by which the worker says no to a request."""
+"""The worker's exception for refused requests."""
 
 
 class Refused(Exception):
-    """A request cannot be met.
+    """A refused request.
 
     Attributes:
-        status: the HTTP status, which is also Kafka Connect's `error_code`.
+        status: HTTP status and Kafka Connect's `error_code`.
     """
 
     def __init__(self, status: int, message: str) -> None:

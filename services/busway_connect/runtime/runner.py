@@ -1,11 +1,11 @@
-"""The life of one connector: start, pause, stop, start again after a failure.
+"""Lifecycle of a connector: start, pause, stop, restart after failures.
 
-What lives here: its states, and what leads from one to the next. What does not: what its task does (`source_task`, `sink_task`), who asks
-for a change (`worker`).
+What lives here: states and transitions. What does not: the task's work (`source_task`, `sink_task`), requests
+(`worker`).
 
-A task that meets `Retriable` or an unreachable broker is RESTARTING and tries again, waiting longer each time up to
-`errors.retry.delay.max.ms`; any other failure leaves it FAILED with its trace until it is restarted or changed. Whatever a connector
-does, its worker and the other connectors go on.
+After `Retriable` or an unreachable broker the task is RESTARTING and retried with delays growing up to
+`errors.retry.delay.max.ms`; other failures make it FAILED with its trace until it is restarted or changed. A
+connector's failure never affects the worker or other connectors.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ from busway_connect.validation import check
 logger = logging.getLogger("busway.connect")
 _FIRST_DELAY_S: Final = 0.5
 _DELAY_MAX_S: Final = 60.0
-"""Until the settings are read that may say another."""
+"""Default until the settings are read."""
 _PASSING: Final = (
     Retriable, ConnectionFailed, RequestTimedOut, DeliveryFailed, CommitFailed, RegistryUnreachable,
     TransactionAbortable, TransactionInDoubt,
@@ -55,10 +55,10 @@ _PASSING: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a worker gives each of its runners.
+    """Values that a worker passes to its runners.
 
     Attributes:
-        transactional_id: a source's by its name; None where the worker uses no transactions.
+        transactional_id: of a source by name; None if the worker uses no transactions.
     """
 
     bootstrap: str
@@ -76,18 +76,17 @@ class Surroundings:
 
 @dataclass(slots=True)
 class State:
-    """A connector's or a task's, as the status call shows it."""
+    """State of a connector or task, as in the status call."""
 
     name: str
     trace: str | None = None
 
 
 class Runner:
-    """One connector.
+    """Runs a connector.
 
     Args:
-        name, config, target: what is stored of it.
-        around: what the worker gives it.
+        name, config, target: as stored.
     """
 
     def __init__(self, name: str, config: Config, target: str, around: Surroundings) -> None:
@@ -109,10 +108,10 @@ class Runner:
         self._delay_max_s = _DELAY_MAX_S
         self._references = References({}, {})
 
-    # What others ask for
+    # Requests
 
     def retarget(self, target: str) -> None:
-        """STARTED, PAUSED or STOPPED from now on."""
+        """Change to STARTED, PAUSED or STOPPED."""
         before, self.target = self.target, target
         if target == "PAUSED" and before == "STARTED":
             self._resumed.clear()
@@ -124,22 +123,22 @@ class Runner:
             self._show_pause()
 
     def reconfigure(self, config: Config) -> None:
-        """Other settings from now on."""
+        """Change the settings and restart."""
         self.config = config
         self.size = size_of(config)
         self._again()
 
     def restart(self) -> None:
-        """Start the task again, also after it failed."""
+        """Restart the task, also a failed one."""
         self._again()
 
     def end(self) -> None:
-        """The connector is removed, or belongs to another worker now."""
+        """End: the connector is removed, or another worker's now."""
         self._ended = True
         self._again()
 
     async def idle(self) -> None:
-        """Returns when no task runs."""
+        """Wait until no task runs."""
         await self._idle.wait()
 
     def _again(self) -> None:
@@ -148,10 +147,10 @@ class Runner:
         self._idle.clear()
         self._stop.set()
 
-    # The life
+    # Lifecycle
 
     async def run(self) -> None:
-        """Until it is ended."""
+        """Run until `end`."""
         while not self._ended:
             self._stop.clear()
             try:
@@ -172,13 +171,13 @@ class Runner:
         self._idle.set()
 
     async def _forget_task(self) -> None:
-        with contextlib.suppress(BuswayError):  # the target state is stored, and the next worker does this again
+        with contextlib.suppress(BuswayError):  # the target state is stored; the next worker retries
             await self._around.stores.statuses.remove_task(self.name, 0)
             if self._around.stores.configs.tasks(self.name):
                 await self._around.stores.configs.put_tasks(self.name, [])
 
     async def _attempts(self) -> None:
-        """Run the task until something else is asked for; or until it failed for good."""
+        """Run the task until a change is requested or it failed for good."""
         first_time = not self._around.stores.configs.tasks(self.name)
         if self.target == "PAUSED" and first_time:
             await self._show("PAUSED", None)  # no task yet, as in Kafka Connect
@@ -196,7 +195,7 @@ class Runner:
                     await self._show_task("FAILED", self._trace(problem))
                     return
                 logger.warning("connector %s starts again in %.1f s: %s", self.name, self._delay_s, said(problem))
-                # A fenced worker may have been frozen: its successor writes the status.
+                # After a freeze, the successor writes the status.
                 await self._show_task("RESTARTING", self._trace(problem), keep=not superseded(problem))
             self.counts.restarts += 1
             with contextlib.suppress(TimeoutError):
@@ -213,7 +212,7 @@ class Runner:
                 wait.cancel()
 
     async def _once(self) -> None:
-        """Run the task once. It is cancelled if it does not stop in time."""
+        """Run the task once. Cancel it if it does not stop in time."""
         running = asyncio.ensure_future(self._contained())
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
@@ -230,7 +229,7 @@ class Runner:
             running.result()
 
     async def _contained(self) -> None:
-        """What the connector's own code may not do to its worker is a failure of its task like another."""
+        """Turn exits and stray cancellations of a connector's code into a failure of its task."""
         try:
             await self._run_task()
         except SystemExit as problem:
@@ -254,7 +253,7 @@ class Runner:
                 config,
                 self.config,
                 transactions=around.transactional_id(self.name) is not None,
-            )  # what an earlier release stored may be what this one refuses
+            )  # an earlier release may have stored settings that this one refuses
             tolerance = Tolerance.of(config)
             self._delay_max_s = tolerance.retry_delay_max_ms / 1000
             connector = self.connector = kind(self.name, config)
@@ -311,15 +310,15 @@ class Runner:
         )
 
     def _converter(self, config: Config, which: str) -> Any:
-        """The connector's own, with its own settings alone; else the worker's."""
+        """Return the connector's converter with only its settings; otherwise the worker's."""
         name = f"{which}.converter"
         chosen = config if name in config else self._around.converters
         return self._around.plugins.converter(chosen[name])(under(chosen, f"{name}."), is_key=which == "key")
 
-    # What others see
+    # States
 
     def _trace(self, problem: BaseException) -> str:
-        """With references in the place of what they stand for, as anybody may read it."""
+        """Return a trace with references instead of values, as it is public."""
         return self._references.hidden(trace_of(problem))
 
     async def _started(self) -> None:
@@ -337,7 +336,7 @@ class Runner:
             self.task = State(state)
 
     async def keep_states(self) -> None:
-        """Write the states as they are."""
+        """Store the current states."""
         put = self._around.stores.statuses.put
         version = self.connector.version if self.connector is not None else None
         await put(self.name, None, self.state.name, self.state.trace, version)
@@ -346,7 +345,7 @@ class Runner:
 
     async def _show(self, state: str, trace: str | None) -> None:
         self.state = State(state, trace)
-        with contextlib.suppress(BuswayError):  # a state that a broker which is away cannot keep stays in memory
+        with contextlib.suppress(BuswayError):  # in memory only while the broker is unreachable
             await self.keep_states()
 
     async def _show_task(self, state: str, trace: str | None, *, keep: bool = True) -> None:
@@ -355,20 +354,18 @@ class Runner:
         self.task = State(state, trace)
         if not keep:
             return
-        with contextlib.suppress(
-            BuswayError
-        ):  # a broker that is away is why the task starts again; its word stays in memory
+        with contextlib.suppress(BuswayError):  # in memory only: the broker may be the reason of the restart
             await self.keep_states()
 
 
 def _asked_to_end() -> bool:
-    """Whether this very task is cancelled, and not only what it awaits."""
+    """Return whether this task itself is cancelled, not only its awaitable."""
     current = asyncio.current_task()
     return current is not None and current.cancelling() > 0
 
 
 def _passing(problem: Exception) -> bool:
-    """Whether the same may succeed later without anybody's doing."""
+    """Return whether a retry may succeed without intervention."""
     if isinstance(problem, BrokerError):
         return problem.retriable
     if isinstance(problem, TransactionAbortable) and isinstance(problem.__cause__, BrokerError):

@@ -1,9 +1,10 @@
-"""One run of a sink: read topics, convert, transform, write, and commit behind what is written.
+"""One run of a sink: read topics, convert, transform, write, commit.
 
-What lives here: the loop and the order of its steps. What does not: bad records (`failures`), starting again (`runner`).
+What lives here: the loop. What does not: bad records (`failures`), restarts (`runner`).
 
-The offsets of the group `connect-NAME` are committed after each `write`, so that a record comes again rather than never; and so is the
-position at which a partition was begun (Kafka Connect commits that with the first record, and loses what comes before it during a restart).
+Offsets of the group `connect-NAME` are committed after each `write`: records may repeat but are not lost. The starting
+position of a partition is committed, too; Kafka Connect commits it only with the first record and can lose earlier ones
+during a restart.
 """
 
 import asyncio
@@ -25,16 +26,15 @@ POLL_MS: Final = 500
 
 
 def group_of(connector: str) -> str:
-    """The consumer group of a sink."""
+    """Return a sink's consumer group."""
     return f"connect-{connector}"
 
 
 class SinkTask:
-    """Runs a sink until it is stopped.
+    """Runs a sink until stopped.
 
     Args:
         sink: not started yet.
-        parts: what the worker gives every task.
     """
 
     def __init__(self, sink: Sink, parts: TaskContext) -> None:
@@ -49,11 +49,11 @@ class SinkTask:
         self._turns = Turns()
 
     async def run(self, stop: asyncio.Event, resumed: asyncio.Event) -> None:
-        """Read and write until `stop` is set; not while `resumed` is not.
+        """Read and write until `stop` is set; pauses while `resumed` is not.
 
         Raises:
-            Retriable, BuswayError: something cannot be reached.
-            TaskFailed: a record cannot be dealt with.
+            Retriable, BuswayError: a system is unreachable.
+            TaskFailed: a bad record.
         """
         parts = self._parts
         consumer = Consumer(
@@ -88,7 +88,7 @@ class SinkTask:
                 self._sink.progress.notes["partitions"] = len(consumer.assignment())
                 if polled:
                     await self._deliver([record for records in polled.values() for record in records], failures)
-                await consumer.commit()  # also where a partition without a record was begun
+                await consumer.commit()  # also the starting positions of empty partitions
                 if polled:
                     parts.counts.offset_commits += 1
                     parts.progressed()
@@ -103,7 +103,7 @@ class SinkTask:
         self._topics = topics
 
     def _matching(self, names: Iterable[str]) -> set[str]:
-        """In a thread; a match that takes too long ends the task at the first name."""
+        """Match topics; runs in a thread. The first name that takes too long ends the task."""
         assert self._pattern is not None
         try:
             return {name for name in names if self._pattern.fullmatch(name)}

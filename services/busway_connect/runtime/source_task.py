@@ -1,7 +1,7 @@
 """One run of a source: read, transform, convert, produce.
 
-What lives here: the loop and the order of its steps. What does not: what becomes of a record and of the offset behind it (`acknowledged`,
-`transactional`), bad records (`failures`), starting again (`runner`).
+What lives here: the loop. What does not: delivery and offsets (`acknowledged`, `transactional`), bad records
+(`failures`), restarts (`runner`).
 """
 
 import asyncio
@@ -27,17 +27,16 @@ from busway_connect.topic_creation import Creation
 from busway_connect.transforms.interface import TransformFailed
 
 _PAUSE_S: Final = 0.01
-"""After a read that brought nothing: a source that does not wait by itself may not keep the others from their turn."""
+"""Pause after an empty read, for sources that return at once."""
 _OVERHEAD: Final = 100
-"""Bytes of a batch and a record beside key and value; headers of a source are few."""
+"""Bytes of a batch and record beside key and value. A source's headers are few."""
 
 
 class SourceTask:
-    """Runs a source until it is stopped.
+    """Runs a source until stopped.
 
     Args:
         source: not started yet.
-        parts: what the worker gives every task.
     """
 
     def __init__(self, source: Source, parts: TaskContext) -> None:
@@ -45,11 +44,11 @@ class SourceTask:
         self._parts = parts
 
     async def run(self, stop: asyncio.Event, resumed: asyncio.Event) -> None:
-        """Read and write until `stop` is set; not while `resumed` is not.
+        """Read and write until `stop` is set; pauses while `resumed` is not.
 
         Raises:
-            Retriable, BuswayError: something cannot be reached.
-            TaskFailed: a record cannot be dealt with.
+            Retriable, BuswayError: a system is unreachable.
+            TaskFailed: a bad record.
         """
         parts, source = self._parts, self._source
         async with (
@@ -97,8 +96,6 @@ class SourceTask:
 
 
 class _Sender:
-    """One record through transforms and converters to its partition."""
-
     def __init__(self, parts: TaskContext, delivery: Delivery, admin: Admin, failures: Failures) -> None:
         self._parts = parts
         self._delivery = delivery
@@ -112,7 +109,7 @@ class _Sender:
         self._turns = Turns()
 
     async def send(self, record: SourceRecord, marked: tuple[Mark, bytes] | None) -> "asyncio.Future[Any] | None":
-        """On its way; None for a record that is there already, that a transform takes out, or that is passed over."""
+        """Send a record. None if it is written already, dropped by a transform, or skipped."""
         made = await self._made(record)
         if made is None:
             return None
@@ -175,7 +172,9 @@ class _Sender:
         await self._failures.refused(lambda: bad, problem)
 
     async def _shown(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """A source's record never was bytes: among the dead letters it is JSON with its schema, or at worst what Python prints."""
+        """Return bytes for a dead letter, as a source's record has none: JSON with schema, or at worst Python's
+        repr.
+        """
         try:
             return await self._readable.from_connect(topic, schema, value)
         except ConversionFailed:
@@ -185,7 +184,7 @@ class _Sender:
         wanted = self._creation.topic(topic)
         if wanted is not None:
             await create_if_missing(self._admin, wanted)
-        await self._producer.partitions_for(topic)  # asks for it, which makes it where the brokers allow that
+        await self._producer.partitions_for(topic)  # the metadata request creates the topic if the brokers allow it
         await self._parts.stores.statuses.add_topic(self._parts.name, topic, time.time_ns() // 1_000_000)
         if look and self._written is not None:
             await self._written.look_at(topic)

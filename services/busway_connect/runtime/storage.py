@@ -1,12 +1,12 @@
-"""What outlives the worker: three compacted topics in Kafka Connect's own formats.
+"""The worker's persistent state: three compacted topics in Kafka Connect's formats.
 
-What lives here: their keys and values, read to the end at start, written through. What does not: what is done with them (`worker`).
-One worker of a group writes at a time, so what is in memory is what is in the topic. The offsets of a source that runs in transactions are
-written by its own producer, and read again when its task starts: what its predecessor has committed meanwhile counts.
+What lives here: keys and values, read to the end at start, written through. What does not: their use (`worker`). One
+worker of a group writes, so memory equals the topic. Offsets of a source in transactions are written by its own
+producer, and read again when its task starts, with its predecessor's commits.
 
-`connect-configs`: `connector-NAME`, `target-state-NAME`, `task-NAME-0`, `commit-NAME` as Kafka Connect, and `source-epoch-NAME` of our own
-(see `exactly_once`), which Kafka Connect passes over. `connect-offsets`: `["NAME",{partition}]`. `connect-status`: `status-connector-NAME`,
-`status-task-NAME-0`, `status-topic-TOPIC:connector-NAME`.
+`connect-configs`: Kafka Connect's `connector-NAME`, `target-state-NAME`, `task-NAME-0`, `commit-NAME`, and Busway's
+`source-epoch-NAME` (see `exactly_once`), which Kafka Connect skips. `connect-offsets`: `["NAME",{partition}]`.
+`connect-status`: `status-connector-NAME`, `status-task-NAME-0`, `status-topic-TOPIC:connector-NAME`.
 """
 
 import asyncio
@@ -24,15 +24,14 @@ STATES: Final = ("STARTED", "PAUSED", "STOPPED")
 
 
 class StorageUnfit(ValueError):
-    """A storage topic is there but cannot be used; names it and the remedy."""
+    """An existing storage topic is unusable. The text has its name and a remedy."""
 
 
 class CompactedTopic:
-    """The newest value of each key of a topic, and the way to change it.
+    """The newest value of each key of a topic, writable.
 
     Args:
-        writer: started; may be shared by topics.
-        topic: where.
+        writer: started; topics may share it.
     """
 
     def __init__(self, writer: Writer, topic: str) -> None:
@@ -40,12 +39,12 @@ class CompactedTopic:
         self.topic = topic
         self.values: dict[bytes, Any] = {}
         self._read: dict[int, int] = {}
-        """By partition: where to read on."""
+        """Next offset to read by partition."""
         self._set_at: dict[bytes, tuple[int, int]] = {}
-        """Partition and offset of values that were written here and not read back yet."""
+        """Partition and offset of values written here and not read back yet."""
 
     async def catch_up(self, bootstrap: str) -> list[bytes]:
-        """Read what is there and was not read yet, without what was never committed; the keys that came."""
+        """Read new committed records to the end; return their keys."""
         came = []
         async for record in read_to_end(
             bootstrap, self.topic, starts=dict(self._read), isolation_level="read_committed"
@@ -58,17 +57,17 @@ class CompactedTopic:
         return came
 
     async def put(self, key: bytes, value: Any) -> None:
-        """Write and wait for the acknowledgement; None removes the key."""
+        """Write and wait for the acknowledgement; None is a tombstone."""
         await self._writer.send_and_wait(self.topic, None if value is None else encoded(value), key)
         self.note(key, value)
 
     def wrote(self, key: bytes, value: Any, where: RecordMetadata) -> None:
-        """Another producer's write is committed."""
+        """Note a committed write of another producer."""
         self._set_at[key] = (where.partition, where.offset)
         self.note(key, value)
 
     def note(self, key: bytes, value: Any) -> None:
-        """This is the key's value now."""
+        """Set the key's value in memory."""
         if value is None:
             self.values.pop(key, None)
         else:
@@ -76,7 +75,7 @@ class CompactedTopic:
 
 
 def encoded(value: Any) -> bytes:
-    """JSON without blanks, as Kafka Connect writes it."""
+    """Return compact JSON, like Kafka Connect."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -88,10 +87,11 @@ def _parsed(data: bytes | None) -> Any:
 
 
 async def ensure_compacted(admin: Admin, topic: str, partitions: int, replication_factor: int, *, single: bool) -> None:
-    """Make a storage topic, or check the one that is there.
+    """Create a storage topic, or check the existing one.
 
     Raises:
-        StorageUnfit: it is not compacted, so that what is in it would be deleted in time; or it has several partitions and may not.
+        StorageUnfit: not compacted, so its records would be deleted in time; or several partitions where one is
+            required.
     """
     wanted = NewTopic(
         topic, partitions=partitions, replication_factor=replication_factor, configs={"cleanup.policy": "compact"}
@@ -114,7 +114,7 @@ async def ensure_compacted(admin: Admin, topic: str, partitions: int, replicatio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A connector as it is kept."""
+    """A stored connector."""
 
     config: Mapping[str, str]
     target_state: str
@@ -127,7 +127,7 @@ class ConfigStore:
         self._topic = topic
 
     def connectors(self) -> dict[str, Stored]:
-        """All of them."""
+        """Return all connectors."""
         connectors = {}
         for key, value in self._topic.values.items():
             if key.startswith(b"connector-") and isinstance(value, dict) and isinstance(value.get("properties"), dict):
@@ -142,7 +142,7 @@ class ConfigStore:
         return state if isinstance(state, str) and state in STATES else "STARTED"
 
     def _value(self, key: str) -> Mapping[str, Any]:
-        """The value of a key; empty if it is not in our format, which may not keep the worker from starting."""
+        """Return a key's value. Empty for another format, which must not prevent the start."""
         value = self._topic.values.get(key.encode())
         return value if isinstance(value, dict) else {}
 
@@ -151,38 +151,39 @@ class ConfigStore:
         return number if isinstance(number, int) else 0
 
     async def put_config(self, name: str, config: Mapping[str, str]) -> None:
-        """Keep a connector's settings."""
+        """Store a connector's settings."""
         await self._topic.put(f"connector-{name}".encode(), {"properties": dict(config)})
 
     async def put_tasks(self, name: str, tasks: list[Mapping[str, str]]) -> None:
-        """Keep its tasks' settings."""
+        """Store its tasks' settings."""
         for number, config in enumerate(tasks):
             await self._topic.put(f"task-{name}-{number}".encode(), {"properties": dict(config)})
         await self._topic.put(f"commit-{name}".encode(), {"tasks": len(tasks)})
 
     def tasks(self, name: str) -> int:
-        """How many tasks it has: none before it was started for the first time, and while it is stopped."""
+        """Return its number of tasks: 0 before the first start and while stopped."""
         return self._number(f"commit-{name}", "tasks")
 
     async def put_target_state(self, name: str, state: str) -> None:
-        """Keep what it shall be; older workers know no STOPPED and take PAUSED for it (KIP-875)."""
+        """Store the target state; older workers lack STOPPED and get PAUSED (KIP-875)."""
         older = "PAUSED" if state == "STOPPED" else state
         await self._topic.put(f"target-state-{name}".encode(), {"state": older, "state.v2": state})
 
     async def remove(self, name: str) -> None:
-        """Forget a connector. Its offsets stay, as in Kafka Connect: one of the same name goes on where it ended."""
+        """Remove a connector. Its offsets stay, like in Kafka Connect: a new one of that name continues from them."""
         await self._topic.put(f"connector-{name}".encode(), None)
         await self._topic.put(f"target-state-{name}".encode(), None)
         await self._topic.put(f"commit-{name}".encode(), {"tasks": 0})
 
     def epoch(self, name: str) -> int:
-        """How often a person has changed the connector's offsets, or a record was refused before others that were written."""
+        """Return how often a user changed the offsets, or a record was refused before others were written."""
         return self._number(f"source-epoch-{name}", "epoch")
 
     async def raise_epoch(self, name: str) -> None:
-        """What lies in the topics says nothing any more of where the source goes on: a person changed the offsets, or there is a hole.
+        """Invalidate marks in topics: a user changed the offsets, or a refused record left a hole.
 
-        It counts here even if it cannot be stored: a mark too many that is not trusted doubles a record, one too few loses it.
+        Counts in memory even if storing fails: distrusting a valid mark duplicates a record, trusting an invalid one
+        loses it.
         """
         key, raised = f"source-epoch-{name}".encode(), {"epoch": self.epoch(name) + 1}
         self._topic.values[key] = raised
@@ -190,7 +191,7 @@ class ConfigStore:
 
 
 class Sent(NamedTuple):
-    """An offset that is part of a transaction."""
+    """An offset in a transaction."""
 
     key: bytes
     value: dict[str, Any] | None
@@ -217,18 +218,18 @@ class OffsetStore:
 
     @property
     def topic(self) -> str:
-        """Where they are."""
+        """The topic's name."""
         return self._topic.topic
 
     async def catch_up(self, bootstrap: str) -> None:
-        """Read what another worker, or a producer of a task, has committed since."""
+        """Read commits of other workers or task producers."""
         self._learn(await self._topic.catch_up(bootstrap))
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def of(self, connector: str) -> list[tuple[Mapping[str, Any], Offset]]:
-        """Source partition → offset."""
+        """Return offsets by source partition."""
         return [
             (json.loads(partition), self._topic.values[key])
             for (name, partition), key in self._keys.items()
@@ -236,7 +237,9 @@ class OffsetStore:
         ]
 
     async def put(self, connector: str, partition: Mapping[str, Any], offset: Offset | None) -> None:
-        """Keep the offset of a source partition; None forgets it. The same partition keeps its key whatever the order of its parts."""
+        """Store a source partition's offset; None removes it. The key does not depend on the order of the partition's
+        members.
+        """
         key = self._key(connector, partition)
         await self._topic.put(key, None if offset is None else dict(offset))
         self._learn([key])
@@ -247,13 +250,13 @@ class OffsetStore:
     async def send(
         self, producer: Producer, connector: str, partition: Mapping[str, Any], offset: Offset | None
     ) -> "Sent":
-        """Hand the offset to a producer, as a part of its transaction."""
+        """Send the offset with a producer, as part of its transaction."""
         key, value = self._key(connector, partition), None if offset is None else dict(offset)
         waiter = await producer.send(self.topic, None if value is None else encoded(value), key)
         return Sent(key, value, waiter)
 
     def committed(self, sent: Iterable["Sent"]) -> None:
-        """The transaction is committed."""
+        """Note the transaction's commit."""
         for key, value, waiter in sent:
             self._topic.wrote(key, value, waiter.result())
             self._learn([key])
@@ -272,37 +275,37 @@ class StatusStore:
         self._generation = generation
 
     async def put(self, name: str, task: int | None, state: str, trace: str | None, version: str | None) -> None:
-        """Keep the state of a connector, or of one of its tasks."""
+        """Store the state of a connector or task."""
         value = {"state": state, "trace": trace, "worker_id": self._worker_id, "generation": self._generation}
         await self._topic.put(_status_key(name, task), {**value, "version": version})
 
     async def remove(self, name: str) -> None:
-        """Forget the states and the topics of a connector."""
+        """Remove a connector's states and topics."""
         await self.remove_task(name, 0)
         await self._topic.put(_status_key(name, None), None)
         await self.reset_topics(name)
 
     async def remove_task(self, name: str, task: int) -> None:
-        """Forget the state of a task."""
+        """Remove a task's state."""
         key = _status_key(name, task)
         if key in self._topic.values:
             await self._topic.put(key, None)
 
     def topics(self, name: str) -> list[str]:
-        """The topics that a connector has used."""
+        """Return the topics that a connector has used."""
         end = f":connector-{name}"
         keys = [key.decode(errors="replace") for key in self._topic.values]
         return sorted(key[len("status-topic-") : -len(end)] for key in keys if _is_topic_of(key, end))
 
     async def add_topic(self, name: str, topic: str, now_ms: int) -> None:
-        """Remember that a connector uses a topic."""
+        """Add a used topic."""
         key = f"status-topic-{topic}:connector-{name}".encode()
         if key not in self._topic.values:
             about = {"name": topic, "connector": name, "task": 0, "discoverTimestamp": now_ms}
             await self._topic.put(key, {"topic": about})
 
     async def reset_topics(self, name: str) -> None:
-        """Forget which topics it used."""
+        """Clear the used topics."""
         for topic in self.topics(name):
             await self._topic.put(f"status-topic-{topic}:connector-{name}".encode(), None)
 
@@ -312,5 +315,5 @@ def _status_key(name: str, task: int | None) -> bytes:
 
 
 def _is_topic_of(key: str, end: str) -> bool:
-    # A topic's name holds no colon: the first one is where the connector's name begins.
+    # Topic names have no colon: the first one separates the connector's name.
     return key.startswith("status-topic-") and key[key.find(":") :] == end

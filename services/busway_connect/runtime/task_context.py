@@ -1,6 +1,6 @@
-"""What the worker gives each task, and what a task counts.
+"""Values that the worker passes to tasks, and tasks' counts.
 
-What lives here: values that are passed around. What does not: behaviour.
+What lives here: values. What does not: behaviour.
 """
 
 import time
@@ -17,7 +17,7 @@ from busway_connect.transforms.interface import Transform
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """What outlives the worker."""
+    """The worker's persistent state."""
 
     configs: ConfigStore
     offsets: OffsetStore
@@ -26,15 +26,13 @@ class Stores:
 
 @dataclass(slots=True, kw_only=True)
 class Counts:
-    """What a task did, since the worker took the connector on.
+    """Counts of a task since this worker runs the connector.
 
     Attributes:
-        polled: records that a source handed over, or a sink's topics.
+        polled: records read from the source or the sink's topics.
         written_records: acknowledged by the bus, or written by the sink.
-        offset_commits: how often offsets were stored.
-        restarts: how often the task started again by itself.
-        progress_at: when it last handled records, by the monotonic clock.
-        failures, written: the parts that count for themselves, of the newest run.
+        progress_at: last handling of records, monotonic clock.
+        failures, written: of the newest run; these count for themselves.
     """
 
     polled: int = 0
@@ -48,16 +46,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
-    """All that a run of a task needs beside its connector.
+    """Parameters of a task's run, beside its connector.
 
     Attributes:
-        name, config: of the connector.
-        bootstrap: the brokers.
-        session_timeout_ms: after which a sink's dead predecessor has lost its partitions, where the config says nothing.
-        started: called when the connector has started.
-        progressed: called after each batch.
-        transactional_id: of a source that runs in transactions.
-        confirm_turn: asks the group whether this worker works still; raises TurnOver if not.
+        session_timeout_ms: default timeout of a sink's dead predecessor.
+        started: called after the connector's start.
+        transactional_id: of a source in transactions.
+        confirm_turn: raises TurnOver unless this worker still leads.
     """
 
     name: str

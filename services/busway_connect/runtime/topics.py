@@ -1,17 +1,17 @@
-"""Topics that the worker makes.
+"""Topics created for connectors, dead-letter topics among them.
 
-What lives here: making one that is missing. What does not: what a connector says of its topics (`busway_connect.topic_creation`), the worker's
-own topics (`storage`).
+What lives here: creating missing topics. What does not: the settings of a connector (`busway_connect.topic_creation`),
+the worker's topics (`storage`).
 """
 
 from busway import Admin, BrokerError, NewTopic
 
 
 async def create_if_missing(admin: Admin, wanted: NewTopic) -> bool:
-    """Make a topic; whether it was missing.
+    """Create a topic; return whether it was missing.
 
     Raises:
-        BrokerError: it cannot be made.
+        BrokerError: creation failed.
     """
     try:
         await admin.create_topics([wanted])

@@ -1,11 +1,11 @@
-"""Records of a source and its offsets in one transaction (KIP-618): visible together to who reads committed records, or never.
+"""A source's records and offsets in one transaction (KIP-618), atomic for read_committed readers.
 
-What lives here: when a transaction begins and ends, after Kafka Connect 4.3.1's `ExactlyOnceWorkerSourceTask`. What does not: the loop
-(`source_task`), whose turn it is (`worker`).
+What lives here: beginning and end of transactions, like Kafka Connect 4.3.1's `ExactlyOnceWorkerSourceTask`. What does
+not: the loop (`source_task`), leadership (`worker`).
 
-A task takes the transactional id of its predecessor over, which fences it and aborts what it has open, and only then reads the offsets. A
-worker that was frozen asks its group before and after it takes the id; where it comes between all the same, the one it fenced begins
-again from what is committed. A dead letter is no part of the transaction: it may be there twice.
+A task takes over its predecessor's transactional id, which fences it and aborts its transaction, and only then reads
+the offsets. A worker that was frozen asks its group before and after taking the id. If it still takes it from the new
+leader, that one restarts from the committed offsets. Dead letters are outside the transaction and may be duplicated.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ _EXPIRED: Final = (
 
 
 class Transactional:
-    """One run's delivery.
+    """Delivery of one run.
 
     Args:
-        producer: started; takes part in no other transaction.
-        dead_letters: of its own.
+        producer: started; used for no other transaction.
+        dead_letters: producer of dead letters.
     """
 
     def __init__(self, parts: TaskContext, source: Source, producer: Producer, dead_letters: Producer) -> None:
@@ -58,15 +58,15 @@ class Transactional:
         self._committed_at = time.monotonic()
 
     def begin(self) -> None:
-        """Nothing: a transaction begins with its first record."""
+        """Do nothing: a transaction begins with its first record."""
 
     def mark(self, record: SourceRecord) -> tuple[Mark, bytes] | None:
-        """None: what is in the topics, and who put it there, the brokers know."""
+        """Return None: transactions need no marks."""
         return None
 
     async def sending(self, topic: str) -> None:
-        """A transaction is open from the first record on."""
-        if topic == self._parts.stores.offsets.topic:  # its start would wait for this very transaction
+        """Open a transaction for the first record."""
+        if topic == self._parts.stores.offsets.topic:  # reading offsets at start would wait for this transaction
             raise TaskFailed(f"{_OWN_TOPIC}; let it write to another topic than {topic}")
         await self._open()
 
@@ -76,7 +76,7 @@ class Transactional:
             self._opened_at = time.monotonic()
 
     async def took(self, record: SourceRecord, waiter: "asyncio.Future[Any] | None") -> None:
-        """It is stored with the others, and the transaction ends here if the source wants it to."""
+        """Add the record's offset; end the transaction if the source requests it."""
         if waiter is not None:
             self._count += 1
             waiter.add_done_callback(_looked_at)
@@ -85,7 +85,7 @@ class Transactional:
             await self._as_asked(self._boundaries.due(record))
 
     async def batch_over(self) -> None:
-        """The transaction ends here, or when its time has come, or when the source says so."""
+        """End the transaction, if the boundary is the poll, is due, or is requested by the source."""
         if self._boundaries is not None:
             await self._as_asked(self._boundaries.due())
         elif self._boundary == "POLL" or time.monotonic() - self._committed_at >= self._interval_s:
@@ -96,15 +96,15 @@ class Transactional:
             await self.producer.abort_transaction()
             self._opened_at, self._count = None, 0
         if wish is not None:
-            await self._commit()  # after an abort too: what the source has done with is not to come again
+            await self._commit()  # after an abort too: the source must not return these records again
 
     async def pause(self) -> None:
-        """What is open would expire while nothing goes on; a source that sets its own boundaries has to know."""
+        """Commit, as an open transaction would expire. Sources with own boundaries must handle that themselves."""
         if self._boundaries is None:
             await self._commit()
 
     async def end(self, *, failed: bool) -> None:
-        """What came after the last boundary counts too, unless something went wrong."""
+        """Commit records after the last boundary, unless the run failed."""
         if not failed:
             await self.pause()
 
@@ -127,29 +127,29 @@ class Transactional:
             await self._source.committed(offset)
 
     def expired(self) -> bool:
-        """Whether the transaction was open for longer than its timeout."""
+        """Return whether the transaction exceeded its timeout."""
         limit_s = self.producer.options.transaction_timeout_ms / 1000
         return self._opened_at is not None and time.monotonic() - self._opened_at >= limit_s
 
 
 def _looked_at(waiter: "asyncio.Future[Any]") -> None:
-    """A record that is not written fails the commit, which says so."""
+    """Retrieve the exception: the commit fails with it anyway."""
     if not waiter.cancelled():
         waiter.exception()
 
 
 @contextlib.asynccontextmanager
 async def transactional(parts: TaskContext, source: Source, transactional_id: str) -> AsyncIterator[Transactional]:
-    """Open a run's delivery. The previous owner of the id is fenced; the offsets are the committed ones.
+    """Open a run's delivery. Fences the id's previous owner and reads its committed offsets.
 
     Raises:
         TurnOver: another worker has taken over.
-        BuswayError: the brokers cannot be reached, or refuse the id.
+        BuswayError: the brokers are unreachable, or refuse the id.
     """
     options = {"client_id": f"connector-producer-{parts.name}-0", **producer_options(parts.config)}
     await parts.confirm_turn()
     async with AsyncExitStack() as stack:
-        # Nothing is behind a record that was given up, as its transaction is aborted with it; so it need not be tried for longer.
+        # A failed record aborts its transaction, so retries beyond the transaction's timeout are useless.
         timeout_ms = options.get("transaction_timeout_ms", 60_000)
         producer = Producer(
             parts.bootstrap, transactional_id=transactional_id, delivery_timeout_ms=timeout_ms, **options

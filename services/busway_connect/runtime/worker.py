@@ -1,10 +1,10 @@
-"""The worker: which connectors there are, and everything that the REST API asks for.
+"""The worker: its connectors and the use cases of the REST API.
 
-What lives here: use cases on connectors, one at a time; the turn of this worker in its group. What does not: a connector's life (`runner`),
+What lives here: use cases, one at a time; leadership in the group. What does not: a connector's lifecycle (`runner`),
 HTTP (`rest`).
 
-Workers with one `group.id` share a consumer group on the configs topic, which has one partition: who has it works, the others stand by.
-Their sessions end as any consumer's, so when a worker dies the next one takes over within `session.timeout.ms`.
+Workers of one `group.id` share a consumer group on the configs topic, which has one partition: its owner works, the
+others stand by. When a worker dies, its session expires and the next one takes over within `session.timeout.ms`.
 """
 
 import asyncio
@@ -42,10 +42,9 @@ _POLL_MS: Final = 500
 
 
 class Worker(RebalanceListener):
-    """Runs connectors while it is its turn.
+    """Runs connectors while it leads.
 
     Args:
-        config: its settings.
         worker_id: `host:port` of its REST API.
     """
 
@@ -59,9 +58,9 @@ class Worker(RebalanceListener):
             raise BadSetting(f"{name.replace('override.', '', 1)}: {text}")
         self.cluster_id = ""
         self.active = asyncio.Event()
-        """Set while it is this worker's turn and all that is stored is read."""
+        """Set while this worker leads and has read the stored state."""
         self.placed = asyncio.Event()
-        """Set once it works, or stands by for another worker."""
+        """Set once it works or stands by."""
         self.runners: dict[str, Runner] = {}
         self._turn = asyncio.Event()
         self._over = asyncio.Event()
@@ -80,14 +79,14 @@ class Worker(RebalanceListener):
         """Whether sources run in transactions."""
         return self.config.exactly_once_source_support == "enabled"
 
-    # Its turn
+    # Leadership
 
     async def run(self) -> None:
-        """Until cancelled; then every task ends in order.
+        """Run until cancelled; then stop every task.
 
         Raises:
-            StorageUnfit: a storage topic cannot be used.
-            BuswayError: the brokers cannot be reached at the start, or the group refuses this worker.
+            StorageUnfit: an unusable storage topic.
+            BuswayError: the brokers are unreachable at start, or the group refuses this worker.
         """
         try:
             await self._take_part()
@@ -115,7 +114,9 @@ class Worker(RebalanceListener):
                 client_id=f"connect-{self.worker_id}",
                 group_id=config.group_id,
                 enable_auto_commit=False,
-                partition_assignment_strategy=("cooperative-sticky",),  # a newcomer waits, and does not take over
+                partition_assignment_strategy=(
+                    "cooperative-sticky",
+                ),  # a joining worker stands by instead of taking over
                 session_timeout_ms=config.session_timeout_ms,
                 heartbeat_interval_ms=min(config.heartbeat_interval_ms, config.session_timeout_ms // 3),
                 listener=self,
@@ -136,7 +137,7 @@ class Worker(RebalanceListener):
             await consumer.getmany(timeout_ms=_POLL_MS)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """It is this worker's turn; or, with nothing, another's."""
+        """Lead; or with no partition, stand by."""
         if tuple(assigned):
             self._over.clear()
             self._turn.set()
@@ -145,11 +146,11 @@ class Worker(RebalanceListener):
             self.placed.set()
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """The turn ends: everything here has stopped before another worker begins."""
+        """Stop everything before another worker starts."""
         await self._give_up()
 
     async def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
-        """The turn is over already, as this worker was silent for too long."""
+        """Stop: this worker was silent for too long and leads no more."""
         logger.warning("worker %s lost its turn in group %s", self.worker_id, self.config.group_id)
         await self._give_up()
 
@@ -245,18 +246,18 @@ class Worker(RebalanceListener):
             raise Refused(409, NOT_ACTIVE)
         return self._stores
 
-    # What is asked of it
+    # Use cases
 
     def names(self) -> list[str]:
-        """All connectors."""
+        """List all connectors."""
         self._need()
         return sorted(self.runners)
 
     def find(self, name: str, text: str = "Connector {} not found") -> Runner:
-        """One connector.
+        """Return a connector.
 
         Raises:
-            Refused: 404 there is none; 409 it is not this worker's turn.
+            Refused: 404 none; 409 this worker does not lead.
         """
         self._need()
         runner = self.runners.get(name)
@@ -265,17 +266,17 @@ class Worker(RebalanceListener):
         return runner
 
     def kind(self, runner: Runner) -> type[Connector] | None:
-        """Its class, if it is known here."""
+        """Return its class, if known."""
         try:
             return self.plugins.connector(runner.config["connector.class"])
         except (NoSuchPlugin, KeyError):
             return None
 
     async def put(self, name: str, config: Mapping[str, str], *, create: bool, target: str = "STARTED") -> bool:
-        """Make a connector, or change its settings; whether it is new.
+        """Create a connector or change its settings; return whether it is new.
 
         Raises:
-            Refused: 400 the settings cannot be; 409 it is there and `create` says it may not.
+            Refused: 400 invalid settings; 409 it exists, with `create`.
         """
         self._need()
         await self._check(config)
@@ -288,7 +289,7 @@ class Worker(RebalanceListener):
         return runner is None
 
     async def _check(self, config: Mapping[str, str]) -> None:
-        """In a thread, as it is work that grows with what a client sends; one at a time, so that it takes no more than one."""
+        """Validate in a thread, as the work grows with the request. One at a time, to use one thread at most."""
         kind = self.class_of(config)
         try:
             async with self._one_check:
@@ -301,10 +302,10 @@ class Worker(RebalanceListener):
             raise Refused(400, str(problem)) from None
 
     async def verdict(self, config: Mapping[str, str]) -> dict[str, Any]:
-        """What is wrong with settings, as the validate call tells it.
+        """Return the errors of settings for the validate call.
 
         Raises:
-            Refused: 400 they name no connector, or a reference that has no value.
+            Refused: 400 no connector named, or a reference without value.
         """
         kind = self.class_of(config)
         try:
@@ -323,7 +324,6 @@ class Worker(RebalanceListener):
             raise Refused(400, str(problem)) from None
 
     async def _change(self, name: str, config: Mapping[str, str], target: str = "STARTED") -> None:
-        """Keep settings that were checked, and run by them."""
         stores, runner = self._need(), self.runners.get(name)
         if runner is None and target != "STARTED":
             await stores.configs.put_target_state(name, target)
@@ -334,10 +334,10 @@ class Worker(RebalanceListener):
             runner.reconfigure(config)
 
     def class_of(self, config: Mapping[str, str]) -> type[Connector]:
-        """The class that a config names.
+        """Return the class named by a config.
 
         Raises:
-            Refused: 400 it names none, or none that is known here.
+            Refused: 400 no or an unknown class.
         """
         name = config.get("connector.class")
         if not name:
@@ -358,7 +358,7 @@ class Worker(RebalanceListener):
             await self._change(name, config)
 
     async def retarget(self, name: str, target: str) -> None:
-        """STARTED, PAUSED or STOPPED from now on, also after a restart of the worker."""
+        """Change to STARTED, PAUSED or STOPPED, permanently."""
         async with self._one_at_a_time:
             runner = self.find(name, "Unknown connector {}")
             await self._need().configs.put_target_state(name, target)
@@ -367,17 +367,17 @@ class Worker(RebalanceListener):
                 await runner.keep_states()
 
     async def delete(self, name: str) -> None:
-        """End a connector and forget it, save its offsets."""
+        """Stop and remove a connector, except its offsets."""
         async with self._one_at_a_time:
             runner, stores = self.find(name), self._need()
-            await stores.configs.remove(name)  # before it ends: what cannot be forgotten goes on
+            await stores.configs.remove(name)  # before stopping it: if this fails, the connector keeps running
             runner.end()
             await runner.idle()
             del self.runners[name]
             await stores.statuses.remove(name)
 
     async def restart_task(self, name: str, task: int) -> None:
-        """Start its task again."""
+        """Restart its task."""
         runner = self.find(name, "Unknown connector: {}")
         if task != 0 or runner.task is None:
             raise Refused(404, f"Unknown task: {name}-{task}")
@@ -386,7 +386,7 @@ class Worker(RebalanceListener):
     # Offsets (KIP-875)
 
     async def offsets(self, name: str) -> list[tuple[Mapping[str, Any], Offset]]:
-        """How far it is, by source partition or by partition of its topics."""
+        """Return offsets by source partition, or by topic partition of a sink."""
         runner = self.find(name)
         if self._is_source(runner):
             return self._need().offsets.of(name)
@@ -413,7 +413,7 @@ class Worker(RebalanceListener):
         return runner
 
     async def alter_offsets(self, name: str, changes: Changes) -> None:
-        """Set or forget offsets of a stopped connector."""
+        """Set or remove offsets of a stopped connector."""
         require_few_offsets(len(changes))
         async with self._one_at_a_time:
             runner = await self._stopped(name)
@@ -435,20 +435,20 @@ class Worker(RebalanceListener):
             await store_in_transaction(stores.offsets, self.config.bootstrap_servers, transactional_id, name, changes)
 
     async def reset_offsets(self, name: str) -> None:
-        """Remove all offsets of a stopped connector, so that it starts from the beginning."""
+        """Remove all offsets of a stopped connector. It then starts from the beginning."""
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if self._is_source(runner):
                 await self._store_offsets(name, None)
                 return
             assert self._admin is not None
-            with contextlib.suppress(BrokerError):  # without offsets there is no group
+            with contextlib.suppress(BrokerError):  # without offsets the group does not exist
                 await self._admin.delete_groups([group_of(name)])
 
     def topics(self, name: str) -> list[str]:
-        """The topics that it has used; none of a connector that is not there, as in Kafka Connect."""
+        """Return the topics it has used. None for a missing connector, like Kafka Connect."""
         return self._need().statuses.topics(name)
 
     async def reset_topics(self, name: str) -> None:
-        """Forget them."""
+        """Clear them."""
         await self._need().statuses.reset_topics(name)

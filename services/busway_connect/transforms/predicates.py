@@ -1,8 +1,7 @@
 """Kafka Connect's predicates (KIP-585), and `Filter`.
 
 What lives here: `TopicNameMatches`, `HasHeaderKey`, `RecordIsTombstone`, `Filter`, and a transform under a predicate.
-What does not:
-reading settings (`chain`).
+What does not: reading settings (`chain`).
 """
 
 from collections.abc import Mapping

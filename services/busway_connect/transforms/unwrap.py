@@ -58,7 +58,7 @@ class ExtractNewRecordState(Transform):
         """Return the row after the change; other records pass unchanged."""
         value = record.value
         if value is None:
-            # The tombstone that follows a delete is kept or dropped as the mode says.
+            # The mode decides on the tombstone after a delete.
             return None if self._mode in {"drop", "rewrite", "delete-to-tombstone"} else record
         if not is_envelope(record.value_schema, value):
             return record

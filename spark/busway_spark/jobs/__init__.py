@@ -1,1 +1,1 @@
-"""Jobs: each a `transform(df) -> df` without IO and a `main` that only joins source, transform and sink."""
+"""Jobs: each a pure `transform(df) -> df` and a `main` that joins source, transform and sink."""

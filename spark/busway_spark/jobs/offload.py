@@ -2,13 +2,14 @@
 
     busway spark offload --topic movieflix.watched --out store --until-end
 
-What lives here: events as columns, what could not be decoded beside them. What does not: reading and decoding (`topics`, `avro`).
+What lives here: events as columns, and undecodable records beside them. What does not: reading and decoding (`topics`,
+`avro`).
 
-`OUT/<topic>` holds the events, each field a column, with `_key`, `_partition`, `_offset`, `_timestamp`, `_deleted` and `_schema_id`. The
-key is text: that of an Avro key is its JSON, as in topics of captured tables.
-`OUT/<topic>_rejected` holds records that are no events of the topic, as they came, with the reason in `error`: nothing disappears.
-The checkpoints are beside them in `OUT/_checkpoints`; a job that is killed goes on from there, and no row is written twice.
-A field that a new version of the schema brings becomes a column from the first event that has it.
+`OUT/<topic>` has the events, each field a column, with `_key`, `_partition`, `_offset`, `_timestamp`, `_deleted` and
+`_schema_id`. The key is text, JSON for an Avro key as in topics of captured tables. `OUT/<topic>_rejected` has
+undecodable records unchanged, with the reason in `error`: nothing is lost. Checkpoints are in `OUT/_checkpoints`; a
+killed job continues from there, and no row is written twice. A field of a new schema version becomes a column from its
+first event.
 """
 
 import argparse
@@ -25,11 +26,11 @@ from busway_spark.topics import rejected
 
 
 def transform(decoded: DataFrame, key: Column | None = None) -> DataFrame:
-    """The rows of the store: decoded events and tombstones.
+    """Return the store's rows: decoded events and tombstones.
 
     Args:
-        decoded: as `stream_topic` and `read_topic` return it.
-        key: of a row, as `Job.key_text` gives it; text unless given.
+        decoded: from `stream_topic` or `read_topic`.
+        key: of a row, from `Job.key_text`; by default the key as text.
     """
     return decoded.where(F.col("error").isNull()).select(
         "event.*",
@@ -43,7 +44,7 @@ def transform(decoded: DataFrame, key: Column | None = None) -> DataFrame:
 
 
 def work(job: Job) -> None:
-    """Both tables, by two queries, so that each has a checkpoint of its own and is exact by itself."""
+    """Write both tables, each by its own query with its own checkpoint, so that each is exactly-once."""
     topic, given = job.given.topic, job.given
     reader = int(given.reader) if given.reader is not None and given.reader.isdecimal() else given.reader
 
@@ -75,7 +76,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; 0, or 1 with one line that says what is missing."""
+    """Run the command line; return 0, or 1 after printing the reason."""
     return run_job(
         "offload",
         __doc__,

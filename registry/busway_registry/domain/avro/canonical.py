@@ -1,8 +1,7 @@
 """A schema tree → its text, as Avro's Java library writes it.
 
 What lives here: the canonical form for storage and comparison, and the normalised form (`normalize=true`). What does
-not: Avro's parsing
-canonical form, which drops documentation and defaults; the registry keeps them.
+not: Avro's parsing canonical form, which drops documentation and defaults; the registry keeps them.
 """
 
 import math
@@ -66,10 +65,8 @@ def canonical(schema: Schema, *, normalize: bool = False, referenced: frozenset[
     first use.
 
     Args:
-        schema: to write.
         normalize: also sort properties (a known logical type first) and aliases, write defaults in their type's form,
-        and omit empty
-            documentation of named types.
+            and omit empty documentation of named types.
         referenced: names of types from references, which are not defined again.
     """
     return dump_json(_Writer(normalize, referenced).schema(schema, ""))
@@ -164,7 +161,7 @@ def _java_order(text: str) -> bytes:
 
 
 def _logical_words(schema: Schema) -> list[str]:
-    """Return the properties of a valid logical type that Java has; none otherwise."""
+    """Return the properties of a valid logical type that Java has. None otherwise."""
     if not isinstance(schema, Primitive | Fixed):
         return []
     name = schema.properties.get("logicalType")

@@ -17,11 +17,11 @@ _CONTROL: Final = re.compile(r"\\\\|\\u00[01][0-9a-f]")
 _BLANKS: Final = "".join(map(chr, range(33)))
 """Characters that Java trims: all controls, not only JSON's white space."""
 _DEEPEST: Final = 250
-"""Limit on nested arrays and objects; far above any schema in use, far below the interpreter's stack."""
+"""Limit on nested arrays and objects. Far above any schema in use, far below the interpreter's stack."""
 
 
 class BadJson(ValueError):
-    """The text is not JSON that can be stored; the message has the reason."""
+    """The text is not JSON that can be stored. The message has the reason."""
 
 
 def load_json(text: str) -> Any:
@@ -127,7 +127,6 @@ def _places(number: float) -> int:
 
 
 def _digits(number: float) -> str:
-    """Return the fewest digits that identify the number."""
     text = repr(abs(number)).partition("e")[0].replace(".", "")
     return text.lstrip("0").rstrip("0") or "0"
 

@@ -1,10 +1,9 @@
 """JSON text → a checked schema tree, by the rules of Avro's Java parser.
 
 What lives here: syntax, names, references between named types, defaults. What does not: compatibility, writing. Reason
-for an own parser:
-Python's libraries accept schemas that Java refuses (duplicate fields, illegal names, wrong defaults) and refuse others
-that Java accepts.
-Source: Avro 1.11 specification; verdicts compared with Confluent's Java client 7.5.3.
+for an own parser: Python's libraries accept schemas that Java refuses (duplicate fields, illegal names, wrong defaults)
+and refuse others that Java accepts. Source: Avro 1.11 specification; verdicts compared with Confluent's Java client
+7.5.3.
 """
 
 import json
@@ -41,7 +40,7 @@ _ENUM_WORDS: Final = _SCHEMA_WORDS | {"default"}
 _FIELD_WORDS: Final = frozenset({"default", "doc", "name", "order", "type", "aliases"})
 _ORDERS: Final = frozenset({"ascending", "descending", "ignore"})
 _DEEPEST: Final = 64
-"""Limit on nesting; far above any schema in use, far below the interpreter's stack."""
+"""Limit on nesting. Far above any schema in use, far below the interpreter's stack."""
 _SIZES: Final = range(2**31 - 8)
 """Limited by Java's longest array."""
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
@@ -50,7 +49,7 @@ _LONG: Final = range(-(2**63), 2**63)
 
 
 class AvroError(ValueError):
-    """The text is not an Avro schema; the message has place and reason."""
+    """The text is not an Avro schema. The message has place and reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +294,7 @@ def _default(field: Mapping[str, Any], schema: Schema, at: str) -> Any:
 
 
 def _fits(schema: Schema, value: Any) -> bool:
-    """Return whether a JSON value is a valid default; a union's default has its first branch's type (Avro 1.11)."""
+    """Return whether a JSON value is a valid default. A union's default has its first branch's type (Avro 1.11)."""
     if isinstance(schema, Record):
         # Iterates over the value, not the fields: many `{}` for a record of many fields stay cheap.
         return (

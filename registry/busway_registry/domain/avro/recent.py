@@ -23,7 +23,7 @@ class RecentlyParsed:
         self._trees: OrderedDict[tuple[str, ...], Parsed] = OrderedDict()
 
     def missing_chars(self, text: str, references: Iterable[str] = ()) -> int:
-        """Return the characters to parse for an uncached schema; 0 for a cached one."""
+        """Return the characters to parse for an uncached schema. 0 for a cached one."""
         key = (text, *references)
         return 0 if key in self._trees else _size(key)
 

@@ -1,10 +1,8 @@
 """Whether a reader's Avro schema can read everything a writer's schema writes; if not, where and why.
 
 What lives here: schema resolution as in Java's `SchemaCompatibility`, an `Incompatibility` for each breach. What does
-not: choice of
-versions (`levels`), text of HTTP responses (`check`), limits on work and memory (`breaches`). Source: Avro 1.11
-specification, "Schema
-Resolution"; verdicts, kinds and paths compared with Confluent's Java client 7.5.3.
+not: choice of versions (`levels`), text of HTTP responses (`check`), limits on work and memory (`breaches`). Source:
+Avro 1.11 specification, "Schema Resolution"; verdicts, kinds and paths compared with Confluent's Java client 7.5.3.
 """
 
 from collections.abc import Generator, Sequence
@@ -57,9 +55,7 @@ class Incompatibility:
     Attributes:
         kind: Java's `SchemaIncompatibilityType`, such as `READER_FIELD_MISSING_DEFAULT_VALUE`.
         path: Java's location as a JSON pointer: `/fields/1/type`; restarts at the root inside some unions.
-        where: the full pointer into the reader's schema.
         info: a field's name, the missing symbols, the two types.
-        remedy: the change to make.
     """
 
     kind: str
@@ -77,11 +73,9 @@ _Steps: TypeAlias = Generator[tuple[Schema, Schema, Place], _Found, _Found]
 def incompatibilities(
     reader: Schema, writer: Schema, *, budget: Budget | None = None, most: int = MOST_BREACHES
 ) -> list[Incompatibility]:
-    """Return the breaches in the order of the reader's fields; empty if compatible.
+    """Return the breaches in the order of the reader's fields. Empty if compatible.
 
     Args:
-        reader: the reader's schema.
-        writer: the writer's schema.
         budget: what is left of the request's; by default a full one.
         most: limit; mutually referring types can have more breaches than fit into memory.
 
@@ -110,7 +104,7 @@ def incompatibilities(
 
 
 class _Ambiguous(Exception):
-    """A field matches several of the writer's; like Java, this ends the comparison."""
+    """A field matches several of the writer's. Like Java, this ends the comparison."""
 
     def __init__(self, incompatibility: Incompatibility) -> None:
         self.incompatibility = incompatibility
@@ -289,7 +283,7 @@ def _mismatch(reader: Schema, writer: Schema, at: Place) -> Incompatibility:
 
 
 def _missing_branch(writer: Schema, java: Place, at: Place, cause: _Breach | None) -> Incompatibility:
-    """Report a missing branch like Java; `cause` is the breach in the branch of the same name, for the remedy."""
+    """Report a missing branch like Java. `cause` is the breach in the branch of the same name, for the remedy."""
     hidden = cause.tell() if cause is not None else None
     return Incompatibility(
         kind="MISSING_UNION_BRANCH",

@@ -1,10 +1,8 @@
 """Breaches of a comparison and its cost, both bounded.
 
 What lives here: a request's budget, places in a schema, and breaches in shared form: common subtrees are stored once
-and expanded when read.
-Types that refer twice to the previous one have a breach for each path through them, more than fits into memory; in this
-form they cost as
-much as their definitions. What does not: the meaning of a breach (`avro`).
+and expanded when read. Types that refer twice to the previous one have a breach for each path through them, more than
+fits into memory; in this form they cost as much as their definitions. What does not: the meaning of a breach (`avro`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +49,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the reader's schema, as steps below `above`; Java restarts its path at `restarts`."""
+    """A place in the reader's schema, as steps below `above`. Java restarts its path at `restarts`."""
 
     above: "Place | None" = None
     steps: tuple[str | int, ...] = ()
@@ -70,7 +68,7 @@ class Place:
         return self._pointer(from_restart=True)
 
     def where(self) -> str:
-        """Return the JSON pointer from the root; only its end if too long."""
+        """Return the JSON pointer from the root. Only its end if too long."""
         return self._pointer(from_restart=False)
 
     def _pointer(self, *, from_restart: bool) -> str:
@@ -91,7 +89,6 @@ class Breach(Generic[Told]):
     """A breach.
 
     Attributes:
-        tell: formats it.
         cause: the inner breach that it hides, if any; itself without a cause.
     """
 

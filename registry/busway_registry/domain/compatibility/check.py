@@ -40,7 +40,6 @@ def explain(
     """Return messages on the first incompatible version; empty if compatible.
 
     Args:
-        new: the schema to check.
         reference_texts: its references, dependencies first.
         earlier: live versions, newest first.
         level: only the newest version counts unless the level is transitive.

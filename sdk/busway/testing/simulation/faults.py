@@ -83,7 +83,7 @@ def _one(chance: Random, number: int, kind: Kind, at_s: float, instances: int) -
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """The origin of a history: a number, and the faults that happen; None for all.
+    """The origin of a history: a number, and the faults that happen. None for all.
 
     `text` and `parse` are inverse: `17`, `17:0,4`, `17:` without any fault.
     """

@@ -4,8 +4,7 @@ What lives here: `outside`, which patches them for a block. What does not: loop,
 (`busway_bus.testing.world`).
 
 Seeded: `time`, `datetime`, `uuid`, `random` and `os.urandom`. Not seeded: a `random.Random()` without a seed, the order
-of a set of strings
-(PYTHONHASHSEED) or of objects hashed by identity. Files are the machine's.
+of a set of strings (PYTHONHASHSEED) or of objects hashed by identity. Files are the machine's.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ from busway.net.machine import current_machine
 
 
 class NotSimulated(BuswayError):
-    """Raised for an operation that is not simulated; the text names it and an alternative."""
+    """Raised for an operation that is not simulated. The text names it and an alternative."""
 
 
 def _refusing(refused: Callable[[NotSimulated], None]) -> Callable[[str, str], Callable[..., NoReturn]]:

@@ -4,8 +4,7 @@ What lives here: starting them, injecting faults, healing, checking properties. 
 (`faults`), running many histories and shrinking (`simulation`).
 
 A history has two phases. Trouble: the workload sends while faults happen. Quiet: all faults end, and within `REST_S`
-the service must have
-handled and committed all records. Then properties are checked.
+the service must have handled and committed all records. Then properties are checked.
 """
 
 import asyncio
@@ -36,7 +35,7 @@ BROKER: Final = "broker"
 REGISTRY: Final = "registry"
 REGISTRY_PORT: Final = 8081
 REST_S: Final = 300.0
-"""Limit after the last fault for handling everything; a lost member's session takes 45 s of it."""
+"""Limit after the last fault for handling everything. A lost member's session takes 45 s of it."""
 QUIET_S: Final = 0.5
 """Interval of checking that."""
 AGAIN_S: Final = 1.0
@@ -53,9 +52,6 @@ class Plan:
     """A simulation's parts that no seed changes.
 
     Attributes:
-        service: to simulate.
-        instances: number of its processes.
-        workload: sends records.
         outcomes: hold once everything is handled.
         invariants: hold always.
     """
@@ -72,9 +68,7 @@ class History:
     """The result of one seed.
 
     Attributes:
-        faults: that happened.
         problem: the property that did not hold; None if all held.
-        story: the events as text.
         digest: of all events; equal histories have equal digests.
     """
 
@@ -337,7 +331,6 @@ class _Instance:
         self._history.story.tell(self.name, what)
 
     def start(self) -> None:
-        """Start a new process."""
         self._process = process = self._history.world.process(self.name)
         self._tell("starts")
         process.start(self._serve, process).add_done_callback(lambda done: self._ended(process, done))
@@ -382,7 +375,6 @@ class _Instance:
         loop.call_later(AGAIN_S, self._start_if_down, context=context)
 
     async def suffer(self, fault: Fault) -> None:
-        """Inject a fault."""
         process = self._process
         if process is None or not process.alive:
             return
@@ -437,7 +429,6 @@ class _Instance:
         process.crash()
 
     def heal(self) -> None:
-        """End all faults; restart a dead process."""
         self._kills.clear()
         if self._process is not None and self._process.alive:
             self._process.thaw()

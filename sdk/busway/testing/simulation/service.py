@@ -40,13 +40,11 @@ class Service:
     """A service that can be made many times.
 
     Args:
-        target: the service.
         environment: variables of an instance; `{instance}` in a value is replaced by its name.
         prepare: called with each new app before it starts.
 
     Attributes:
         app: an instance that never runs; gives its topics to senders and readers.
-        name: for messages.
 
     Raises:
         NoService: the target is none.

@@ -26,7 +26,7 @@ _real_s = time.perf_counter
 
 
 class SimulationFailed(AssertionError):
-    """A property does not hold in a history; the text has its story.
+    """A property does not hold in a history. The text has its story.
 
     Attributes:
         seed: repeats it: `simulate(…, seed=…)`, `busway simulate … --seed …`.
@@ -95,7 +95,7 @@ class Simulation:
         return function
 
     def invariant(self, function: W) -> W:
-        """Register a property that always holds; checked every 2 s during faults and at the end."""
+        """Register a property that always holds. Checked every 2 s during faults and at the end."""
         self._invariants.append(function)
         return function
 
@@ -220,7 +220,7 @@ def simulate(
     seed: int | str | None = None,
     **options: Any,
 ) -> int:
-    """Run a service under many seeds with crashes, freezes and cut connections; return how many held.
+    """Run a service under many seeds with crashes, freezes and cut connections. Return how many held.
 
     Args:
         service: `"module:app"`, an app bound to a name of its module, or a function that makes an app.

@@ -30,7 +30,6 @@ class Story:
     """The events of a history.
 
     Args:
-        now: virtual seconds.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -75,8 +74,6 @@ class Teller(Extension):
     """Adds an instance's events to the story.
 
     Args:
-        story: to add to.
-        who: the instance.
     """
 
     def __init__(self, story: Story, who: str) -> None:
