@@ -1,7 +1,7 @@
 """A table of transitions: a state and an event to a result.
 
 What lives here: the lookup, and the error for a pair that a table lacks. What does not: the states, events and tables
-(`groups.classic_states`, `quorum.states`, `replication.partition_state`, `transactions.states`).
+(`groups.classic.states`, `quorum.states`, `replication.partition_state`, `transactions.states`).
 """
 
 from collections.abc import Mapping

@@ -213,7 +213,8 @@ class Application(TableDeclarations):
         """What makes this instance's transactional producers, all of one name.
 
         A static member has the name of its own, so that one that is started again aborts what the one before left open. Any other gets
-        a new one: what it leaves open when it is killed ends by its timeout, which is over before the group gives its partitions to others.
+        a new one: what it leaves open when it is killed ends by its timeout. The next owners of its partitions wait for that, as they ask
+        for stable offsets (KIP-447), where the group gives them the partitions before.
         """
         options = options_from(ConsumerOptions, consumer_options)
         own = options.group_instance_id or str(current_machine().uuid4())
