@@ -38,6 +38,8 @@ _OF_GROUPS: Final = 0.12
 """How many have one of `group_themes`; all others are as if there were none of these."""
 _OF_ENDS: Final = 0.12
 """How many have one of `transaction_themes`, likewise."""
+_OF_MORE_GROUPS: Final = 0.06
+"""How many have one of `group_themes.MORE`, likewise."""
 
 
 def draw(seed: int, about: str = "") -> Plan:
@@ -51,6 +53,9 @@ def draw(seed: int, about: str = "") -> Plan:
     ends = random.Random(f"ends/{seed}")
     if ends.random() < _OF_ENDS:
         return Theme(ends).plan_of_ends(seed)
+    more = random.Random(f"more groups/{seed}")
+    if more.random() < _OF_MORE_GROUPS:
+        return Theme(more).plan_of_more_groups(seed)
     if chance.random() < _THEMED:
         return Theme(chance).plan(seed)
     return _Drawing(chance).plan(seed)

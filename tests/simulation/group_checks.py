@@ -115,9 +115,9 @@ def double_ownership(history: History, _: Rules) -> Iterator[Anomaly]:
     """Two members own a partition in one generation. Where the coordinator balances, who takes a static member's place takes its epoch too:
     `modern_checks.two_live_owners` looks there."""
     owners: dict[tuple[str, int, Partition], str] = {}
-    modern = {told.group for told in history.of(Ownership) if told.modern}
+    balanced = {told.group for told in history.of(Ownership) if told.balanced}
     for told in history.of(Ownership):
-        if told.group in modern:
+        if told.group in balanced:
             continue
         for partition in told.owned:
             other = owners.setdefault((told.group, told.generation, partition), told.member)
@@ -152,13 +152,17 @@ def _revoked_during(history: History, poll: Poll, partition: Partition) -> bool:
 
 def zombie_commits(history: History, _: Rules) -> Iterator[Anomaly]:
     """A commit of a generation succeeds although a later one had begun before it was asked; in a group that its coordinator balances,
-    where members come to a new epoch one after the other, although the partition had been given to another member in a later one."""
+    where members come to a new epoch one after the other, although the partition had been given to another member in a later one. Where
+    members change their protocol a higher generation is not always a later one."""
+    migrating = {ownership.group for ownership in history.of(Ownership) if ownership.migrating}
     begun: dict[str, list[tuple[int, Ownership]]] = defaultdict(list)
     modern = {told.group for told in history.of(Ownership) if told.modern}
     for operation in history.operations:
         if isinstance(operation, Ownership):
             begun[operation.group].append((operation.invoked, operation))
         elif isinstance(operation, Commit) and operation.ok and operation.generation >= 0:
+            if operation.group in migrating:
+                continue
             for invoked, told in begun[operation.group]:
                 generation, member = told.generation, told.member
                 theirs = operation.partition in told.new and member != operation.member

@@ -140,5 +140,61 @@ def served(theme: "Theme") -> None:
     _trouble(theme, instances, ["Commit", "Send", "Transaction", "Poll"])
 
 
+def vacated(theme: "Theme") -> None:
+    """A static member leaves for a while as soon as it has to give partitions up, which its group goes on without."""
+    choice, uniform = theme._chance.choice, theme._chance.uniform
+    _settings(theme)
+    theme._broker = {**theme._broker, "group.consumer.assignment.interval.ms": "0"}
+    theme._partitions, theme._span_ms = choice([2, 3, 4]), 12_000
+    theme._producer((20, 40), burst=5)
+    theme._client(
+        "member",
+        (20, 30),
+        group=BALANCED,
+        protocol="consumer",
+        auto=theme._maybe(0.2),
+        instance="seat",
+        vacates=True,
+        away_s=uniform(3.5, 5.5),
+    )
+    _modern(theme, 1, begins_s=uniform(1.5, 3.0), leaves=False, lingers=False)
+
+
+def migrating(theme: "Theme") -> None:
+    """Members go over to the other protocol one after the other, some of them back, and some not at all."""
+    choice, maybe = theme._chance.choice, theme._maybe
+    _settings(theme)
+    theme._partitions = choice([1, 2, 3, 4])
+    theme._producer((20, 40), burst=5)
+    classic, consumer = "classic", "consumer"
+    strategy = choice(["cooperative-sticky", "cooperative-sticky", "range"])
+    members = []
+    for number in range(choice([2, 2, 3])):
+        options: dict[str, object] = {
+            "protocols": choice(
+                [[classic, consumer], [classic, consumer], [classic], [classic, consumer, classic], [consumer, classic]]
+            ),
+            "classic": strategy,
+            "session_ms": 6_000,
+            "auto": maybe(0.2),
+            "strategy": choice([None, None, "range", "uniform"]),
+            "lingers": maybe(0.3),
+        }
+        if maybe(0.4):
+            options["instance"] = f"seat{number}"
+        members.append(theme._client("member", (10, 20), group=BALANCED, **options))
+    if maybe(0.5):
+        theme._client("looker", (20, 40), group=BALANCED)
+    if maybe(0.7):
+        _trouble(theme, members, ["Commit", "Committed", "ConsumerHeartbeat"])
+
+
 THEMES: Final = (balanced, growing, served)
-ABOUT: Final = {"groups": (balanced, growing), "services": (served,)}
+MORE: Final = (vacated, migrating)
+"""Drawn apart from `THEMES`, for the same reason."""
+ABOUT: Final = {
+    "groups": (balanced, growing),
+    "services": (served,),
+    "seats": (vacated,),
+    "migration": (migrating,),
+}

@@ -19,8 +19,15 @@ from busway_protocol.messages.groups_classic import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.simulation.history import Commit, Committed, Outcome, Ownership, Partition, Revoked
-from tests.simulation.modern_workloads import Given, commit_in_the_name, record_beats, server_pattern
+from tests.simulation.history import Commit, Committed, Outcome, Ownership, Partition, Revoked, Revoking
+from tests.simulation.modern_workloads import (
+    Given,
+    commit_in_the_name,
+    is_modern,
+    record_beats,
+    record_classic_beats,
+    server_pattern,
+)
 from tests.simulation.workloads import Client, ask_end, poll
 
 GROUP: Final = "group"
@@ -41,6 +48,8 @@ class Listener(busway.RebalanceListener):
         self.joined = 0
         """Generations that were joined."""
         self.given = Given()
+        self.vacates = asyncio.Event()
+        """Set when the member has to leave at once, before it has given up what it was asked to."""
         client.owned = frozenset()
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
@@ -60,13 +69,20 @@ class Listener(busway.RebalanceListener):
                 owned=client.owned,
                 new=new,
                 modern=is_modern(client),
+                migrating=client.option("protocols") is not None,
             )
         )
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Note what is given up, now and then after a while: until then it is the member's."""
         client = self._client
-        if client.option("lingers") and not client.stage.settled.is_set():
+        if client.option("vacates") and not self.vacates.is_set() and not client.stage.settled.is_set():
+            client.history.begin(
+                Revoking(process=client.process, group=group_of(client), partitions=_partitions(revoked))
+            )
+            self.vacates.set()
+            await client.stage.drained.wait()  # or until the member leaves, which cancels this
+        elif client.option("lingers") and not client.stage.settled.is_set():
             await asyncio.sleep(client.chance.uniform(0, _LINGERS_S))
         self._gone(_partitions(revoked))
 
@@ -89,11 +105,6 @@ def group_of(client: Client) -> str:
     return group
 
 
-def is_modern(client: Client) -> bool:
-    """Whether it speaks the protocol of groups that their coordinator balances (KIP-848)."""
-    return bool(client.option("protocol") == "consumer")
-
-
 def _partitions(partitions: Any) -> frozenset[Partition]:
     return frozenset(Partition(*partition) for partition in partitions)
 
@@ -106,15 +117,18 @@ def _membership(consumer: busway.Consumer) -> Any:
 async def take_part(client: Client) -> None:
     """Be a member until the group has read everything; one that leaves comes back as another."""
     left = client.plan.operations
-    leaves_at = left // 2 if client.option("leaves") else -1
+    leaves_at = _leaves_at(client)
+    if begins_s := client.option("begins_s"):
+        await asyncio.sleep(begins_s)
     while True:
+        client_id = client.begin_life()
         listener = Listener(client)
         auto = client.option("auto", False)
         pattern = server_pattern(client)
         consumer = busway.Consumer(
             *([] if is_modern(client) else [client.plan.topic]),
             bootstrap_servers=client.stage.bootstrap,
-            client_id=client.begin_life(),
+            client_id=client_id,
             group_id=group_of(client),
             listener=listener,
             auto_offset_reset="earliest",
@@ -132,6 +146,8 @@ async def take_part(client: Client) -> None:
             record_beats(client, consumer, group_of(client))
             topics = () if pattern else (client.plan.topic,)
             await client.persist(functools.partial(consumer.subscribe, topics, server_pattern=pattern))
+        elif client.option("protocols"):
+            record_classic_beats(client, consumer, group_of(client))
         client.member = PROCESS.get(), functools.partial(_membership, consumer)
         joined, handled = 0, dict[busway.TopicPartition, int]()
         try:
@@ -139,7 +155,7 @@ async def take_part(client: Client) -> None:
                 records = await poll(client, consumer, group=group_of(client), limit=client.chance.choice([1, 5, 100]))
                 if listener.joined > joined:
                     joined = listener.joined
-                    if not is_modern(client) and client.chance.random() < _STALE:
+                    if not (is_modern(client) or client.option("protocols")) and client.chance.random() < _STALE:
                         await _commit_stale(client, consumer)
                 for membership, partition in listener.given.to_try(client, _membership(consumer).generation):
                     await commit_in_the_name(client, consumer, group_of(client), membership, partition)
@@ -149,7 +165,7 @@ async def take_part(client: Client) -> None:
                 if not auto:
                     handled = await _commit(consumer, handled)
                 left -= 1
-                if left == leaves_at:
+                if left in leaves_at or listener.vacates.is_set():
                     break
                 await client.pause()
             else:
@@ -157,12 +173,23 @@ async def take_part(client: Client) -> None:
         finally:
             client.member = None
             await consumer.stop()
+        if listener.vacates.is_set():
+            await asyncio.sleep(client.option("away_s", 0))
+
+
+def _leaves_at(client: Client) -> set[int]:
+    """After how many polls, counted down, it leaves, to come back as another: half way, or once for each protocol but the last."""
+    operations, lives = (
+        client.plan.operations,
+        len(client.option("protocols", ())) or 1 + client.option("leaves", False),
+    )
+    return {operations * number // lives for number in range(1, lives)}
 
 
 def _protocol(client: Client) -> dict[str, Any]:
     if is_modern(client):
         return {"group_protocol": "consumer", "group_remote_assignor": client.option("strategy")}
-    cooperative = client.option("strategy") == "cooperative-sticky"
+    cooperative = client.option("strategy" if client.option("protocols") is None else "classic") == "cooperative-sticky"
     return {
         "session_timeout_ms": client.option("session_ms", 10_000),
         "heartbeat_interval_ms": 1_000,

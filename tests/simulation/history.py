@@ -210,7 +210,8 @@ class DeleteRecords(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class Ownership(Operation):
-    """A member is told what it owns in a generation, or in an epoch of its own where the coordinator balances the group (`modern`)."""
+    """A member is told what it owns in a generation, or in an epoch of its own where the coordinator balances the group (`modern`); where
+    members of a group change their protocol (`migrating`), its generations begin with 1 again once it was empty."""
 
     group: str
     member: str
@@ -218,6 +219,12 @@ class Ownership(Operation):
     owned: frozenset[Partition]
     new: frozenset[Partition]
     modern: bool = False
+    migrating: bool = False
+
+    @property
+    def balanced(self) -> bool:
+        """Whether its coordinator balances the group, or may do so."""
+        return self.modern or self.migrating
 
     def describe(self) -> str:
         """Who owns what."""
@@ -238,8 +245,20 @@ class Revoked(Operation):
 
 
 @dataclass(slots=True, kw_only=True)
+class Revoking(Operation):
+    """A member was asked to give partitions up; it returns when it has, and never where the member leaves before."""
+
+    group: str
+    partitions: frozenset[Partition]
+
+    def describe(self) -> str:
+        """What it is to give up."""
+        return f"has to give up {', '.join(map(str, sorted(self.partitions)))} of {self.group}"
+
+
+@dataclass(slots=True, kw_only=True)
 class ConsumerHeartbeat(Operation):
-    """A heartbeat to a coordinator that balances the group; OK where it was taken, in which `epoch`."""
+    """A heartbeat to the coordinator of a group; OK where it was taken, in which `epoch` or generation."""
 
     group: str
     member: str

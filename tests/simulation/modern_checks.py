@@ -22,10 +22,16 @@ from tests.simulation.history import (
     Ownership,
     Partition,
     Revoked,
+    Revoking,
     Seat,
 )
 
 DEFAULT_ASSIGNOR: Final = "uniform"
+_TAKEN_OVER_MS: Final = 3_000.0
+"""A partition that is free is given to its next owner with one of its next heartbeats, which come every second."""
+_HEARD_MS: Final = 2_000.0
+_AFTERMATH_MS: Final = 20_000.0
+"""For so long after a fault members may be away, or come and go."""
 
 
 @dataclass(slots=True)
@@ -39,8 +45,9 @@ class _Tenure:
 def _tenures(history: History) -> dict[tuple[str, Partition], list[_Tenure]]:
     tenures: dict[tuple[str, Partition], list[_Tenure]] = defaultdict(list)
     having: dict[tuple[str, Partition], _Tenure] = {}
+    groups = {ownership.group for ownership in history.of(Ownership) if ownership.balanced}
     for operation in history.operations:
-        if isinstance(operation, Ownership) and operation.modern:
+        if isinstance(operation, Ownership) and operation.group in groups:
             for partition in operation.new:
                 tenure = having[operation.process, partition] = _Tenure(operation)
                 tenures[operation.group, partition].append(tenure)
@@ -139,26 +146,26 @@ def fenced_alive(history: History, _: Rules) -> Iterator[Anomaly]:
 
 def outvoted(history: History, _: Rules) -> Iterator[Anomaly]:
     """A group is not assigned by the assignor that most of its members have asked for, or not as that assigns."""
-    for found in history.of(DescribedGroup):
-        votes = Counter(vote for vote in found.votes.values() if vote is not None)
+    for described in history.of(DescribedGroup):
+        votes = Counter(vote for vote in described.votes.values() if vote is not None)
         most = max(votes.values(), default=0)
         chosen = {vote for vote, count in votes.items() if count == most} or {DEFAULT_ASSIGNOR}
-        if found.assignor not in chosen:
-            yield Anomaly("outvoted", f"{found.describe()}; {' or '.join(sorted(chosen))} has the most votes")
-        elif found.settled and not _is_assigned_by(found):
-            yield Anomaly("assigned by another assignor", found.describe())
+        if described.assignor not in chosen:
+            yield Anomaly("outvoted", f"{described.describe()}; {' or '.join(sorted(chosen))} has the most votes")
+        elif described.settled and not _is_assigned_by(described):
+            yield Anomaly("assigned by another assignor", described.describe())
 
 
-def _is_assigned_by(found: DescribedGroup) -> bool:
+def _is_assigned_by(described: DescribedGroup) -> bool:
     """Whether the assignor assigns like this: ranges of each topic, or as many partitions to each member as to any other."""
-    if not found.alike:
+    if not described.alike:
         return True
-    if found.assignor == DEFAULT_ASSIGNOR:
-        return _are_level(len(partitions) for partitions in found.owned.values())
-    for topic in {partition.topic for partitions in found.owned.values() for partition in partitions}:
+    if described.assignor == DEFAULT_ASSIGNOR:
+        return _are_level(len(partitions) for partitions in described.owned.values())
+    for topic in {partition.topic for partitions in described.owned.values() for partition in partitions}:
         ranges = [
             sorted(partition.number for partition in partitions if partition.topic == topic)
-            for partitions in found.owned.values()
+            for partitions in described.owned.values()
         ]
         whole = all(numbers == list(range(numbers[0], numbers[0] + len(numbers))) for numbers in ranges if numbers)
         if not whole or not _are_level(map(len, ranges)):
@@ -171,6 +178,42 @@ def _are_level(counts: Iterable[int]) -> bool:
     return ordered[-1] - ordered[0] <= 1
 
 
+def held_back(history: History, _: Rules) -> Iterator[Anomaly]:
+    """A static member has left for a while, and what it was giving up is still given to nobody else.
+
+    Only where nothing else happens meanwhile: what it is to have may have changed, or the next owner have been away.
+    """
+    events = [event for event in history.of(Happening) if event.kind != "warning"]
+    for left in history.of(Seat):
+        if not left.leaves or not left.ok or left.returned_ms is None:
+            continue
+        due_ms = left.returned_ms + _TAKEN_OVER_MS
+        for asked in history.of(Revoking):
+            if asked.process != left.process or asked.returned is not None or asked.invoked > left.invoked:
+                continue
+            disturbed = any(
+                asked.invoked_ms - (0 if event.kind == "start" else _AFTERMATH_MS) < event.invoked_ms < due_ms
+                for event in events
+            )
+            heard = any(
+                beat.ok and beat.group == asked.group and beat.process != asked.process
+                for beat in history.of(ConsumerHeartbeat)
+                if due_ms - _HEARD_MS < beat.invoked_ms < due_ms
+            )
+            taken = {
+                partition
+                for ownership in history.of(Ownership)
+                if ownership.group == asked.group
+                and ownership.process != asked.process
+                and left.invoked < ownership.invoked
+                if ownership.invoked_ms < due_ms
+                for partition in ownership.new
+            }
+            if heard and not disturbed and (kept := asked.partitions - taken):
+                text = f"{left.describe()}, and nobody was given {', '.join(map(str, sorted(kept)))} of what it gave up"
+                yield Anomaly("partition held back", text)
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     two_live_owners,
     fenced_commits,
@@ -178,4 +221,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     held_seats,
     fenced_alive,
     outvoted,
+    held_back,
 )

@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import busway
-from busway.admin.groups import CONSUMER, GroupDescription
+from busway.admin.groups import GroupDescription
 from busway.consumer.membership_modern import JOIN, LEAVE_FOR_A_WHILE
 from busway.errors import BrokerError, BuswayError
 from busway_bus.kernel import patterns
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import (
+    HeartbeatRequest,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.simulation.history import Commit, ConsumerHeartbeat, DescribedGroup, Outcome, Partition, Seat
+from tests.simulation.history import Commit, ConsumerHeartbeat, DescribedGroup, Happening, Outcome, Partition, Seat
 from tests.simulation.workloads import RETRY_S, Client
 
 _STALE: Final = 0.5
@@ -30,6 +31,17 @@ _STALE: Final = 0.5
 _COMMIT_VERSION: Final = 9
 _ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 """Of what a coordinator says, what leaves no doubt that it knows the member no more."""
+
+
+def is_modern(client: Client) -> bool:
+    """Whether it speaks the protocol of groups that their coordinator balances (KIP-848), in this life.
+
+    A client with `protocols` speaks one after the other, the last of them from then on.
+    """
+    protocols = client.option("protocols")
+    if protocols is None:
+        return bool(client.option("protocol") == "consumer")
+    return bool(protocols[min(client.lives, len(protocols)) - 1] == "consumer")
 
 
 class Membership(NamedTuple):
@@ -75,7 +87,7 @@ class Given:
             for membership, partition, ended in self._past
             if ended or generation > membership.generation
         ]
-        if not over or client.option("protocol") != "consumer":
+        if not over or not is_modern(client):
             return []
         self._past.clear()
         return [client.chance.choice(over)] if client.chance.random() < _STALE else []
@@ -135,6 +147,39 @@ def record_beats(client: Client, consumer: busway.Consumer, group: str) -> None:
 
     member._join = joined
     _record_seats(client, member._heart, group)
+
+
+def record_classic_beats(client: Client, consumer: busway.Consumer, group: str) -> None:
+    """Note every heartbeat that the consumer makes in the classic protocol; also one that asks it to join again was taken."""
+    member: Any = consumer._group
+    start = member._heart.start
+
+    def noted(coordinator: Any) -> Any:
+        if "ask" in vars(coordinator):  # of the generation before
+            return coordinator
+        ask = coordinator.ask
+
+        async def asks(request: Any, **more: Any) -> Any:
+            if not isinstance(request, HeartbeatRequest):
+                return await ask(request, **more)
+            beat = ConsumerHeartbeat(process=client.process, group=group, member=request.member_id)
+            client.history.begin(beat)
+            answer = await ask(request, **more)
+            code = error_for(answer.error_code)
+            if code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
+                beat.epoch = request.generation_id
+                client.history.end(beat)
+            else:
+                client.history.end(beat, Outcome.INFO, code.name)
+            return answer
+
+        coordinator.ask = asks
+        return coordinator
+
+    def started(beating: Any, told: Any) -> None:
+        start(lambda coordinator, tell: beating(noted(coordinator), tell), told)
+
+    member._heart.start = started
 
 
 def _record_seats(client: Client, heart: Any, group: str) -> None:
@@ -213,6 +258,7 @@ async def grow(client: Client) -> None:
                 new = busway.NewTopic(name=name, partitions=wanted)
                 await _until_done(lambda new=new: admin.create_topics([new]))  # type: ignore[misc]
             partitions[name] = wanted
+            client.history.note(Happening(process=client.process, kind="grown", text=name))
     finally:
         await admin.stop()
 
@@ -252,18 +298,16 @@ async def all_are_owned(bootstrap: str, group: str, members: list[Client]) -> No
 
 
 def _note_group(described: GroupDescription, members: list[Client]) -> None:
+    if any(client.option("protocols") for client in members):
+        return  # one that changes its protocol keeps its vote, and its new one counts with the next epoch only
     clients = {client.plan.name: client for client in members}
     of = {member.member_id: clients[member.client_id.partition(".")[0]] for member in described.members}
-    modern = {member.member_id for member in described.members if member.kind == CONSUMER}
     members[0].history.note(
         DescribedGroup(
             process="owners",
             group=described.group_id,
             assignor=described.protocol,
-            votes={
-                member_id: client.option("strategy") if member_id in modern else None
-                for member_id, client in of.items()
-            },
+            votes={member_id: client.option("strategy") for member_id, client in of.items()},
             owned={
                 member.member_id: frozenset(Partition(*partition) for partition in member.partitions)
                 for member in described.members

@@ -23,6 +23,10 @@ def _asks_once(_: Any) -> Any:
     return _verify
 
 
+def _once(_: Any) -> Any:
+    return 1
+
+
 def _void_is_in_none(original: Any) -> Any:
     def _check_transaction(self: Any, header: Any, verification: Any, entry: Any) -> None:
         from busway_protocol.errors import ErrorCode, KafkaError
@@ -111,6 +115,12 @@ PLANTED: Final = (
             ("busway_bus.handlers.produce:_Writing._verify", _asks_once),
             ("busway_bus.log.producer_state:ProducerState._check_transaction", _void_is_in_none),
         ),
+        _ENDS,
+    ),
+    Planted(
+        "coordinator is asked once only about offsets",
+        "the marker of the last transaction makes the verification of the next one void, whose first offsets are refused",
+        (("busway_bus.coordinator.offset_commit_verification:VERIFICATION_ASKS_MAX", _once),),
         _ENDS,
     ),
     Planted(

@@ -3,11 +3,14 @@
 What lives here: what each of them changes. What does not: how they are put in, and all others (`planted`).
 """
 
+import dataclasses
 from typing import Any, Final
 
 from tests.simulation.planting import Planted
 
 _GROUPS: Final = "groups"
+_SEATS: Final = "seats"
+_MIGRATION: Final = "migration"
 _SERVICES: Final = "services"
 
 # Groups
@@ -95,6 +98,41 @@ def _counts_votes_wrong(original: Any) -> Any:
         return next(name for name in served if name != voted) if any(member.assignor for member in members) else voted
 
     return preferred_assignor
+
+
+def _keeps_giving_up(original: Any) -> Any:
+    def gone_for_a_while(self: Any) -> Any:
+        return dataclasses.replace(original(self), revoking=self.revoking)
+
+    return gone_for_a_while
+
+
+# Groups whose members change the protocol
+
+
+def _asks_nobody_to_rejoin(original: Any) -> Any:
+    def heartbeat(self: Any, *args: Any) -> Any:
+        from busway_protocol.errors import ErrorCode
+
+        code = original(self, *args)
+        return ErrorCode.NONE if code is ErrorCode.REBALANCE_IN_PROGRESS else code
+
+    return heartbeat
+
+
+def _upgrades_without_assignments(original: Any) -> Any:
+    def _upgraded(*args: Any) -> Any:
+        member, target, elements = original(*args)
+        return dataclasses.replace(member, assigned={}), target, elements
+
+    return _upgraded
+
+
+def _downgrades_as_it_is(original: Any) -> Any:
+    def downgrade(*args: Any, rebalance: bool, **more: Any) -> Any:
+        return original(*args, rebalance=False, **more)
+
+    return downgrade
 
 
 # Services
@@ -242,6 +280,30 @@ PLANTED: Final = (
         "the assignor that fewer members prefer assigns the group's partitions",
         (("busway_bus.groups.modern.consumer_target:ConsumerTarget.preferred_assignor", _counts_votes_wrong),),
         _GROUPS,
+    ),
+    Planted(
+        "left static member still gives up",
+        "partitions that a static member was giving up when it left for a while are nobody's until its session ends",
+        (("busway_bus.groups.modern.consumer_member:ConsumerMember.gone_for_a_while", _keeps_giving_up),),
+        _SEATS,
+    ),
+    Planted(
+        "migrated member keeps its old assignment",
+        "a member of the classic protocol in a consumer group is never asked to join again, and gives nothing up",
+        (("busway_bus.groups.mixed:MixedGroup.heartbeat", _asks_nobody_to_rejoin),),
+        _MIGRATION,
+    ),
+    Planted(
+        "classic members upgraded without their assignments",
+        "a group that becomes a consumer group takes the partitions for free that its classic members read",
+        (("busway_bus.groups.migration:_upgraded", _upgrades_without_assignments),),
+        _MIGRATION,
+    ),
+    Planted(
+        "downgrade without a rebalance",
+        "a group that becomes a classic group leaves a member without partitions that were being moved to it",
+        (("busway_bus.groups.mixed:downgrade", _downgrades_as_it_is),),
+        _MIGRATION,
     ),
     Planted(
         "service commits what it has only read",

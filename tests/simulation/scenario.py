@@ -30,7 +30,7 @@ from tests.simulation.admin_workloads import NAMES, administer, look_at, tune
 from tests.simulation.checks import Anomaly, check, cut_for_damage
 from tests.simulation.faults import Faults
 from tests.simulation.fencing_watch import watched_fencing
-from tests.simulation.group_workloads import ask_committed, group_of, is_modern, look, take_part
+from tests.simulation.group_workloads import ask_committed, group_of, look, take_part
 from tests.simulation.hasty_workloads import hurry
 from tests.simulation.history import (
     Deed,
@@ -45,7 +45,7 @@ from tests.simulation.history import (
     value_of,
 )
 from tests.simulation.letter_workloads import letters_of
-from tests.simulation.modern_workloads import all_are_owned, grow, topics_of
+from tests.simulation.modern_workloads import all_are_owned, grow, is_modern, topics_of
 from tests.simulation.plan import ClientPlan, Plan
 from tests.simulation.record_checks import OUT_OF_ORDER
 from tests.simulation.service_workloads import (
@@ -427,7 +427,7 @@ class Scenario:
 
     async def _group_is_done(self, group: str) -> None:
         await self._in_time(f"{group} reads everything", self._process("drain").run(self._drain, group))
-        if any(map(is_modern, self._members(group))):
+        if any(is_modern(client) or client.option("protocols") for client in self._members(group)):
             owned = self._process("owners").run(all_are_owned, self.bootstrap, group, self._members(group))
             await self._in_time(f"every partition of {group} has one owner", owned)
 

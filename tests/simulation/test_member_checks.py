@@ -1,11 +1,11 @@
 """The checks of groups that their coordinator balances, and of services, find what they are for, and nothing where all is well."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
-from tests.simulation import modern_checks, service_checks
+from tests.simulation import group_checks, modern_checks, service_checks
 from tests.simulation.fencing_watch import FENCED, FENCED_ALIVE
 from tests.simulation.history import (
     Commit,
@@ -17,6 +17,7 @@ from tests.simulation.history import (
     Ownership,
     Partition,
     Revoked,
+    Revoking,
     Seat,
     Seen,
 )
@@ -49,6 +50,16 @@ def test_two_live_owners() -> None:
     history.note(told("b", 2))
     assert names(history, modern_checks.two_live_owners) == []
     history.note(ConsumerHeartbeat(process="a", group="g", member="a", epoch=1))
+    assert names(history, modern_checks.two_live_owners) == ["two live owners"]
+
+
+def test_two_live_owners_of_both_protocols() -> None:
+    """A member of the classic protocol counts where members change theirs; its generations say nothing there."""
+    history = History()
+    history.note(replace(told("a", 2), modern=False, migrating=True))
+    history.note(replace(told("b", 2), migrating=True))
+    assert names(history, group_checks.double_ownership) == []
+    history.note(ConsumerHeartbeat(process="a", group="g", member="a", epoch=2))
     assert names(history, modern_checks.two_live_owners) == ["two live owners"]
 
 
@@ -116,6 +127,66 @@ def test_a_seat_that_is_not_free() -> None:
         for one, outcome in made:
             history.end(history.begin(replace(one)), outcome)
         assert names(history, modern_checks.held_seats) == expected
+
+
+@dataclass
+class Timed:
+    """A history with a clock: what a static member `a` was giving up when it left, and what became of that."""
+
+    now_ms: float = 30_000.0
+
+    def __post_init__(self) -> None:
+        self.history = History(lambda: self.now_ms)
+
+    def leaves(self, outcome: Outcome = Outcome.OK) -> None:
+        self.history.begin(Revoking(process="a", group="g", partitions=frozenset([P])))
+        made, _ = seat("a", leaves=True)
+        self.history.end(self.history.begin(made), outcome)
+
+    def goes_on(self, *, heard: bool = True) -> None:
+        """Another member sends heartbeats for four seconds."""
+        for _ in range(4):
+            self.now_ms += 1_000.0
+            if heard:
+                self.history.note(ConsumerHeartbeat(process="b", group="g", member="b", epoch=2))
+
+
+def held_back(timed: Timed) -> list[str]:
+    return names(timed.history, modern_checks.held_back)
+
+
+def test_a_partition_that_is_held_back() -> None:
+    """What a static member was giving up when it left is another's soon."""
+    timed = Timed()
+    timed.leaves()
+    timed.goes_on()
+    assert held_back(timed) == ["partition held back"]
+
+
+def test_a_partition_that_is_not_held_back() -> None:
+    """It was given on, the member may not have left, no other member was there, or something else happened."""
+    given, doubtful, alone, disturbed, earlier = (Timed() for _ in range(5))
+    given.leaves()
+    given.history.note(told("b", 2))
+    doubtful.leaves(Outcome.INFO)
+    alone.leaves()
+    disturbed.leaves()
+    disturbed.now_ms += 1.0
+    disturbed.history.note(Happening(process="c", kind="start"))
+    earlier.history.note(Happening(process="world", kind="freeze"))
+    earlier.leaves()
+    for timed in (given, doubtful, alone, disturbed, earlier):
+        timed.goes_on(heard=timed is not alone)
+        assert held_back(timed) == []
+
+
+def test_a_partition_that_is_given_on_too_late() -> None:
+    """Another member is given it once the static one may have come back."""
+    timed = Timed()
+    timed.leaves()
+    timed.goes_on()
+    timed.history.note(told("b", 2))
+    assert held_back(timed) == ["partition held back"]
 
 
 def described(

@@ -71,6 +71,21 @@ def test_a_few_seeds_about_groups() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("about", "floors"),
+    [("seats", {"seat ok": 9, "revoking info": 3}), ("migration", {"consumerheartbeat ok": 30, "ownership ok": 12})],
+)
+def test_a_few_seeds_about_members_that_change(about: str, floors: dict[str, int]) -> None:
+    """They show no anomaly; members leave for a while, or come back with the other protocol."""
+    happened: Counter[str] = Counter()
+    for seed in range(6):
+        verdict = run_plan(draw(seed, about))
+        assert verdict.anomalies == [], f"python -m tests.simulation --about {about} --seed {seed}"
+        happened += verdict.counts
+    assert {name: count for name, count in {**floors, "converged": 6}.items() if happened[name] < count} == {}
+
+
+@pytest.mark.slow
 def test_a_few_seeds_about_services() -> None:
     """They show no anomaly; services that are exactly once are killed and stand still in them."""
     happened: Counter[str] = Counter()

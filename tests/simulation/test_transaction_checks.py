@@ -506,3 +506,19 @@ def test_a_history_of_a_send_that_was_refused(problem: str, older: bool, names: 
     transaction.sends.append(history.end(send, Outcome.INFO if problem else Outcome.OK, problem))
     history.abort(transaction)
     assert {anomaly.name for anomaly in check(history, {})} == names
+
+
+@pytest.mark.parametrize(
+    ("problem", "older", "names"),
+    [
+        ("the transaction has ended meanwhile (TRANSACTION_ABORTABLE)", False, {"transaction refused"}),
+        ("the transaction has ended meanwhile (TRANSACTION_ABORTABLE)", True, set()),
+        ("the group has moved on (ILLEGAL_GENERATION)", False, set()),
+    ],
+)
+def test_a_history_of_offsets_that_were_refused(problem: str, older: bool, names: set[str]) -> None:
+    """The same holds for offsets; that their group has moved on is another matter."""
+    history = Made()
+    transaction = history.begin(Transaction(process="p", transactional_id="x", older=older, group="g", offsets={A: 1}))
+    history.end(transaction, Outcome.FAIL, problem)
+    assert {anomaly.name for anomaly in check(history, {})} == names

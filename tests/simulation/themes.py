@@ -45,6 +45,10 @@ class Theme:
         """The plan of a seed, with a theme of `group_themes`."""
         return self._drawn(seed, group_themes.THEMES)
 
+    def plan_of_more_groups(self, seed: int) -> Plan:
+        """The plan of a seed, with another theme of `group_themes`."""
+        return self._drawn(seed, group_themes.MORE)
+
     def plan_of_ends(self, seed: int) -> Plan:
         """The plan of a seed, with a theme of `transaction_themes`."""
         return self._drawn(seed, transaction_themes.THEMES)

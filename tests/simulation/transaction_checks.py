@@ -242,9 +242,14 @@ def compacted_wrong(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def refused(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A producer whose epoch tells its transactions apart hears that it is in none: the end of the last one is nothing to it."""
+    """A producer whose epoch tells its transactions apart hears that it is in none: the end of the last one is nothing to it, neither to
+    its records nor to its offsets."""
     for transaction in history.of(Transaction):
-        for send in transaction.sends if not transaction.older else ():
+        if transaction.older:
+            continue
+        if transaction.offsets and "TRANSACTION_ABORTABLE" in transaction.problem:
+            yield Anomaly("transaction refused", f"{transaction.describe()}: {transaction.problem}")
+        for send in transaction.sends:
             if "INVALID_TXN_STATE" in send.problem:
                 yield Anomaly("transaction refused", f"{send.describe()}: {send.problem}")
                 break

@@ -48,6 +48,7 @@ def back_to_back(theme: "Theme") -> None:
             (10, 20),
             more_topics=["derived"],
             records=10,
+            offsets=0.3,
             dies=0.0,
             at_once=True,
             pace_ms=5,
@@ -60,6 +61,7 @@ def back_to_back(theme: "Theme") -> None:
         flow = {"aborts": 0.1, "timeout_ms": 20_000, "pace_ms": 5, "request_timeout_ms": 5_000}
         transactors.append(theme._client("flow", (10, 20), output="derived", **flow))
     theme._client("auditor", (5, 10))
+    theme._client("accountant", (10, 20), group=f"offsets-of-{transactors[0]}")
     _trouble(theme, transactors, (0, 1, 2))
 
 

@@ -54,11 +54,12 @@ async def transact(client: Client) -> None:
                 count = client.chance.randint(1, client.option("records", 4))
                 numbers = range(number, number + count)
                 number += count
+                commits_offsets = "offsets" in client.plan.options and client.chance.random() < client.option("offsets")
                 alive = await _in_transaction(
                     client,
                     producer,
                     Transaction(process=client.process, transactional_id=_id(client), older=_is_older(client)),
-                    _writes(numbers),
+                    _sends_offset(number) if commits_offsets else _writes(numbers),
                 )
                 if not alive:
                     break
@@ -109,6 +110,23 @@ def _writes(numbers: range) -> Body:
             await _linger(client)
 
     return work
+
+
+def _sends_offset(offset: int) -> Body:
+    """A transaction of one offset alone, of a group that has no members: each is higher than the one before."""
+
+    async def work(client: Client, producer: busway.Producer, transaction: Transaction) -> None:
+        partition = client.partition()
+        transaction.group, transaction.offsets = offsets_group(client.plan.name), {partition: offset}
+        group = busway.GroupMetadata(group_id=transaction.group)
+        await producer.send_offsets_to_transaction({busway.TopicPartition(*partition): offset}, group)
+
+    return work
+
+
+def offsets_group(name: str) -> str:
+    """The group whose offsets a transactor of this name commits."""
+    return f"offsets-of-{name}"
 
 
 async def _linger(client: Client) -> None:
@@ -351,7 +369,7 @@ async def account(client: Client) -> None:
     """Ask what flows have committed."""
     client.begin_life()
     isolation = client.option("isolation_level", "read_committed")
-    consumer = reader(client, FLOW, isolation)
+    consumer = reader(client, client.option("group", FLOW), isolation)
     await client.persist(consumer.start)
     try:
         for _ in range(client.plan.operations):

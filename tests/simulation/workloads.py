@@ -81,6 +81,11 @@ class Client:
         """What the plan says."""
         return self.plan.options.get(name, default)
 
+    @property
+    def lives(self) -> int:
+        """How many processes it has begun."""
+        return self._lives
+
     def begin_life(self) -> str:
         """Another process begins."""
         self._lives += 1
