@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from busway_bus.kernel.files import Files
 from busway_bus.kernel.transactions import EndTransaction
-from busway_bus.log import deleted, reading, times
+from busway_bus.log import deleted, reading, times, truncation
 from busway_bus.log.aborted import AbortedTransaction
 from busway_bus.log.append_info import AppendInfo, marker_batch, stamped
 from busway_bus.log.deleted import Deleted, DeletedSegments
-from busway_bus.log.file_names import EPOCHS, SNAPSHOT
+from busway_bus.log.file_names import EPOCHS
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.flush_point import FlushPoint
 from busway_bus.log.inspection import Inspected, finished, inspect
@@ -428,20 +428,21 @@ class PartitionLog:
             self._deleted.append(Deleted(due, segment, snapshot=segment is not old[0]))
         return True
 
+    def batch_start(self, offset: int) -> int:
+        """Return the start of the batch with `offset`; where there is none, `offset`."""
+        return truncation.batch_start(self._segments, offset)
+
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Cut everything from `offset`, as a diverged follower does."""
+        """Cut everything from the batch with `offset`. For errors see `truncation.cut`; append nothing before a retry."""
+        offset = self.batch_start(offset)
+        self.flushed_offset = min(self.flushed_offset, offset)
         with self.kept.guard:
             self.kept.truncations += 1
-        for name in self._files.list(self.directory):
-            if name.endswith(SNAPSHOT) and int(name.removesuffix(SNAPSHOT)) > offset:
-                self._files.remove(f"{self.directory}/{name}")
-        while len(self._segments) > 1 and self._segments[-1].base_offset > offset:
-            self._segments.pop().delete()
-        self._segments[-1].truncate(offset)
+        truncation.remove_snapshots(self._files, self.directory, offset)
+        truncation.cut(self._segments, offset)
         self._rolled = [entry for entry in self._rolled if entry[0] in self._segments[:-1]]
         self.epochs.truncate(offset)
         self._files.replace(f"{self.directory}/{EPOCHS}", self.epochs.text().encode())
-        self.flushed_offset = min(self.flushed_offset, offset)
         self._snapshots.truncated(offset, self.active.size)
         self.producers = replayed(self._files, self.directory, self._segments, now_ms).in_place_of(self.producers)
 

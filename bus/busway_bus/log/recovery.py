@@ -215,8 +215,9 @@ class _Recovery:
 
     def _open(self, bases: list[int]) -> None:
         self._finish_deletion(bases)
-        for base in set(self._offsets(TRANSACTIONS)) - set(bases):
-            self._files.remove(f"{self._directory}/{file_name(base, TRANSACTIONS)}")
+        for suffix in SEGMENT_FILES[:-1]:  # an index without its log would become that of the next segment of that name
+            for base in set(self._offsets(suffix)) - set(bases):
+                self._files.remove(f"{self._directory}/{file_name(base, suffix)}")
         if bases and bases[0] > self._floor == 0 and not self._clean:
             # Either the oldest file's name never reached the disk, and no later record was acknowledged; or the checkpoints and
             # snapshots that covered the records before it are lost.

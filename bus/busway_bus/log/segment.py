@@ -334,16 +334,16 @@ class Segment:
         Raises:
             CorruptBatch, ColdPages: as of `headers`.
         """
-        self.next_offset = self.base_offset
-        end = start
+        end, next_offset = start, self.base_offset
         for header, position in self.headers(start, wait=wait):
             if up_to is not None and header.base_offset >= up_to:
                 break
-            check_offsets(header, self.base_offset, self.next_offset)
+            check_offsets(header, self.base_offset, next_offset)
             end = position + header.size_bytes
-            self.next_offset = header.next_offset
+            next_offset = header.next_offset
             if self.dated and header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
+        self.next_offset = next_offset
         self.indexes.restart(end - start)
         return end
 
@@ -368,15 +368,16 @@ class Segment:
         return last is None or self._entry_position(*last) is not None
 
     def truncate(self, offset: int) -> None:
-        """Cut everything from `offset`, which must start a batch."""
+        """Cut the log file from the batch that starts at `offset`. For the indexes see `truncation`.
+
+        Raises:
+            CorruptBatch: records are damaged or missing.
+            OSError: the disk failed; retry is safe.
+        """
         position = self.position_of(offset)
+        self._positions.clear()
         self._log.truncate(position)
-        self.cut_indexes(offset)
-        self.transactions.cut(offset)
-        last = self.indexes.last_batch()
-        self.take_end(0 if last is None else last[1])
-        if not self.times_end_well:
-            self.date()
+        self.next_offset = min(self.next_offset, offset)  # at once: index entries behind the end are not used
 
     def recover(self, config: LogConfig, *, gaps_below: int, position: int = 0) -> tuple[int, CorruptBatch | None]:
         """Read all batches from `position` and rebuild the indexes.
@@ -447,10 +448,10 @@ class Segment:
         self.transactions.renamed(self.path(TRANSACTIONS))
 
     def delete(self) -> None:
-        """Remove the segment's files."""
-        self.close()
+        """Remove the segment's files. After a failure the rest can be read, and a retry is safe."""
         for name in self._names():
             self._files.remove(self.path(name))
+        self.close()
 
     def _names(self) -> Iterator[str]:
         return (name for name in SEGMENT_FILES if name != TRANSACTIONS or self.transactions.there)

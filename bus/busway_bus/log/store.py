@@ -269,6 +269,7 @@ class LogStore:
         Raises:
             OSError: the disk failed or is full; retry is safe.
         """
+        offset = self.logs[key].batch_start(offset)
         with self._writing:
             self._deletions += 1  # invalidates checkpoints taken before
             self._recovery[key] = min(self._recovery.get(key, 0), offset)

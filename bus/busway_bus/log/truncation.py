@@ -1,0 +1,52 @@
+"""Truncation of the segments of a log.
+
+What lives here: the cut, in an order in which each step may fail, be tried again, or be the last one before a power cut. What does not:
+epochs, producers and flushed offset (`partition_log`), and checkpoints (`store`).
+"""
+
+from collections.abc import Sequence
+
+from busway_bus.kernel.files import Files
+from busway_bus.log.file_names import SNAPSHOT
+from busway_bus.log.reading import segment_at
+from busway_bus.log.segment import Segment
+from busway_bus.log.trust import resume
+
+
+def batch_start(segments: Sequence[Segment], offset: int) -> int:
+    """Return the start of the batch with `offset`, else `offset`.
+
+    Raises:
+        CorruptBatch: a header is damaged on disk.
+    """
+    segment = segments[segment_at(segments, offset)]
+    header, _ = next(segment.headers(segment.position_of(offset)), (None, 0))
+    return offset if header is None else min(offset, header.base_offset)
+
+
+def remove_snapshots(files: Files, directory: str, offset: int) -> None:
+    """Remove producer snapshots after `offset`, durably. One that returned would prove what is cut."""
+    for name in files.list(directory):
+        if name.endswith(SNAPSHOT) and int(name.removesuffix(SNAPSHOT)) > offset:
+            files.remove(f"{directory}/{name}")
+    files.sync_directory(directory)
+
+
+def cut(segments: list[Segment], offset: int) -> None:
+    """Cut everything from `offset`, which starts a batch.
+
+    Raises:
+        CorruptBatch: records are damaged or missing.
+        OSError: the disk failed; retry is safe, and look-ups agree with the log files meanwhile.
+    """
+    while len(segments) > 1 and segments[-1].base_offset > offset:
+        segments[-1].delete()  # first: what is left of its files would begin the next segment of that name
+        segments.pop()
+    segment = segments[-1]
+    segment.truncate(offset)
+    if not resume(segment, offset):
+        segment.indexes.clear()
+        segment.take_times()
+        segment.take_end(0)
+    segment.transactions.cut(offset)
+    segment.sync()  # else a power cut could mix what was cut with what comes after
