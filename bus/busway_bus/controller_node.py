@@ -31,7 +31,7 @@ from busway_bus.quorum.peers import Peers
 from busway_bus.quorum.ready import CommittedRecordsLost
 from busway_bus.quorum.settings import QuorumSettings
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
-from busway_bus.scheduling.fair_share import Turns
+from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.dispatch import Routes
 from busway_bus.server.listener import Listeners
 from busway_protocol.errors import KafkaError
@@ -109,7 +109,7 @@ class ControllerNode:
                 directory_id=self._store.identity.directory_id,
                 metadata=metadata,
                 quorum=self._driver,
-                turns=Turns(self._machine),
+                scheduler=FairScheduler(self._machine),
                 listener=self.config.listeners[0].name,
                 addresses=self.config.voters,
             )

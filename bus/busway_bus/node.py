@@ -42,7 +42,7 @@ from busway_bus.quorum.metadata_snapshots import SnapshotLimits
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.manager import ReplicaManager
-from busway_bus.scheduling.fair_share import Turns
+from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.listener import Listeners
 from busway_bus.share.dead_letters import DeadLetters
 from busway_bus.share.manager import SharePartitions
@@ -66,7 +66,7 @@ class Node:
 
     Args:
         machine: clocks, ids and randomness for everything below. Timers, connections and threads are the running event
-        loop's.
+            loop's.
         files: opens the data directory at the configured path.
     """
 
@@ -121,8 +121,8 @@ class Node:
             await metadata.format()
             for line in self._store.settle(_partitions(metadata.image), metadata.removed).lines():
                 logger.warning("%s: %s", self.config.data_dir, line)
-            turns = Turns(self._machine)
-            replicas = ReplicaManager(self.config, self._store, self._flusher, turns, self._machine)
+            scheduler = FairScheduler(self._machine)
+            replicas = ReplicaManager(self.config, self._store, self._flusher, scheduler, self._machine)
             metadata.allow_snapshots(lambda: replicas.local.undeleted)
             await metadata.subscribe(replicas.local.follow)
             self._controller, self._registered = LocalController(self.config, metadata, self._machine.uuid4), False
@@ -146,7 +146,7 @@ class Node:
                 self._machine,
                 create_topic=functools.partial(self._create_internal, TRANSACTIONS_TOPIC),
                 image=lambda: metadata.image.topics.get(TRANSACTIONS_TOPIC),
-                exists=lambda topic, number: metadata.image.partition(topic, number) is not None,
+                exists=lambda topic, partition: metadata.image.partition(topic, partition) is not None,
                 version=lambda: metadata.image.features.get(TRANSACTION_VERSION, 0),
                 new_producer_id=producer_ids.take,
                 writer=markers,
@@ -159,7 +159,7 @@ class Node:
                 self._machine,
                 create_topic=functools.partial(self._create_internal, SHARE_STATE_TOPIC),
                 image=lambda: metadata.image.topics.get(SHARE_STATE_TOPIC),
-                exists=lambda topic_id, number: metadata.image.partition_by_id(topic_id, number) is not None,
+                exists=lambda topic_id, partition: metadata.image.partition_by_id(topic_id, partition) is not None,
             )
             share_groups = ShareGroups(self.config, groups, share_states, self._machine, setting=settings)
             shares = SharePartitions(
@@ -191,7 +191,7 @@ class Node:
                 replicas=replicas,
                 creations=TopicAutoCreator(),
                 metadata_answers=MetadataAnswers(),
-                turns=turns,
+                scheduler=scheduler,
                 sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots")),
                 groups=groups,
                 transactions=transactions,
@@ -400,8 +400,8 @@ class Node:
 
 def _partitions(image: ClusterImage) -> dict[tuple[str, int], UUID]:
     topic_ids = {
-        (topic.name, number): topic.topic_id
+        (topic.name, partition): topic.topic_id
         for topic in image.topics.values()
-        for number in range(len(topic.partitions))
+        for partition in range(len(topic.partitions))
     }
     return {**topic_ids, (TOPIC, 0): UUID(int=TOPIC_ID_INT)}

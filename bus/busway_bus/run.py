@@ -68,7 +68,7 @@ async def serve(config: BrokerConfig, started: "Callable[[Node | ControllerNode]
 
     Raises:
         DiskFailed: it stopped by itself.
-        One of `CANNOT_START`.
+            One of `CANNOT_START`.
     """
     node = _node(config)
     await node.start()

@@ -109,7 +109,7 @@ class Tables:
         Raises:
             Interrupted: `interrupt` was called; nothing is written.
             ConfigInvalid: a table or a column is missing and may not be created.
-            sqlalchemy.exc.SQLAlchemyError: an error of the database.
+                sqlalchemy.exc.SQLAlchemyError: an error of the database.
         """
         for row in rows:
             self._ready(row)

@@ -65,9 +65,9 @@ def two_live_owners(history: History, _: Rules) -> Iterator[Anomaly]:
     Who was killed, or is cut off until its session ends, has it too, but knows no better: its heart is heard no more.
     """
     beats: dict[str, list[ConsumerHeartbeat]] = defaultdict(list)
-    for beat in history.of(ConsumerHeartbeat):
-        if beat.ok:
-            beats[beat.process].append(beat)
+    for heartbeat in history.of(ConsumerHeartbeat):
+        if heartbeat.ok:
+            beats[heartbeat.process].append(heartbeat)
     for (group, partition), found in _tenures(history).items():
         for number, second in enumerate(found):
             since = second.told.invoked
@@ -75,9 +75,9 @@ def two_live_owners(history: History, _: Rules) -> Iterator[Anomaly]:
                 if first.until <= since or first.told.member == second.told.member:
                     continue
                 heard = [
-                    beat
-                    for beat in beats[first.told.process]
-                    if since < beat.invoked and (beat.returned or NEVER) < min(first.until, second.until)
+                    heartbeat
+                    for heartbeat in beats[first.told.process]
+                    if since < heartbeat.invoked and (heartbeat.returned or NEVER) < min(first.until, second.until)
                 ]
                 if heard:
                     text = (
@@ -196,9 +196,9 @@ def held_back(history: History, _: Rules) -> Iterator[Anomaly]:
                 for event in events
             )
             heard = any(
-                beat.ok and beat.group == asked.group and beat.process != asked.process
-                for beat in history.of(ConsumerHeartbeat)
-                if due_ms - _HEARD_MS < beat.invoked_ms < due_ms
+                heartbeat.ok and heartbeat.group == asked.group and heartbeat.process != asked.process
+                for heartbeat in history.of(ConsumerHeartbeat)
+                if due_ms - _HEARD_MS < heartbeat.invoked_ms < due_ms
             )
             taken = {
                 partition

@@ -134,8 +134,8 @@ def record_beats(client: Client, consumer: busway.Consumer, group: str) -> None:
         beating: list[ConsumerHeartbeat] = []
 
         def asks() -> Any:
-            beat = ConsumerHeartbeat(process=client.process, group=group, member=dialogue.identity.member_id)
-            beating[:] = [client.history.begin(beat)]
+            heartbeat = ConsumerHeartbeat(process=client.process, group=group, member=dialogue.identity.member_id)
+            beating[:] = [client.history.begin(heartbeat)]
             return request()
 
         def hears(answer: Any) -> Any:
@@ -162,15 +162,15 @@ def record_classic_beats(client: Client, consumer: busway.Consumer, group: str) 
         async def asks(request: Any, **more: Any) -> Any:
             if not isinstance(request, HeartbeatRequest):
                 return await ask(request, **more)
-            beat = ConsumerHeartbeat(process=client.process, group=group, member=request.member_id)
-            client.history.begin(beat)
+            heartbeat = ConsumerHeartbeat(process=client.process, group=group, member=request.member_id)
+            client.history.begin(heartbeat)
             answer = await ask(request, **more)
             code = error_for(answer.error_code)
             if code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
-                beat.epoch = request.generation_id
-                client.history.end(beat)
+                heartbeat.epoch = request.generation_id
+                client.history.end(heartbeat)
             else:
-                client.history.end(beat, Outcome.INFO, code.name)
+                client.history.end(heartbeat, Outcome.INFO, code.name)
             return answer
 
         coordinator.ask = asks

@@ -67,10 +67,10 @@ def test_who_gives_up_first_is_no_second_owner() -> None:
     """Nor is a heartbeat after that a sign of anything, or one that was asked before the other was told."""
     history = History()
     history.note(told("a", 1))
-    beat = history.begin(ConsumerHeartbeat(process="a", group="g", member="a", epoch=1))
+    heartbeat = history.begin(ConsumerHeartbeat(process="a", group="g", member="a", epoch=1))
     history.note(Revoked(process="a", group="g", partitions=frozenset([P])))
     history.note(told("b", 2))
-    history.end(beat)
+    history.end(heartbeat)
     history.note(ConsumerHeartbeat(process="a", group="g", member="a", epoch=2))
     assert names(history, modern_checks.two_live_owners) == []
 

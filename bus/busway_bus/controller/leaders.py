@@ -31,11 +31,11 @@ def begin_epochs(image: ClusterImage, partitions: Iterable[tuple[str, int]]) -> 
         partitions: (topic name, number); deleted ones are skipped.
     """
     records = []
-    for name, number in partitions:
+    for name, partition in partitions:
         topic = image.topics.get(name)
-        if topic is not None and number < len(topic.partitions):
-            leader = topic.partitions[number].leader
-            records.append(PartitionChangeRecord(partition_id=number, topic_id=topic.topic_id, leader=leader))
+        if topic is not None and partition < len(topic.partitions):
+            leader = topic.partitions[partition].leader
+            records.append(PartitionChangeRecord(partition_id=partition, topic_id=topic.topic_id, leader=leader))
     return Decision(records=tuple(records), reply=None)
 
 
@@ -63,16 +63,16 @@ class ReportReplicas:
         with the replica."""
         records = []
         for keys, directory in ((self.lost, LOST), (self.restored, directory_on(image, self.node_id))):
-            for name, number in keys:
-                partition = image.partition(name, number)
+            for name, partition_index in keys:
+                partition = image.partition(name, partition_index)
                 if partition is None or self.node_id not in partition.replicas:
                     continue
-                records.append(self._change(image, name, number, directory))
+                records.append(self._change(image, name, partition_index, directory))
         return Decision(records=tuple(records), reply=None)
 
-    def _change(self, image: ClusterImage, name: str, number: int, directory: UUID) -> PartitionChangeRecord:
+    def _change(self, image: ClusterImage, name: str, partition_index: int, directory: UUID) -> PartitionChangeRecord:
         topic = image.topics[name]
-        partition = topic.partitions[number]
+        partition = topic.partitions[partition_index]
         directories = [
             directory if replica == self.node_id else partition.directory_on(replica) or UNASSIGNED
             for replica in partition.replicas
@@ -88,7 +88,7 @@ class ReportReplicas:
         elif partition.leader == NO_LEADER and self.node_id in partition.isr:
             leader = self.node_id
         return PartitionChangeRecord(
-            topic_id=topic.topic_id, partition_id=number, leader=leader, isr=isr, directories=directories
+            topic_id=topic.topic_id, partition_id=partition_index, leader=leader, isr=isr, directories=directories
         )
 
 
@@ -110,23 +110,23 @@ class ElectLeaders:
         partitions = self.partitions
         if partitions is None:
             partitions = tuple(
-                (topic.name, number)
+                (topic.name, partition_index)
                 for topic in image.topics.values()
-                for number, partition in enumerate(topic.partitions)
+                for partition_index, partition in enumerate(topic.partitions)
                 if partition.leader == NO_LEADER
             )
         return Decision(reply=tuple((key, _elect(image, *key, self.kind)) for key in partitions))
 
 
-def _elect(image: ClusterImage, topic: str, number: int, kind: int) -> KafkaError:
+def _elect(image: ClusterImage, topic: str, partition_index: int, kind: int) -> KafkaError:
     """Return why no election is held."""
     if kind not in _NO_CANDIDATE:
         return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
     if topic not in image.topics:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
-    partition = image.partition(topic, number)
+    partition = image.partition(topic, partition_index)
     if partition is None:
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{number}")
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{partition_index}")
     if partition.leader == NO_LEADER:
         return KafkaError(*_NO_CANDIDATE[kind])
     return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")

@@ -29,8 +29,8 @@ def place(image: ClusterImage, count: int, factor: int, *, first: int) -> list[t
         )
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
     return [
-        tuple(brokers[(number + replica) % len(brokers)] for replica in range(factor))
-        for number in range(first, first + count)
+        tuple(brokers[(partition + replica) % len(brokers)] for replica in range(factor))
+        for partition in range(first, first + count)
     ]
 
 
@@ -70,7 +70,7 @@ def new_partitions(
     """
     places: dict[tuple[int, ...], tuple[list[int], list[UUID]]] = {}
     records = []
-    for number, brokers in replicas:
+    for partition, brokers in replicas:
         key = tuple(brokers)
         if key not in places:
             usable = [broker for broker in key if not image.brokers[broker].fenced]
@@ -78,13 +78,13 @@ def new_partitions(
         isr, directories = places[key]
         if not isr:
             text = (
-                f"All brokers specified in the manual partition assignment for partition {number} are fenced or in controlled "
+                f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in controlled "
                 "shutdown."
             )
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         records.append(
             PartitionRecord(
-                partition_id=number,
+                partition_id=partition,
                 topic_id=topic_id,
                 replicas=list(key),
                 isr=isr,

@@ -161,16 +161,16 @@ def _check_assignments(image: ClusterImage, topic: NewTopic) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{begun} replication factor was not set to -1.")
     if topic.partitions != DEFAULT:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{begun} numPartitions was not set to -1.")
-    numbers: set[int] = set()
+    partitions: set[int] = set()
     factor = None
-    for number, replicas in topic.assignments:
-        if number in numbers:
-            text = f"Found multiple manual partition assignments for partition {number}"
+    for partition, replicas in topic.assignments:
+        if partition in partitions:
+            text = f"Found multiple manual partition assignments for partition {partition}"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-        numbers.add(number)
+        partitions.add(partition)
         check_replicas(image, replicas, factor)
         factor = len(replicas)
-    if numbers != set(range(len(numbers))):
+    if partitions != set(range(len(partitions))):
         text = "partitions should be a consecutive 0-based integer sequence"
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
 

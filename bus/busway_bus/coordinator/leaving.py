@@ -31,11 +31,11 @@ async def leave_in_parts(
     Raises:
         KafkaError: the first part cannot be written.
     """
-    number = runtime.partition_of(group_id)
+    partition = runtime.partition_of(group_id)
     codes: list[ErrorCode] = []
     out: set[Identity] = set()
     while True:
-        shard, begin = runtime.shards().get(number), len(codes)
+        shard, begin = runtime.shards().get(partition), len(codes)
         modern = shard is not None and isinstance(shard.groups.get(group_id), ConsumerGroup)
         end = begin + MEMBERS_PER_TICK_MAX if modern else len(identities)
         part = identities[begin:end]
@@ -43,7 +43,7 @@ async def leave_in_parts(
             _left, group_id=group_id, identities=part, now=runtime.now(), reasons=reasons[begin:end], what=what
         )
         try:
-            answered = await runtime.write(number, leave)
+            answered = await runtime.write(partition, leave)
         except KafkaError as problem:
             if not codes:
                 raise

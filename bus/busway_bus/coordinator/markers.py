@@ -14,7 +14,7 @@ from busway_bus.kernel.limits import ENDING_AT_ONCE_MAX, MARKER_RETRY_S
 from busway_bus.kernel.transactions import MarkerWriter
 from busway_bus.transactions.fencing import Identity
 from busway_bus.transactions.shard import Levels, TransactionShard
-from busway_bus.transactions.transaction import Place
+from busway_bus.transactions.transaction import TopicPartition
 from busway_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("busway.transactions")
@@ -37,18 +37,18 @@ class _Ending:
         "coordinator_epoch",
         "identity",
         "last_problem",
-        "number",
         "over",
+        "partition",
         "remaining",
         "transactional_id",
     )
 
-    def __init__(self, number: int, transactional_id: str) -> None:
-        self.number = number
+    def __init__(self, partition: int, transactional_id: str) -> None:
+        self.partition = partition
         self.transactional_id = transactional_id
         self.identity: Identity | None = None
         self.coordinator_epoch = -1
-        self.remaining: set[Place] = set()
+        self.remaining: set[TopicPartition] = set()
         self.attempts = 0
         self.last_problem = ""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -83,19 +83,19 @@ class Markers:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closed = False
 
-    def begin(self, number: int, transactional_id: str) -> None:
+    def begin(self, partition: int, transactional_id: str) -> None:
         """End a prepared transaction, unless under way."""
         if self._closed or transactional_id in self._endings:
             return
-        ending = self._endings[transactional_id] = _Ending(number, transactional_id)
+        ending = self._endings[transactional_id] = _Ending(partition, transactional_id)
         self._enqueue(ending)
 
-    def go_on(self, number: int, shard: TransactionShard) -> None:
+    def go_on(self, partition: int, shard: TransactionShard) -> None:
         """End the prepared transactions of a loaded shard."""
         for transactional_id in shard.prepared:
-            self.begin(number, transactional_id)
+            self.begin(partition, transactional_id)
 
-    def remaining(self, transactional_id: str, identity: Identity) -> frozenset[Place] | None:
+    def remaining(self, transactional_id: str, identity: Identity) -> frozenset[TopicPartition] | None:
         """Return the partitions without a marker; None if unknown."""
         ending = self._endings.get(transactional_id)
         return None if ending is None or ending.identity != identity else frozenset(ending.remaining)
@@ -147,7 +147,7 @@ class Markers:
         except Exception:
             logger.exception("transaction %s is ended later on a mistake of this broker", ending.transactional_id)
             problem = "a mistake of this broker"
-        shard = self._runtime.shards().get(ending.number)
+        shard = self._runtime.shards().get(ending.partition)
         if shard is None or ending.transactional_id not in shard.prepared:
             # Done, or left to the current coordinator: a loaded shard lists what is prepared.
             del self._endings[ending.transactional_id]
@@ -175,30 +175,31 @@ class Markers:
         Raises:
             KafkaError: `__transaction_state` cannot be read or written.
         """
-        number, transactional_id = ending.number, ending.transactional_id
+        partition_index, transactional_id = ending.partition, ending.transactional_id
         # Only a durable decision is carried out: a crash must not revoke it after a marker is written.
-        transaction = await self._runtime.read(number, lambda shard: shard.transactions.get(transactional_id))
+        transaction = await self._runtime.read(partition_index, lambda shard: shard.transactions.get(transactional_id))
         if transaction is None or not transaction.state.prepared:
             return ""
         identity = (transaction.producer_id, transaction.epoch)
-        epoch = self._coordinator_epoch(number)
+        epoch = self._coordinator_epoch(partition_index)
         if (ending.identity, ending.coordinator_epoch) != (identity, epoch):
             ending.identity, ending.coordinator_epoch = identity, epoch
             ending.remaining = set(transaction.partitions)
-        ending.remaining = {place for place in ending.remaining if self._exists(*place)}
+        ending.remaining = {topic_partition for topic_partition in ending.remaining if self._exists(*topic_partition)}
         if ending.remaining:
             codes = await self._writer.write(transaction.marker(epoch), tuple(sorted(ending.remaining)))
-            if self._coordinator_epoch(number) != epoch:
+            if self._coordinator_epoch(partition_index) != epoch:
                 return "another broker may have ended it meanwhile"
-            ending.remaining -= {place for place, code in codes.items() if code in _WRITTEN}
+            ending.remaining -= {topic_partition for topic_partition, code in codes.items() if code in _WRITTEN}
             if ending.remaining:
                 (topic, partition), refused = min(ending.remaining), codes
                 code = refused.get((topic, partition), ErrorCode.UNKNOWN_SERVER_ERROR)
                 return f"{topic}-{partition} has no marker: {code.name}"
         self._runtime.decide(
-            number, lambda shard: shard.complete(transactional_id, identity, self._levels(), self._runtime.now())
+            partition_index,
+            lambda shard: shard.complete(transactional_id, identity, self._levels(), self._runtime.now()),
         )
         # The next transaction may be prepared meanwhile, for older clients with the same identity. It needs new markers.
         ending.identity = None
-        await self._runtime.read(number, lambda shard: None)
+        await self._runtime.read(partition_index, lambda shard: None)
         return ""

@@ -4,11 +4,11 @@ What lives here: the parts, and codes after a refused one. What does not: writin
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator
 from typing import Final
 
 from busway_bus.coordinator.shard import Record
-from busway_bus.groups.offsets import NewOffset, Place, offset_record
+from busway_bus.groups.offsets import NewOffsets, OffsetErrors, offset_record
 from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.limits import OFFSETS_PER_COMMIT_MAX
 from busway_bus.kernel.steps import Pace
@@ -19,8 +19,9 @@ _AT_A_STEP: Final = 50
 
 
 async def in_stretches(
-    offsets: Mapping[Place, NewOffset], write: Callable[[Mapping[Place, NewOffset]], Awaitable[dict[Place, ErrorCode]]]
-) -> dict[Place, ErrorCode]:
+    offsets: NewOffsets,
+    write: Callable[[NewOffsets], Awaitable[OffsetErrors]],
+) -> OffsetErrors:
     """Write offsets, `OFFSETS_PER_COMMIT_MAX` at a time; return their codes.
 
     Each part is checked as a commit of its own. Parts before a refused one stay written.
@@ -30,10 +31,10 @@ async def in_stretches(
     """
     if len(offsets) <= OFFSETS_PER_COMMIT_MAX:
         return await write(offsets)
-    codes: dict[Place, ErrorCode] = {}
-    places = tuple(offsets)
-    for start in range(0, len(places), OFFSETS_PER_COMMIT_MAX):
-        part = {place: offsets[place] for place in places[start : start + OFFSETS_PER_COMMIT_MAX]}
+    codes: OffsetErrors = {}
+    partitions = tuple(offsets)
+    for start in range(0, len(partitions), OFFSETS_PER_COMMIT_MAX):
+        part = {partition: offsets[partition] for partition in partitions[start : start + OFFSETS_PER_COMMIT_MAX]}
         try:
             codes.update(await write(part))
         except KafkaError as problem:
@@ -46,13 +47,13 @@ async def in_stretches(
 
 def transactional_offsets(
     group_id: str,
-    offsets: Mapping[Place, NewOffset],
+    offsets: NewOffsets,
     batch: BatchBuilder,
     *,
     bytes_max: int,
     metadata_bytes_max: int,
     wall_ms: int,
-) -> Generator[None, None, tuple[list[Record], dict[Place, ErrorCode]]]:
+) -> Generator[None, None, tuple[list[Record], OffsetErrors]]:
     """Add offsets to a batch in steps; return their records and codes.
 
     Args:
@@ -63,10 +64,10 @@ def transactional_offsets(
         KafkaError: INVALID_COMMIT_OFFSET_SIZE, they do not fit. None is committed, as in Kafka.
     """
     records: list[Record] = []
-    codes: dict[Place, ErrorCode] = {}
+    codes: OffsetErrors = {}
     pace = Pace(_AT_A_STEP)
-    for place, offset in offsets.items():
-        codes[place], record = offset_record(group_id, place, offset, wall_ms, metadata_bytes_max)
+    for partition, offset in offsets.items():
+        codes[partition], record = offset_record(group_id, partition, offset, wall_ms, metadata_bytes_max)
         if record is not None:
             records.append(record)
             batch.append(wall_ms, *GroupShard.encode(record))

@@ -32,7 +32,7 @@ class ProducerIds:
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS, none can be reserved now. Every client retries on it (Kafka's
-            ProducerIdManager).
+                ProducerIdManager).
         """
         while not self.block:
             # Concurrent callers each reserve a block; those that lose the race are never used.

@@ -44,13 +44,13 @@ async def durably(durable: Durable | None) -> None:
             raise refusal(problem) from problem
 
 
-def answer(due: Iterable[tuple[Waiter, Any]], durable: Durable | None) -> None:
+def answer(responses: Iterable[tuple[Waiter, Any]], durable: Durable | None) -> None:
     """Complete parked requests, or fail them if not durable."""
     problem = durable.exception() if durable is not None else None
     if isinstance(problem, KafkaError):
-        fail((waiter for waiter, _ in due), refusal(problem))
+        fail((waiter for waiter, _ in responses), refusal(problem))
         return
-    for waiter, reply in due:
+    for waiter, reply in responses:
         if not waiter.done():
             waiter.set_result(reply)
 

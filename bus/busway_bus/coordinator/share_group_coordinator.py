@@ -24,8 +24,8 @@ from busway_bus.groups.share.heartbeat import (
     ShareGroupLimits,
     ShareHeartbeat,
     ShareHeartbeatReply,
-    beat,
     leave,
+    share_group_heartbeat,
 )
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
@@ -105,7 +105,7 @@ class ShareGroups:
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND; COORDINATOR_LOAD_IN_PROGRESS on joining a group that is being deleted; from
-            `groups.share.heartbeat`; the coordinator is elsewhere, is loading, or cannot write.
+                `groups.share.heartbeat`; the coordinator is elsewhere, is loading, or cannot write.
         """
         now, wall_ms = self._groups.runtime.now(), self._machine.wall_ms()
         limits = self.limits(heartbeat.group_id)
@@ -120,7 +120,9 @@ class ShareGroups:
             share_group = _share_group(heartbeat.group_id, group)
             if heartbeat.epoch == LEAVING:
                 return leave(share_group, heartbeat.member_id)
-            return shard.watched(share_group, beat(share_group, heartbeat, limits, now=now, wall_ms=wall_ms))
+            return shard.watched(
+                share_group, share_group_heartbeat(share_group, heartbeat, limits, now=now, wall_ms=wall_ms)
+            )
 
         reply = await self._decide(heartbeat.group_id, decide)
         if reply.initialize:
@@ -191,9 +193,9 @@ class ShareGroups:
     ) -> dict[tuple[UUID, int], KafkaError]:
         """Send a request to the share coordinator for each; return the errors."""
         keys = [
-            SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=number)
-            for topic_id, numbers in sorted(wanted.items())
-            for number in sorted(numbers)
+            SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=partition)
+            for topic_id, partitions in sorted(wanted.items())
+            for partition in sorted(partitions)
         ]
         failed: dict[tuple[UUID, int], KafkaError] = {}
 
@@ -265,12 +267,14 @@ class ShareGroups:
         if not delta.removed:
             return
         gone = tuple(delta.removed)
-        for number, shard in self._groups.runtime.shards().items():
+        for partition, shard in self._groups.runtime.shards().items():
             for group_id, group in tuple(shard.groups.items()):
-                if not isinstance(group, ShareGroup) or self._groups.runtime.shards().get(number) is not shard:
+                if not isinstance(group, ShareGroup) or self._groups.runtime.shards().get(partition) is not shard:
                     continue
                 try:
-                    self._groups.runtime.decide(number, functools.partial(_deleted, group_id=group_id, topic_ids=gone))
+                    self._groups.runtime.decide(
+                        partition, functools.partial(_deleted, group_id=group_id, topic_ids=gone)
+                    )
                 except KafkaError as problem:
                     logger.error("share group %s cannot let go of deleted topics: %s", group_id, problem)
                 await asyncio.sleep(0)
@@ -287,13 +291,15 @@ class ShareGroups:
 
         return await self._decide(group_id, look)
 
-    async def summary(self, group_id: str, topic_id: UUID, number: int) -> ShareState:
+    async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState:
         """Return a share partition's state without batches, with its start offset.
 
         Raises:
             KafkaError: see `SharePersister`.
         """
-        return await self._persister.summary(SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=number))
+        return await self._persister.summary(
+            SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=partition)
+        )
 
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[UUID, tuple[str, Mapping[int, int]]]
@@ -302,7 +308,7 @@ class ShareGroups:
 
         Raises:
             KafkaError: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND for a group of another kind; COORDINATOR_LOAD_IN_PROGRESS
-            while it is deleted.
+                while it is deleted.
         """
         # Shielded: it continues without the client, and a deletion waits for it.
         return await asyncio.shield(self._start_initializing(group_id, self._alter(group_id, offsets)))

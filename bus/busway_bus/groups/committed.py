@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
+from busway_bus.groups.offsets import CommittedOffset, NewOffsets, TopicPartition
 from busway_bus.kernel.limits import GROUP_BYTES, OFFSET_BYTES, OFFSETS_BYTES_MAX
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -21,9 +21,9 @@ _METADATA_FREE: Final = 128
 """Uncounted bytes of metadata: slightly longer metadata must not cause a refusal."""
 
 
-def offset_bytes(place: Place, metadata: str) -> int:
+def offset_bytes(partition: TopicPartition, metadata: str) -> int:
     """Return the approximate memory of an offset."""
-    return OFFSET_BYTES + place[0].__sizeof__() + max(metadata.__sizeof__() - _METADATA_FREE, 0)
+    return OFFSET_BYTES + partition[0].__sizeof__() + max(metadata.__sizeof__() - _METADATA_FREE, 0)
 
 
 class OffsetMemory:
@@ -62,7 +62,7 @@ class OffsetMemory:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "groups and committed offsets take as much as they may")
 
 
-class CommittedOffsets(dict[str, dict[Place, CommittedOffset]]):
+class CommittedOffsets(dict[str, dict[TopicPartition, CommittedOffset]]):
     """Committed offsets by group id and (topic, partition).
 
     Read as a dict, changed only by its methods. Its memory is released with the table.
@@ -80,22 +80,22 @@ class CommittedOffsets(dict[str, dict[Place, CommittedOffset]]):
     def __del__(self) -> None:
         self._memory.used -= self._held
 
-    def put(self, group_id: str, offsets: Iterable[tuple[Place, CommittedOffset]]) -> None:
+    def put(self, group_id: str, offsets: Iterable[tuple[TopicPartition, CommittedOffset]]) -> None:
         """Store offsets; a replay may exceed the limit."""
         table = self.setdefault(group_id, {})
         more = 0
-        for place, offset in offsets:
-            before = table.get(place)
+        for partition, offset in offsets:
+            before = table.get(partition)
             if before is None or before.metadata != offset.metadata:
-                more += offset_bytes(place, offset.metadata) - _size(place, before)
-            table[place] = offset
+                more += offset_bytes(partition, offset.metadata) - _size(partition, before)
+            table[partition] = offset
         self._change(more)
 
-    def forget(self, group_id: str, place: Place) -> None:
+    def forget(self, group_id: str, partition: TopicPartition) -> None:
         """Remove an offset."""
         table = self.get(group_id, {})
-        self._change(-_held(place, table))
-        table.pop(place, None)
+        self._change(-_held(partition, table))
+        table.pop(partition, None)
         if not table:
             self.pop(group_id, None)
 
@@ -107,7 +107,7 @@ class CommittedOffsets(dict[str, dict[Place, CommittedOffset]]):
         """Release the memory of a removed group."""
         self._change(-GROUP_BYTES)
 
-    def check(self, group_id: str, offsets: Mapping[Place, NewOffset], *, new_group: bool) -> None:
+    def check(self, group_id: str, offsets: NewOffsets, *, new_group: bool) -> None:
         """Check that there is memory for offsets and a new group.
 
         An offset that needs no more than its predecessor always fits.
@@ -117,7 +117,8 @@ class CommittedOffsets(dict[str, dict[Place, CommittedOffset]]):
         """
         table = self.get(group_id, {})
         more = sum(
-            max(offset_bytes(place, offset.metadata) - _held(place, table), 0) for place, offset in offsets.items()
+            max(offset_bytes(partition, offset.metadata) - _held(partition, table), 0)
+            for partition, offset in offsets.items()
         )
         self._memory.check(more + GROUP_BYTES * new_group)
 
@@ -130,9 +131,9 @@ class CommittedOffsets(dict[str, dict[Place, CommittedOffset]]):
         self._memory.check(GROUP_BYTES)
 
 
-def _held(place: Place, table: Mapping[Place, CommittedOffset]) -> int:
-    return _size(place, table.get(place))
+def _held(partition: TopicPartition, table: Mapping[TopicPartition, CommittedOffset]) -> int:
+    return _size(partition, table.get(partition))
 
 
-def _size(place: Place, offset: CommittedOffset | None) -> int:
-    return 0 if offset is None else offset_bytes(place, offset.metadata)
+def _size(partition: TopicPartition, offset: CommittedOffset | None) -> int:
+    return 0 if offset is None else offset_bytes(partition, offset.metadata)

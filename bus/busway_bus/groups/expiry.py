@@ -7,24 +7,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from busway_bus.groups.group import Group
-from busway_bus.groups.offsets import CommittedOffset, Place
+from busway_bus.groups.offsets import CommittedOffset, TopicPartition
 from busway_bus.kernel.limits import GROUPS_PER_EXPIRY_MAX, OFFSETS_PER_EXPIRY_MAX
 
 
 def parts(
-    group_ids: Iterable[str], offsets: Mapping[str, Mapping[Place, CommittedOffset]]
-) -> Iterator[dict[str, Sequence[Place]]]:
+    group_ids: Iterable[str], offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
+) -> Iterator[dict[str, Sequence[TopicPartition]]]:
     """Yield all groups with their partitions, in bounded parts.
 
     A part has at most `GROUPS_PER_EXPIRY_MAX` groups and `OFFSETS_PER_EXPIRY_MAX` partitions; larger groups are split.
     Groups may be created and deleted between two parts.
     """
-    part: dict[str, Sequence[Place]] = {}
+    part: dict[str, Sequence[TopicPartition]] = {}
     count = 0
     for group_id in tuple(group_ids):
-        places = tuple(offsets.get(group_id, ()))
-        for start in range(0, max(len(places), 1), OFFSETS_PER_EXPIRY_MAX):
-            chunk = places[start : start + OFFSETS_PER_EXPIRY_MAX]
+        partitions = tuple(offsets.get(group_id, ()))
+        for start in range(0, max(len(partitions), 1), OFFSETS_PER_EXPIRY_MAX):
+            chunk = partitions[start : start + OFFSETS_PER_EXPIRY_MAX]
             if part and (len(part) >= GROUPS_PER_EXPIRY_MAX or count + len(chunk) > OFFSETS_PER_EXPIRY_MAX):
                 yield part
                 part, count = {}, 0

@@ -148,20 +148,20 @@ class ExplainedShard(GroupShard):
         what: str = LEFT,
     ) -> Decision[list[ErrorCode]]:
         """Leave; record each member's reason. `what` is `LEFT` or `FENCED`."""
-        said: dict[str, str | None] = {}
+        reason_of: dict[str, str | None] = {}
         for (member_id, instance_id), reason in zip(identities, reasons, strict=False):
-            said[member_id or f"instance {instance_id}"] = reason
+            reason_of[member_id or f"instance {instance_id}"] = reason
 
         def cause(member_id: str, instance_id: str | None) -> tuple[str, str | None]:
-            return what, said.get(member_id) or said.get(f"instance {instance_id}")
+            return what, reason_of.get(member_id) or reason_of.get(f"instance {instance_id}")
 
         self._now, self._causes = now, {group_id: cause}
         return super().leave(group_id, identities, now)
 
-    def beat(self, group_id: str, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
-        """As `GroupShard.beat`."""
-        self._now, self._causes = now, {group_id: _left if beat.epoch < 0 else _overtaken}
-        return super().beat(group_id, beat, now)
+    def consumer_heartbeat(self, group_id: str, heartbeat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
+        """As `GroupShard.consumer_heartbeat`."""
+        self._now, self._causes = now, {group_id: _left if heartbeat.epoch < 0 else _overtaken}
+        return super().consumer_heartbeat(group_id, heartbeat, now)
 
     def tick(self, now: int) -> Decision[None]:
         """As `GroupShard.tick`."""
@@ -240,12 +240,12 @@ class ExplainedShard(GroupShard):
             gathering.uncounted = True
             return
         before, after = _owners(gathering.had), _owners(has)
-        for place in sorted({*before, *after}):
-            if before.get(place) != after.get(place):
-                if place in before:
-                    gathering.lose(place, before[place])
-                if place in after:
-                    gathering.gain(place, after[place])
+        for partition in sorted({*before, *after}):
+            if before.get(partition) != after.get(partition):
+                if partition in before:
+                    gathering.lose(partition, before[partition])
+                if partition in after:
+                    gathering.gain(partition, after[partition])
 
     def _epoch(self, change: Change, now: int) -> None:
         """Record a raised epoch. Without members it ends the rebalance."""
@@ -283,20 +283,20 @@ class ExplainedShard(GroupShard):
         super().apply(change, now)
         has = {row.topic_id: row.partitions for row in value.topic_partitions} if value is not None else {}
         gathering = self._gather(key.group_id)
-        for topic_id, number in self._without(had, has):
-            gathering.lose((topic_id, number), key.member_id)
-        for topic_id, number in self._without(has, had):
-            gathering.gain((topic_id, number), key.member_id)
+        for topic_id, partition in self._without(had, has):
+            gathering.lose((topic_id, partition), key.member_id)
+        for topic_id, partition in self._without(has, had):
+            gathering.gain((topic_id, partition), key.member_id)
 
     def _without(
         self, partitions: Mapping[UUID, Sequence[int]], others: Mapping[UUID, Sequence[int]]
     ) -> list[tuple[str, int]]:
-        places: list[tuple[str, int]] = []
-        for topic_id, numbers in partitions.items():
+        topic_partitions: list[tuple[str, int]] = []
+        for topic_id, partition_indexes in partitions.items():
             name = self._topics.name_of(topic_id) or str(topic_id)
             left = set(others.get(topic_id, ()))
-            places += [(name, number) for number in numbers if number not in left]
-        return places
+            topic_partitions += [(name, partition) for partition in partition_indexes if partition not in left]
+        return topic_partitions
 
     def _targets(self, change: Change, now: int) -> None:
         key, value = change
@@ -369,7 +369,7 @@ def _owners(assignments: Mapping[str, bytes]) -> dict[tuple[str, int], str]:
     owners: dict[tuple[str, int], str] = {}
     for member_id, assignment in assignments.items():
         try:
-            owners.update((((topic, number), member_id) for topic, number in decode_assignment(assignment)))
+            owners.update((((topic, partition), member_id) for topic, partition in decode_assignment(assignment)))
         except MalformedMessage:
             continue  # the format of the assignment is up to its leader
     return owners

@@ -19,7 +19,7 @@ from busway_bus.kernel.limits import (
     EXPLAINED_TEXT_MAX,
 )
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 _LINE_BYTES: Final = 200
 """Memory of an entry without its text."""
 
@@ -86,8 +86,8 @@ class Gathering:
         self.reasons: list[dict[str, Any]] = []
         self.reasons_left_out = 0
         self.had: dict[str, bytes] | None = None
-        self.lost: dict[Place, str] = {}
-        self.gained: dict[Place, str] = {}
+        self.lost: dict[TopicPartition, str] = {}
+        self.gained: dict[TopicPartition, str] = {}
         self.uncounted = False
 
     def note(
@@ -119,24 +119,24 @@ class Gathering:
         ids = {member_id[:EXPLAINED_TEXT_MAX] for member_id in member_ids}
         self.reasons = [event for event in self.reasons if event["what"] not in what or event.get("member") not in ids]
 
-    def lose(self, place: Place, member_id: str) -> None:
+    def lose(self, partition: TopicPartition, member_id: str) -> None:
         """Note that a member loses a partition."""
-        self._put(self.lost, place, member_id)
+        self._put(self.lost, partition, member_id)
 
-    def gain(self, place: Place, member_id: str) -> None:
+    def gain(self, partition: TopicPartition, member_id: str) -> None:
         """Note that a member gains a partition."""
-        self._put(self.gained, place, member_id)
+        self._put(self.gained, partition, member_id)
 
-    def _put(self, table: dict[Place, str], place: Place, member_id: str) -> None:
-        if len(table) >= EXPLAINED_MOVES_MAX and place not in table:
+    def _put(self, table: dict[TopicPartition, str], partition: TopicPartition, member_id: str) -> None:
+        if len(table) >= EXPLAINED_MOVES_MAX and partition not in table:
             self.uncounted = True
         else:
-            table[place] = member_id[:EXPLAINED_TEXT_MAX]
+            table[partition] = member_id[:EXPLAINED_TEXT_MAX]
 
     def entry(self, kind: str, epoch: int, members: int, took_ms: int | None) -> dict[str, Any]:
         """Return the entry for the history."""
-        places = sorted({*self.lost, *self.gained})
-        moves = [(place, self.lost.get(place), self.gained.get(place)) for place in places]
+        partitions = sorted({*self.lost, *self.gained})
+        moves = [(partition, self.lost.get(partition), self.gained.get(partition)) for partition in partitions]
         return {
             "at_ms": self.wall_ms,
             "kind": kind,
@@ -146,8 +146,8 @@ class Gathering:
             "reasons": self.reasons,
             "reasons_left_out": self.reasons_left_out,
             "moves": [
-                {"topic": place[0], "partition": place[1], "from": before, "to": after}
-                for place, before, after in moves[:EXPLAINED_MOVES_MAX]
+                {"topic": partition[0], "partition": partition[1], "from": before, "to": after}
+                for partition, before, after in moves[:EXPLAINED_MOVES_MAX]
                 if before != after
             ],
             "moves_complete": not self.uncounted and len(moves) <= EXPLAINED_MOVES_MAX,

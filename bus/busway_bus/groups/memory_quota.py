@@ -53,7 +53,7 @@ def pending_share(limit: int = PENDING_OFFSETS_BYTES_MAX, refused: Refused = _un
     return FairShare(limit, what="offsets within open transactions", remedy=remedy, refused=refused)
 
 
-class Holding(Account):
+class QuotaUsage(Account):
     """The memory of one group."""
 
     __slots__ = ("_memory",)
@@ -88,15 +88,15 @@ class Holding(Account):
 class HandedOut(dict[str, int]):
     """Handed-out member ids with their expiry, counted as memory."""
 
-    def __init__(self, holding: Holding) -> None:
+    def __init__(self, usage: QuotaUsage) -> None:
         super().__init__()
-        self._holding = holding
+        self._usage = usage
         self._hosts: dict[str, str] = {}
 
     def hand_out(self, member_id: str, deadline: int, host: str) -> None:
         """Add a member id for a client of this host."""
         self.discard(member_id)
-        self._holding.change(host, MEMBER_BYTES + len(member_id))
+        self._usage.change(host, MEMBER_BYTES + len(member_id))
         self._hosts[member_id] = host
         super().__setitem__(member_id, deadline)
 
@@ -105,7 +105,7 @@ class HandedOut(dict[str, int]):
 
     def __delitem__(self, member_id: str) -> None:
         super().__delitem__(member_id)
-        self._holding.change(self._hosts.pop(member_id), -MEMBER_BYTES - len(member_id))
+        self._usage.change(self._hosts.pop(member_id), -MEMBER_BYTES - len(member_id))
 
     def discard(self, member_id: str) -> None:
         """Remove a member id."""

@@ -86,7 +86,10 @@ def upgrade(group: ClassicGroup, limits: GroupLimits, topics: Topics) -> list[Ch
 def _is_whole(targets: Sequence[Assignment], names: set[str], topics: Topics) -> bool:
     """Whether each partition of these topics is assigned exactly once."""
     given = Counter(
-        (topic_id, number) for target in targets for topic_id, numbers in target.items() for number in numbers
+        (topic_id, partition)
+        for target in targets
+        for topic_id, partitions in target.items()
+        for partition in partitions
     )
     there = sum(map(topics.partitions, topics.ids_of(names)))
     return there == len(given) == given.total()
@@ -112,11 +115,11 @@ def _upgraded(
         text = "an unsupported custom assignor is in use. Switch to a default assignor before the upgrade."
         raise _refused(group, text)
     has: dict[UUID, set[int]] = {}
-    for topic, number in partitions:
+    for topic, partition in partitions:
         topic_id = topics.id_of(topic)
         if topic_id is not None:
-            has.setdefault(topic_id, set()).add(number)
-    target = {topic_id: tuple(sorted(numbers)) for topic_id, numbers in has.items()}
+            has.setdefault(topic_id, set()).add(partition)
+    target = {topic_id: tuple(sorted(partition_indexes)) for topic_id, partition_indexes in has.items()}
     upgraded = ConsumerMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -127,7 +130,7 @@ def _upgraded(
         previous_epoch=epoch,
         topics=frozenset(subscription.topics),
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        assigned={topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in target.items()},
+        assigned={topic_id: dict.fromkeys(partition_indexes, epoch) for topic_id, partition_indexes in target.items()},
         classic=classic_metadata(member.session_timeout_ms, member.protocols),
     )
     elements = len(subscription.topics) + len(subscription.owned_partitions) + len(partitions)
@@ -171,9 +174,14 @@ def downgrade(
     protocol = roster.vote()
     written = []
     for (_, target), classic in zip(members, roster, strict=True):
-        named = [(topics.name_of(topic_id), numbers) for topic_id, numbers in target.items()]
-        places = [(name, number) for name, numbers in named if name is not None for number in numbers]
-        assignment = encode_assignment(places, version=version_of(classic.metadata(protocol)))
+        named = [(topics.name_of(topic_id), partition_indexes) for topic_id, partition_indexes in target.items()]
+        partitions = [
+            (name, partition)
+            for name, partition_indexes in named
+            if name is not None
+            for partition in partition_indexes
+        ]
+        assignment = encode_assignment(partitions, version=version_of(classic.metadata(protocol)))
         written.append(classic.record(protocol, assignment))
     value = GroupMetadataValue(
         protocol_type=PROTOCOL_TYPE,

@@ -121,10 +121,10 @@ class MixedGroup(ConsumerGroup):
 
     def _by_id(self, subscription: Subscription) -> dict[UUID, Collection[int]]:
         said: dict[UUID, set[int]] = {}
-        for topic, number in subscription.owned_partitions:
+        for topic, partition in subscription.owned_partitions:
             topic_id = self._topics.id_of(topic)
             if topic_id is not None:
-                said.setdefault(topic_id, set()).add(number)
+                said.setdefault(topic_id, set()).add(partition)
         return {**said}
 
     def _join_classic_group(
@@ -163,9 +163,17 @@ class MixedGroup(ConsumerGroup):
             return Decision(reply=SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
         self._syncs.discard(member.member_id)
         self.touch(member.member_id, now + self.session_timeout_ms(member))
-        named = [(self._topics.name_of(topic_id), numbers) for topic_id, numbers in member.assigned.items()]
-        places = [(name, number) for name, numbers in named if name is not None for number in numbers]
-        assignment = encode_assignment(places, version=version_of(_subscribed(member)))
+        named = [
+            (self._topics.name_of(topic_id), partition_indexes)
+            for topic_id, partition_indexes in member.assigned.items()
+        ]
+        partitions = [
+            (name, partition)
+            for name, partition_indexes in named
+            if name is not None
+            for partition in partition_indexes
+        ]
+        assignment = encode_assignment(partitions, version=version_of(_subscribed(member)))
         reply = SyncResult(protocol_type=request.protocol_type, protocol=request.protocol, assignment=assignment)
         return Decision(reply=reply)
 
@@ -199,9 +207,9 @@ class MixedGroup(ConsumerGroup):
 
     def _waits_for_partitions(self, member: ConsumerMember) -> bool:
         return any(
-            number not in member.assigned.get(topic_id, {}) and number in self.owners.get(topic_id, {})
-            for topic_id, numbers in self.target.get(member.member_id, NO_PARTITIONS).items()
-            for number in numbers
+            partition not in member.assigned.get(topic_id, {}) and partition in self.owners.get(topic_id, {})
+            for topic_id, partitions in self.target.get(member.member_id, NO_PARTITIONS).items()
+            for partition in partitions
         )
 
     # Leaving
@@ -270,8 +278,8 @@ def _owned(member: ConsumerMember) -> Assignment:
     """
     owned: dict[UUID, tuple[int, ...]] = {}
     for held in (member.assigned, member.revoking):
-        for topic_id, numbers in held.items():
-            owned[topic_id] = tuple(sorted({*owned.get(topic_id, ()), *numbers}))
+        for topic_id, partitions in held.items():
+            owned[topic_id] = tuple(sorted({*owned.get(topic_id, ()), *partitions}))
     return owned
 
 

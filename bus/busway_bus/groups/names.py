@@ -7,7 +7,7 @@ memory limit (`memory_quota`).
 from collections.abc import Collection
 from typing import Final
 
-from busway_bus.groups.memory_quota import Holding
+from busway_bus.groups.memory_quota import QuotaUsage
 from busway_bus.kernel.fair_share import NOBODY
 from busway_bus.kernel.limits import NAME_BYTES
 
@@ -25,8 +25,8 @@ def names_bytes(names: Collection[str]) -> int:
 class SharedNames:
     """Reference-counted sets of one group, accounted in its memory."""
 
-    def __init__(self, holding: Holding) -> None:
-        self._holding = holding
+    def __init__(self, usage: QuotaUsage) -> None:
+        self._usage = usage
         self._sets: dict[frozenset[str], tuple[frozenset[str], int, str]] = {}
         """Each set, its reference count, and its first host, which is charged."""
 
@@ -36,7 +36,7 @@ class SharedNames:
             return NO_NAMES
         shared, count, first = self._sets.get(names, (names, 0, host))
         if not count:
-            self._holding.change(host, names_bytes(shared))
+            self._usage.change(host, names_bytes(shared))
         self._sets[shared] = shared, count + 1, first
         return shared
 
@@ -48,7 +48,7 @@ class SharedNames:
         if count > 1:
             self._sets[shared] = shared, count - 1, first
         else:
-            self._holding.change(first, -names_bytes(shared))
+            self._usage.change(first, -names_bytes(shared))
 
     def more_bytes(self, before: frozenset[str], after: frozenset[str]) -> int:
         """Return the additional memory if one holder changes its names."""

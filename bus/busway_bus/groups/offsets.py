@@ -3,6 +3,7 @@
 What lives here: the value, a request to store one, its record. What does not: the tables (`shard`), expiry (`expiry`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from busway_bus.groups.records import OffsetCommitKey, OffsetCommitValue
 from busway_protocol.errors import ErrorCode
 from busway_protocol.types import ZERO_UUID
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """Topic and partition."""
 
 
@@ -85,12 +86,17 @@ class NewOffset:
         )
 
 
+NewOffsets = Mapping[TopicPartition, NewOffset]
+OffsetErrors = dict[TopicPartition, ErrorCode]
+"""The result of each offset of a request."""
+
+
 def offset_record(
-    group_id: str, place: Place, offset: NewOffset, wall_ms: int, metadata_bytes_max: int
+    group_id: str, topic_partition: TopicPartition, offset: NewOffset, wall_ms: int, metadata_bytes_max: int
 ) -> tuple[ErrorCode, tuple[OffsetCommitKey, OffsetCommitValue] | None]:
     """Return a commit's record; OFFSET_METADATA_TOO_LARGE without one for long metadata."""
     if len(offset.metadata.encode()) > metadata_bytes_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE, None
-    topic, partition = place
+    topic, partition = topic_partition
     key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return ErrorCode.NONE, (key, offset.committed(wall_ms).record())

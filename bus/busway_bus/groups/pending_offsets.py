@@ -8,30 +8,30 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from busway_bus.groups.offsets import CommittedOffset, Place
+from busway_bus.groups.offsets import CommittedOffset, TopicPartition
 from busway_bus.kernel.fair_share import NOBODY, Account, FairShare
 from busway_bus.kernel.limits import PENDING_OFFSET_BYTES
 from busway_bus.kernel.open_transactions import OpenTransactions
 
-NONE: Final[tuple[Place, ...]] = ()
+NONE: Final[tuple[TopicPartition, ...]] = ()
 
 
-def pending_bytes(place: Place, metadata: str) -> int:
+def pending_bytes(partition: TopicPartition, metadata: str) -> int:
     """Return the approximate memory of a pending offset."""
-    return PENDING_OFFSET_BYTES + len(place[0]) + len(metadata)
+    return PENDING_OFFSET_BYTES + len(partition[0]) + len(metadata)
 
 
-class Pending(NamedTuple):
+class PendingOffset(NamedTuple):
     """An offset with the charged host."""
 
     offset: CommittedOffset
     host: str
 
 
-def _count(account: Account, offsets: Sequence[tuple[Place, Pending]], by: int) -> None:
+def _count(account: Account, offsets: Sequence[tuple[TopicPartition, PendingOffset]], by: int) -> None:
     sizes: dict[str, int] = {}
-    for place, (offset, host) in offsets:
-        sizes[host] = sizes.get(host, 0) + pending_bytes(place, offset.metadata)
+    for partition, (offset, host) in offsets:
+        sizes[host] = sizes.get(host, 0) + pending_bytes(partition, offset.metadata)
     for host, size in sizes.items():
         account.change(host, by * size)
 
@@ -46,7 +46,7 @@ class PendingOffsets:
     def __init__(self, share: FairShare) -> None:
         self._account = Account(share)
         self._counted = partial(_count, self._account)
-        self._groups: dict[str, OpenTransactions[Place, Pending]] = {}
+        self._groups: dict[str, OpenTransactions[TopicPartition, PendingOffset]] = {}
         self._of: dict[int, dict[str, None]] = {}
 
     @property
@@ -58,49 +58,53 @@ class PendingOffsets:
         """Return why a host may not commit this many bytes more, or None."""
         return self._account.refusal(host, more)
 
-    def of(self, group_id: str) -> Collection[Place]:
+    def of(self, group_id: str) -> Collection[TopicPartition]:
         """Return the partitions for which the group has a pending offset."""
         table = self._groups.get(group_id)
         return tuple(table) if table is not None else NONE
 
-    def holds(self, group_id: str, place: Place | None = None) -> bool:
+    def holds(self, group_id: str, partition: TopicPartition | None = None) -> bool:
         """Whether the group has a pending offset for this or any partition."""
         table = self._groups.get(group_id)
-        return table is not None and (place is None or place in table)
+        return table is not None and (partition is None or partition in table)
 
-    def put(self, producer_id: int, group_id: str, place: Place, offset: CommittedOffset, host: str = NOBODY) -> None:
+    def put(
+        self, producer_id: int, group_id: str, partition: TopicPartition, offset: CommittedOffset, host: str = NOBODY
+    ) -> None:
         """Store an offset of the producer's transaction; its host may be unknown."""
         table = self._groups.get(group_id)
         if table is None:
             table = self._groups[group_id] = OpenTransactions(self._counted)
-        table.put(producer_id, place, Pending(offset, host))
+        table.put(producer_id, partition, PendingOffset(offset, host))
         self._of.setdefault(producer_id, {})[group_id] = None
 
-    def overtake(self, group_id: str, place: Place) -> None:
+    def overtake(self, group_id: str, partition: TopicPartition) -> None:
         """Void a partition's pending offsets, after a later non-transactional commit."""
         table = self._groups.get(group_id)
         if table is not None:
-            table.overtake(place)
+            table.overtake(partition)
 
-    def forget(self, group_id: str, place: Place) -> None:
+    def forget(self, group_id: str, partition: TopicPartition) -> None:
         """Remove the pending offsets of a partition with a deleted offset."""
         table = self._groups.get(group_id)
         if table is not None:
-            table.forget(place)
+            table.forget(partition)
             self._settle(group_id, table)
 
-    def end(self, producer_id: int, *, committed: bool) -> list[tuple[str, list[tuple[Place, CommittedOffset]]]]:
+    def end(
+        self, producer_id: int, *, committed: bool
+    ) -> list[tuple[str, list[tuple[TopicPartition, CommittedOffset]]]]:
         """End the producer's transaction; return its applied offsets by group."""
-        in_force: list[tuple[str, list[tuple[Place, CommittedOffset]]]] = []
+        in_force: list[tuple[str, list[tuple[TopicPartition, CommittedOffset]]]] = []
         for group_id in self._of.pop(producer_id, ()):
             table = self._groups.get(group_id)
             if table is not None:
                 offsets = table.end(producer_id, committed=committed)
                 if offsets:
-                    in_force.append((group_id, [(place, pending.offset) for place, pending in offsets]))
+                    in_force.append((group_id, [(partition, pending.offset) for partition, pending in offsets]))
                 self._settle(group_id, table)
         return in_force
 
-    def _settle(self, group_id: str, table: OpenTransactions[Place, Pending]) -> None:
+    def _settle(self, group_id: str, table: OpenTransactions[TopicPartition, PendingOffset]) -> None:
         if not table:
             del self._groups[group_id]

@@ -29,9 +29,9 @@ def key_bytes(key: Key) -> bytes:
 
 
 def _number(key: Key) -> int:
-    number = info_of(type(key)).api_key
-    assert number is not None
-    return number
+    key_type = info_of(type(key)).api_key
+    assert key_type is not None
+    return key_type
 
 
 def value_bytes(key: Key, value: Value | None) -> bytes | None:

@@ -21,7 +21,7 @@ from busway_bus.groups.modern import records as consumer_records
 from busway_bus.groups.modern.consumer_group import ConsumerGroup
 from busway_bus.groups.modern.requests import ConsumerHeartbeat, HeartbeatResult
 from busway_bus.groups.modern.topics import Topics
-from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place, offset_record
+from busway_bus.groups.offsets import CommittedOffset, NewOffsets, OffsetErrors, TopicPartition, offset_record
 from busway_bus.groups.pending_offsets import PendingOffsets, pending_bytes
 from busway_bus.groups.record_serde import group_of, key_bytes, parse, value_bytes
 from busway_bus.groups.records import Change, GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
@@ -113,14 +113,14 @@ class GroupShard:
             self.watch(group)
 
     def _apply_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-        place = (key.topic, key.partition)
+        partition = (key.topic, key.partition)
         if value is not None:
-            self.pending.overtake(key.group, place)
+            self.pending.overtake(key.group, partition)
             self._group(key.group)
-            self.offsets.put(key.group, ((place, CommittedOffset.from_record(value)),))
+            self.offsets.put(key.group, ((partition, CommittedOffset.from_record(value)),))
             return
-        self.pending.forget(key.group, place)
-        self.offsets.forget(key.group, place)
+        self.pending.forget(key.group, partition)
+        self.offsets.forget(key.group, partition)
 
     def apply_pending(self, change: Change, producer_id: int, now: int, host: str = NOBODY) -> None:
         """Keep an offset record until the producer's transaction ends.
@@ -194,7 +194,7 @@ class GroupShard:
                 break
         return Decision(
             records=tuple(record for decision in decisions for record in decision.records),
-            due=tuple(due for decision in decisions for due in decision.due),
+            responses=tuple(response for decision in decisions for response in decision.responses),
             reply=None,
             whole=any(decision.whole for decision in decisions),
         )
@@ -222,8 +222,7 @@ class GroupShard:
         creates no group.
 
         Raises:
-            KafkaError: COORDINATOR_NOT_AVAILABLE, there is no room for another group. So for all operations that create
-            one.
+            KafkaError: COORDINATOR_NOT_AVAILABLE, there is no room for another group.
         """
         group = self.groups.get(group_id)
         stays = group is not None and (group.kind is not GroupKind.CONSUMER or not group.empty)
@@ -279,48 +278,48 @@ class GroupShard:
 
     # Members of consumer groups (KIP-848)
 
-    def beat(self, group_id: str, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
+    def consumer_heartbeat(self, group_id: str, heartbeat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
         """Handle a ConsumerGroupHeartbeat: join, stay or leave.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or an error of `ConsumerGroup.beat` or `depart`.
+            KafkaError: GROUP_ID_NOT_FOUND, or an error of `ConsumerGroup.consumer_heartbeat` or `consumer_leave`.
         """
         group = self.groups.get(group_id)
-        if beat.epoch < 0:
+        if heartbeat.epoch < 0:
             leaves = of_kind(group, group_id, ConsumerGroup)
-            return self.watched(leaves, leaves.depart(beat, now))
+            return self.watched(leaves, leaves.consumer_leave(heartbeat, now))
         if isinstance(group, ConsumerGroup):
-            return self.watched(group, group.beat(beat, now))
-        if beat.epoch > 0 or (group is not None and group.kind is not GroupKind.CLASSIC):
+            return self.watched(group, group.consumer_heartbeat(heartbeat, now))
+        if heartbeat.epoch > 0 or (group is not None and group.kind is not GroupKind.CLASSIC):
             absent = group is None
             text = f"Consumer group {group_id} not found." if absent else f"Group {group_id} is not a consumer group."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
         if isinstance(group, ClassicGroup) and not group.empty:
-            return self._upgrade(group, beat, now)
+            return self._upgrade(group, heartbeat, now)
         if group is None:
             self.offsets.check_group()
         new = MixedGroup(group_id, self._limits, self._topics, self._new_member_id)
-        decision = new.beat(beat, now)
+        decision = new.consumer_heartbeat(heartbeat, now)
         ended = () if group is None else group.tombstones()
         return replace(decision, records=(*ended, *decision.records))
 
-    def _upgrade(self, group: ClassicGroup, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
+    def _upgrade(self, group: ClassicGroup, heartbeat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
         """Convert a classic group for its first member of the consumer protocol.
 
         The join is tried on a converted group; all records are one batch. Pending requests of the classic group are
         answered: their members must rejoin.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or an error of `ConsumerGroup.beat`.
+            KafkaError: GROUP_ID_NOT_FOUND, or an error of `ConsumerGroup.consumer_heartbeat`.
         """
         changes = upgrade(group, self._limits, self._topics)
         limits = replace(self._limits, memory=group.roster.memory_without())
         tried = MixedGroup(group.group_id, limits, self._topics, self._new_member_id)
         for key, value in changes:
             tried.apply(key, value, now)
-        decision = tried.beat(beat, now)
+        decision = tried.consumer_heartbeat(heartbeat, now)
         records = (*group.tombstones(), *changes, *decision.records)
-        return replace(decision, records=records, due=group.dismiss(now), whole=True)
+        return replace(decision, records=records, responses=group.dismiss(now), whole=True)
 
     def resolve(self, group_id: str, names: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
         """Store matches of regular expressions; False if the consumer group is gone."""
@@ -341,40 +340,33 @@ class GroupShard:
     # Offsets
 
     def commit(
-        self,
-        group_id: str,
-        committer: Committer,
-        offsets: Mapping[Place, NewOffset],
-        *,
-        now: int,
-        wall_ms: int,
-    ) -> Decision[dict[Place, ErrorCode]]:
+        self, group_id: str, committer: Committer, offsets: NewOffsets, *, now: int, wall_ms: int
+    ) -> Decision[OffsetErrors]:
         """Store committed offsets; NONE or OFFSET_METADATA_TOO_LARGE for each.
 
         Raises:
             KafkaError: as `check_commit`.
         """
         self.check_commit(group_id, committer, offsets, now)
-        codes: dict[Place, ErrorCode] = {}
+        codes: OffsetErrors = {}
         records: list[Change] = []
-        for place, offset in offsets.items():
-            codes[place], record = offset_record(
-                group_id, place, offset, wall_ms, self._limits.max_offset_metadata_bytes
+        for partition, offset in offsets.items():
+            codes[partition], record = offset_record(
+                group_id, partition, offset, wall_ms, self._limits.max_offset_metadata_bytes
             )
             if record is not None:
                 records.append(record)
         return Decision(records=tuple(records), reply=codes)
 
-    def check_commit(self, group_id: str, committer: Committer, offsets: Mapping[Place, NewOffset], now: int) -> None:
+    def check_commit(self, group_id: str, committer: Committer, offsets: NewOffsets, now: int) -> None:
         """Refuse a commit that is not allowed.
 
-        Without an epoch, any client may commit to an empty group. `apply_pending` keeps those of a transaction until it
-        ends.
+        Without an epoch, any client may commit to an empty group.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION in a transaction, for a missing group;
-            COORDINATOR_NOT_AVAILABLE while all offsets, or a host's in open transactions, exceed their limit; or an
-            error of `Group.check_commit`.
+                COORDINATOR_NOT_AVAILABLE while all offsets, or a host's in open transactions, exceed their limit; or an
+                error of `Group.check_commit`.
         """
         group = self.groups.get(group_id)
         if group is None and committer.epoch >= 0:
@@ -385,12 +377,12 @@ class GroupShard:
             for (topic, partition), offset in offsets.items():
                 check(topic, offset.topic_id, partition)
         self.offsets.check(group_id, offsets, new_group=group is None)
-        more = sum(pending_bytes(place, offset.metadata) for place, offset in offsets.items())
+        more = sum(pending_bytes(topic_partition, offset.metadata) for topic_partition, offset in offsets.items())
         refusal = self.pending.refusal(committer.host, more) if committer.transactional else None
         if refusal is not None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal)
 
-    def delete_offsets(self, group_id: str, places: Collection[Place]) -> Decision[dict[Place, ErrorCode]]:
+    def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> Decision[OffsetErrors]:
         """Delete offsets of topics to which the group does not subscribe (KIP-496).
 
         Raises:
@@ -401,13 +393,14 @@ class GroupShard:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} does not exist")
         group.check_offset_delete()
         codes = {
-            place: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.reads(place[0]) else ErrorCode.NONE for place in places
+            partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.reads(partition[0]) else ErrorCode.NONE
+            for partition in partitions
         }
         table = self.offsets.get(group_id, {})
         forgotten = [
-            place
-            for place, code in codes.items()
-            if code is ErrorCode.NONE and (place in table or self.pending.holds(group_id, place))
+            partition
+            for partition, code in codes.items()
+            if code is ErrorCode.NONE and (partition in table or self.pending.holds(group_id, partition))
         ]
         return Decision(records=_forget(group_id, forgotten), reply=codes)
 
@@ -423,12 +416,12 @@ class GroupShard:
         offsets = _forget(group_id, sorted({*self.offsets.get(group_id, ()), *self.pending.of(group_id)}))
         return Decision(records=(*offsets, *group.tombstones()), reply=ErrorCode.NONE)
 
-    def expirable(self) -> Iterator[dict[str, Sequence[Place]]]:
+    def expirable(self) -> Iterator[dict[str, Sequence[TopicPartition]]]:
         """Yield all groups with their offsets, in bounded parts (`expiry.parts`)."""
         return parts(self.groups, self.offsets)
 
     def expire(
-        self, part: Mapping[str, Sequence[Place]], now: int, retention_ms: int, topic_exists: TopicExists
+        self, part: Mapping[str, Sequence[TopicPartition]], now: int, retention_ms: int, topic_exists: TopicExists
     ) -> Decision[None]:
         """Delete expired offsets, and empty groups that have none left.
 
@@ -440,13 +433,15 @@ class GroupShard:
             topic_exists: called with name and id of an offset's topic.
         """
         records: list[Change] = []
-        for group_id, places in part.items():
+        for group_id, partitions in part.items():
             group = self.groups.get(group_id)
             if group is None:
                 continue
             table = self.offsets.get(group_id, {})
             settled = {
-                place: table[place] for place in places if place in table and not self.pending.holds(group_id, place)
+                partition: table[partition]
+                for partition in partitions
+                if partition in table and not self.pending.holds(group_id, partition)
             }
             over = expired(group, settled, now=now, retention_ms=retention_ms, topic_exists=topic_exists)
             records += _forget(group_id, over)
@@ -455,7 +450,7 @@ class GroupShard:
         return Decision(records=tuple(records), reply=None)
 
 
-def _forget(group_id: str, places: Collection[Place]) -> tuple[Any, ...]:
+def _forget(group_id: str, partitions: Collection[TopicPartition]) -> tuple[Any, ...]:
     return tuple(
-        (OffsetCommitKey(group=group_id, topic=topic, partition=partition), None) for topic, partition in places
+        (OffsetCommitKey(group=group_id, topic=topic, partition=partition), None) for topic, partition in partitions
     )

@@ -26,9 +26,9 @@ async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Ad
         if not request.transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         await node.groups.ensure()
-        place = (OFFSETS_TOPIC, node.groups.runtime.partition_of(request.group_id))
+        partition = (OFFSETS_TOPIC, node.groups.runtime.partition_of(request.group_id))
         await node.transactions.add(
-            request.transactional_id, identity, (place,), client_version=0, host=context.client_host
+            request.transactional_id, identity, (partition,), client_version=0, host=context.client_host
         )
     except KafkaError as problem:
         fenced = problem.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from busway_bus.handlers.common.context import RequestContext
 from busway_bus.kernel.topics import INTERNAL, OFFSETS_TOPIC
 from busway_bus.security.operations import Access, Operation, Resource
-from busway_bus.transactions.transaction import Place
+from busway_bus.transactions.transaction import TopicPartition
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.transactions import (
@@ -62,34 +62,37 @@ async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) ->
 async def _results(
     transaction: AddPartitionsToTxnTransaction, context: RequestContext, *, client_version: int
 ) -> list[AddPartitionsToTxnTopicResult]:
-    places = [(topic.name, number) for topic in transaction.topics for number in topic.partitions]
+    partitions = [(topic.name, partition_index) for topic in transaction.topics for partition_index in topic.partitions]
     image = context.node.image
     # Kafka allows brokers any internal topic, but adds only that of offsets; markers in others have no use.
     refused = INTERNAL - {OFFSETS_TOPIC} if context.api_version >= BATCHED_SINCE else INTERNAL
-    codes: dict[Place, ErrorCode] = {}
-    for place in places:
-        if place[0] in refused:
-            codes[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif image.partition(*place) is None:
-            codes[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    codes: dict[TopicPartition, ErrorCode] = {}
+    for partition in partitions:
+        if partition[0] in refused:
+            codes[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif image.partition(*partition) is None:
+            codes[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if codes:
-        return _by_topic(transaction.topics, {**dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED), **codes})
+        return _by_topic(transaction.topics, {**dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED), **codes})
     if transaction.verify_only:
         verified = await context.node.transactions.verify(
             transaction.transactional_id,
             transaction.producer_id,
             transaction.producer_epoch,
-            places,
+            partitions,
             add=False,
             host=context.client_host,
         )
         return _by_topic(transaction.topics, verified)
-    code = await _added(transaction, places, context, client_version)
-    return _by_topic(transaction.topics, dict.fromkeys(places, code))
+    code = await _added(transaction, partitions, context, client_version)
+    return _by_topic(transaction.topics, dict.fromkeys(partitions, code))
 
 
 async def _added(
-    transaction: AddPartitionsToTxnTransaction, places: Iterable[Place], context: RequestContext, client_version: int
+    transaction: AddPartitionsToTxnTransaction,
+    partitions: Iterable[TopicPartition],
+    context: RequestContext,
+    client_version: int,
 ) -> ErrorCode:
     if not transaction.transactional_id:
         return ErrorCode.INVALID_REQUEST
@@ -98,7 +101,7 @@ async def _added(
         await context.node.transactions.add(
             transaction.transactional_id,
             identity,
-            frozenset(places),
+            frozenset(partitions),
             client_version=client_version,
             host=context.client_host,
         )
@@ -109,16 +112,16 @@ async def _added(
 
 
 def _by_topic(
-    topics: list[AddPartitionsToTxnTopic], codes: Mapping[Place, ErrorCode]
+    topics: list[AddPartitionsToTxnTopic], codes: Mapping[TopicPartition, ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
-                    partition_index=number, partition_error_code=codes[topic.name, number]
+                    partition_index=partition, partition_error_code=codes[topic.name, partition]
                 )
-                for number in topic.partitions
+                for partition in topic.partitions
             ],
         )
         for topic in topics

@@ -68,7 +68,7 @@ def _is_much(group_ids: list[str], context: RequestContext) -> bool:
 
 def _partitions(group: ConsumerGroup, member: ConsumerMember) -> int:
     held = (member.assigned, member.revoking, group.target.get(member.member_id, NO_PARTITIONS))
-    return sum(len(numbers) for topics in held for numbers in topics.values())
+    return sum(len(partitions) for topics in held for partitions in topics.values())
 
 
 def _size(group: ConsumerGroup, member: ConsumerMember) -> int:
@@ -132,8 +132,8 @@ def _describe(group_id: str, context: RequestContext, room: AnswerRoom) -> Gener
 def _member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage) -> Member:
     held: dict[UUID, list[int]] = {}
     for owned in (member.assigned, member.revoking):
-        for topic_id, numbers in owned.items():
-            held.setdefault(topic_id, []).extend(numbers)
+        for topic_id, partitions in owned.items():
+            held.setdefault(topic_id, []).extend(partitions)
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -153,8 +153,8 @@ def _assignment(held: Mapping[UUID, Iterable[int]], image: ClusterImage) -> Desc
     """Describe an assignment, without deleted topics, which have no name."""
     return DescribedAssignment(
         topic_partitions=[
-            DescribedTopicPartitions(topic_id=topic_id, topic_name=image.names[topic_id], partitions=sorted(numbers))
-            for topic_id, numbers in sorted(held.items())
+            DescribedTopicPartitions(topic_id=topic_id, topic_name=image.names[topic_id], partitions=sorted(partitions))
+            for topic_id, partitions in sorted(held.items())
             if topic_id in image.names
         ]
     )

@@ -44,24 +44,24 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
             fencing.heard(
                 context.peer, request.group_id, request.member_id
             )  # the answer may wait for the disk for long
-        beaten = await context.node.groups.beat(request.group_id, _beat(request, context))
+        result = await context.node.groups.consumer_heartbeat(request.group_id, _heartbeat_of(request, context))
     except KafkaError as problem:
         return _refused(problem.code, problem.message)
-    connections, key = context.node.groups.connections, (request.group_id, beaten.member_id)
+    connections, key = context.node.groups.connections, (request.group_id, result.member_id)
     if request.member_epoch < 0:
         connections.forget(key)
     else:
-        fencing.heard(context.peer, *key, heartbeat=True, interval_ms=beaten.interval_ms)
+        fencing.heard(context.peer, *key, heartbeat=True, interval_ms=result.interval_ms)
     assignment = None
-    if beaten.assigned is not None:
-        topics = [TopicPartitions(topic_id=topic, partitions=list(held)) for topic, held in beaten.assigned.items()]
+    if result.assigned is not None:
+        topics = [TopicPartitions(topic_id=topic, partitions=list(held)) for topic, held in result.assigned.items()]
         assignment = Assignment(topic_partitions=topics)
     return ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        member_id=beaten.member_id,
-        member_epoch=beaten.epoch,
-        heartbeat_interval_ms=connections.heartbeat_ms(request.group_id, beaten.interval_ms),
+        member_id=result.member_id,
+        member_epoch=result.epoch,
+        heartbeat_interval_ms=connections.heartbeat_ms(request.group_id, result.interval_ms),
         assignment=assignment,
     )
 
@@ -116,10 +116,10 @@ def _refuse(text: str) -> None:
     raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerHeartbeat:
-    said: dict[UUID, list[int]] | None = None
+def _heartbeat_of(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerHeartbeat:
+    owned: dict[UUID, list[int]] | None = None
     if request.topic_partitions is not None:
-        said = {topic.topic_id: topic.partitions for topic in request.topic_partitions}
+        owned = {topic.topic_id: topic.partitions for topic in request.topic_partitions}
     names = request.subscribed_topic_names
     return ConsumerHeartbeat(
         member_id=request.member_id or str(context.node.machine.uuid4()),
@@ -132,5 +132,5 @@ def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Co
         topics=None if names is None else frozenset(names),
         regex=request.subscribed_topic_regex,
         assignor=request.server_assignor,
-        said=said,
+        owned=owned,
     )

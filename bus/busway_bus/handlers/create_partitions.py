@@ -33,8 +33,8 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
     counts = Counter(topic.name for topic in request.topics)
     growths = [_growth(topic) for topic in request.topics if counts[topic.name] == 1]
 
-    def command(stretch: tuple[Growth, ...]) -> CreatePartitions:
-        return CreatePartitions(topics=stretch, validate_only=request.validate_only)
+    def command(chunk: tuple[Growth, ...]) -> CreatePartitions:
+        return CreatePartitions(topics=chunk, validate_only=request.validate_only)
 
     replies = await request_each(node.controller, growths, command, context.for_controller)
     outcomes = dict(zip((topic.name for topic in growths), replies, strict=True))

@@ -47,7 +47,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     }
     outcomes: dict[str | UUID, tuple[str, UUID] | KafkaError] = {**refused}
     replies = await request_each(
-        node.controller, tuple(deletions.values()), lambda stretch: DeleteTopics(topics=stretch), context.for_controller
+        node.controller, tuple(deletions.values()), lambda chunk: DeleteTopics(topics=chunk), context.for_controller
     )
     outcomes.update(zip(deletions, replies, strict=True))
     return DeleteTopicsResponse(responses=[_result(topic, outcomes[key]) for key, topic in states.items()])

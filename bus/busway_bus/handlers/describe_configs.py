@@ -101,7 +101,7 @@ def _rebalances(group_id: str, context: RequestContext) -> DescribeConfigsResour
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND; INVALID_GROUP_ID for a share group; NOT_COORDINATOR and similar errors, to retry
-        at another broker or later.
+            at another broker or later.
     """
     groups = context.node.groups
     if (group := groups.group(group_id)) is not None and group.kind is GroupKind.SHARE:

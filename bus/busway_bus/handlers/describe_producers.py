@@ -43,14 +43,16 @@ def _response(
     named: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         named.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    for name, numbers in named.items():
+    for name, partitions in named.items():
         answer = TopicResponse(name=name, partitions=[])
         response.topics.append(answer)
-        for number in numbers:
-            partition = PartitionResponse(partition_index=number, error_code=ErrorCode.NONE, active_producers=[])
+        for partition_index in partitions:
+            partition = PartitionResponse(
+                partition_index=partition_index, error_code=ErrorCode.NONE, active_producers=[]
+            )
             answer.partitions.append(partition)
             try:
-                producers = context.node.replicas.find(name, number).log.producers
+                producers = context.node.replicas.find(name, partition_index).log.producers
                 if not room.take(ROW_BYTES * (1 + len(producers))):
                     raise KafkaError(
                         ErrorCode.NOT_LEADER_OR_FOLLOWER, "the answer is full; ask for this partition again"

@@ -63,38 +63,42 @@ async def _group(
         if asked.topics is None:
             begun = await context.node.share_groups.initialized(asked.group_id)
             names = context.node.image.names
-            wanted = [(names[topic_id], sorted(numbers)) for topic_id, numbers in begun.items() if topic_id in names]
+            wanted = [
+                (names[topic_id], sorted(partitions)) for topic_id, partitions in begun.items() if topic_id in names
+            ]
         else:
             named: dict[str, dict[int, None]] = {}
             for topic in asked.topics:
                 named.setdefault(topic.topic_name, {}).update(dict.fromkeys(topic.partitions))
-            wanted = [(name, list(numbers)) for name, numbers in named.items()]
-        if not room.take(ROW_BYTES * sum(1 + len(numbers) for _, numbers in wanted)):
+            wanted = [(name, list(partitions)) for name, partitions in named.items()]
+        if not room.take(ROW_BYTES * sum(1 + len(partitions) for _, partitions in wanted)):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     except KafkaError as problem:
         return DescribeShareGroupOffsetsResponseGroup(
             group_id=asked.group_id, topics=[], error_code=problem.code, error_message=problem.message
         )
-    topics = [await _topic(asked.group_id, name, numbers, context) for name, numbers in wanted]
+    topics = [await _topic(asked.group_id, name, partitions, context) for name, partitions in wanted]
     return DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=topics, error_code=ErrorCode.NONE)
 
 
 async def _topic(
-    group_id: str, name: str, numbers: Iterable[int], context: RequestContext
+    group_id: str, name: str, partitions: Iterable[int], context: RequestContext
 ) -> DescribeShareGroupOffsetsResponseTopic:
     topic = context.node.image.topics.get(name)
     if topic is None:
         return DescribeShareGroupOffsetsResponseTopic(
-            topic_name=name, topic_id=ZERO_UUID, partitions=[_unknown(number) for number in numbers]
+            topic_name=name,
+            topic_id=ZERO_UUID,
+            partitions=[_unknown(partition_index) for partition_index in partitions],
         )
 
-    async def partition(number: int) -> DescribeShareGroupOffsetsResponsePartition:
+    async def partition(partition_index: int) -> DescribeShareGroupOffsetsResponsePartition:
         try:
-            state = await context.node.share_groups.summary(group_id, topic.topic_id, number)
+            state = await context.node.share_groups.summary(group_id, topic.topic_id, partition_index)
         except KafkaError:
-            return _unknown(number)
+            return _unknown(partition_index)
         answer = DescribeShareGroupOffsetsResponsePartition(
-            partition_index=number,
+            partition_index=partition_index,
             start_offset=state.start_offset,
             leader_epoch=state.leader_epoch,
             error_code=ErrorCode.NONE,
@@ -102,23 +106,25 @@ async def _topic(
         if UNKNOWN in {state.start_offset, state.delivery_complete_count}:
             return answer
         try:
-            end = context.node.replicas.find(name, number).high_watermark
+            end = context.node.replicas.find(name, partition_index).high_watermark
         except KafkaError as problem:
-            return _unknown(number, problem)
+            return _unknown(partition_index, problem)
         # After truncation of damage a group's state may be beyond the log's end; a negative lag would mean unknown.
         answer.lag = max(end - state.start_offset - state.delivery_complete_count, 0)
         return answer
 
-    wanted = list(numbers)
+    wanted = list(partitions)
     rows: list[DescribeShareGroupOffsetsResponsePartition] = []
     for start in range(0, len(wanted), TOGETHER):
-        rows += await asyncio.gather(*(partition(number) for number in wanted[start : start + TOGETHER]))
+        rows += await asyncio.gather(
+            *(partition(partition_index) for partition_index in wanted[start : start + TOGETHER])
+        )
     return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic.topic_id, partitions=rows)
 
 
-def _unknown(number: int, problem: KafkaError | None = None) -> DescribeShareGroupOffsetsResponsePartition:
+def _unknown(partition: int, problem: KafkaError | None = None) -> DescribeShareGroupOffsetsResponsePartition:
     return DescribeShareGroupOffsetsResponsePartition(
-        partition_index=number,
+        partition_index=partition,
         start_offset=UNKNOWN if problem is None else 0,
         leader_epoch=0,
         error_code=ErrorCode.NONE if problem is None else problem.code,

@@ -47,11 +47,11 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
         if topic is None:
             topics.append(_unknown(name))
             continue
-        numbers = range(first, min(len(topic.partitions), first + left))
-        topics.append(_topic(topic, numbers, image, context.listener))
-        left -= len(numbers)
-        if numbers.stop < len(topic.partitions):
-            following = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=numbers.stop)
+        partitions = range(first, min(len(topic.partitions), first + left))
+        topics.append(_topic(topic, partitions, image, context.listener))
+        left -= len(partitions)
+        if partitions.stop < len(topic.partitions):
+            following = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=partitions.stop)
             break
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=following)
 
@@ -72,25 +72,25 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    topic: TopicImage, numbers: range, image: ClusterImage, listener: str
+    topic: TopicImage, partitions: range, image: ClusterImage, listener: str
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL,
-        partitions=[_partition(topic.partitions[number], number, image, listener) for number in numbers],
+        partitions=[_partition(topic.partitions[partition], partition, image, listener) for partition in partitions],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    partition: PartitionImage, number: int, image: ClusterImage, listener: str
+    partition: PartitionImage, partition_index: int, image: ClusterImage, listener: str
 ) -> DescribeTopicPartitionsResponsePartition:
     led = image.address(partition.leader, listener) is not None
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=number,
+        partition_index=partition_index,
         leader_id=partition.leader if led else NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),

@@ -29,7 +29,9 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
     command = ElectLeaders(
         kind=request.election_type,
         partitions=(
-            None if topics is None else tuple((topic.topic, number) for topic in topics for number in topic.partitions)
+            None
+            if topics is None
+            else tuple((topic.topic, partition) for topic in topics for partition in topic.partitions)
         ),
     )
     problems = await context.node.controller.request(command, context.for_controller)
@@ -39,9 +41,9 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
     ]
     if topics is None:  # Kafka lists every topic, even without results
         rows: list[tuple[str, list[PartitionResult]]] = [(name, []) for name in context.node.image.topics]
-        places = dict(rows)
+        results_of_topic = dict(rows)
         for (name, _), result in outcomes:
-            places.get(name, []).append(result)
+            results_of_topic.get(name, []).append(result)
     else:
         results = (result for _, result in outcomes)
         rows = [(topic.topic, [next(results) for _ in topic.partitions]) for topic in topics]

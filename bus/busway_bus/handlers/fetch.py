@@ -18,7 +18,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from busway_bus.handlers.common.context import PeerGone, RequestContext
-from busway_bus.handlers.common.pending_response import Pending
+from busway_bus.handlers.common.pending_response import PendingResponse
 from busway_bus.log.file_slice import ColdPages, FileSlice, Warming
 from busway_bus.replication.delayed_fetch import DelayedFetch
 from busway_bus.replication.fetch_sessions import SESSIONLESS, CachedPartition, Session
@@ -54,7 +54,7 @@ _NOT_DIVERGING, _UNKNOWN_LEADER, _NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpo
 
 def handle(
     request: FetchRequest, context: RequestContext
-) -> FetchResponse | Pending | Coroutine[Any, Any, FetchResponse]:
+) -> FetchResponse | PendingResponse | Coroutine[Any, Any, FetchResponse]:
     """Respond at once if enough is available, otherwise wait."""
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
@@ -73,7 +73,7 @@ def handle(
     return fetch.answer() if fetch.satisfied else fetch.delayed()
 
 
-class _Fetch(Pending):
+class _Fetch(PendingResponse):
     """The reads of one request, after a wait again of changed partitions."""
 
     __slots__ = (
@@ -111,7 +111,7 @@ class _Fetch(Pending):
 
     # Waiting
 
-    def delayed(self) -> Pending:
+    def delayed(self) -> PendingResponse:
         """Respond on enough data, on an error, or after max_wait_ms."""
         self._delay(self._over)
         return self
@@ -230,14 +230,14 @@ class _Fetch(Pending):
         return size
 
     def _find(self, cached: CachedPartition) -> Partition:
-        topic, topic_id, number = cached.key
+        topic, topic_id, partition = cached.key
         replicas = self._context.node.replicas
         name: str | None = topic
         if self._context.api_version >= TOPIC_IDS_SINCE:
             name = replicas.name_of(topic_id)
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return replicas.find(name or "", number)
+        return replicas.find(name or "", partition)
 
     def _readable(self, partition: Partition) -> int:
         return partition.last_stable_offset if self._request.isolation_level else partition.high_watermark

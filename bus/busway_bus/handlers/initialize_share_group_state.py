@@ -42,5 +42,5 @@ async def handle(
     )
 
 
-def _refused(number: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
-    return InitializeStatePartitionResult(partition=number, error_code=code, error_message=text)
+def _refused(partition: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
+    return InitializeStatePartitionResult(partition=partition, error_code=code, error_message=text)

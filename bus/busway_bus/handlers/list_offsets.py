@@ -51,7 +51,7 @@ def handle(
 async def _in_turns(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     searches: Searches = []
     steps = _response(request, context, searches)
-    response = await context.node.turns.run(context.client_host, steps)
+    response = await context.node.scheduler.run(context.client_host, steps)
     return await _searched(response, searches, context)
 
 
@@ -101,7 +101,7 @@ async def _searched(response: ListOffsetsResponse, searches: Searches, context: 
                 located = await replicas.slices.run(_search(partition, timestamp, committed))
             except (ProtocolError, OSError) as problem:
                 replicas.find(
-                    partition.topic, partition.number
+                    partition.topic, partition.index
                 )  # raises if the topic was deleted: then it is not damaged
                 raise KafkaError(partition.damaged(problem)) from problem
             _set_offset(answer, located or NOTHING, context)

@@ -9,7 +9,7 @@ that it has had since.
 """
 
 from busway_bus.groups.group import Committer
-from busway_bus.groups.offsets import Place
+from busway_bus.groups.offsets import TopicPartition
 from busway_bus.handlers.common.context import RequestContext
 from busway_bus.handlers.common.offset_commits import new_offsets
 from busway_bus.security.operations import Access, Operation, Resource
@@ -73,7 +73,7 @@ def _name(topic: OffsetCommitRequestTopic, context: RequestContext) -> str | Non
     return context.node.image.names.get(topic.topic_id)
 
 
-def _code(name: str | None, number: int, codes: dict[Place, ErrorCode]) -> ErrorCode:
+def _code(name: str | None, partition: int, codes: dict[TopicPartition, ErrorCode]) -> ErrorCode:
     if name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    return codes.get((name, number), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return codes.get((name, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -25,7 +25,7 @@ async def handle(request: OffsetDeleteRequest, context: RequestContext) -> Offse
     """Delete the offsets; respond once that is durable."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, topics=[])
-    places = [
+    partitions = [
         (topic.name, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
@@ -33,7 +33,7 @@ async def handle(request: OffsetDeleteRequest, context: RequestContext) -> Offse
         and 0 <= partition.partition_index < len(context.node.image.topics[topic.name].partitions)
     ]
     try:
-        codes = await context.node.groups.delete_offsets(request.group_id, places)
+        codes = await context.node.groups.delete_offsets(request.group_id, partitions)
     except KafkaError as problem:
         return OffsetDeleteResponse(error_code=problem.code, topics=[])
     return OffsetDeleteResponse(

@@ -72,33 +72,33 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
         else _once((topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics)
     )
     steps = _one_group(topics, table, code)
-    much = sum(len(numbers) for _, _, numbers in topics) > FETCHED_AT_ONCE
+    much = sum(len(partitions) for _, _, partitions in topics) > FETCHED_AT_ONCE
     return await context.in_turns(steps) if much else finished(steps)
 
 
 def _once(topics: Iterable[tuple[str | None, UUID, Sequence[int]]]) -> TopicPartitions:
     asked: dict[tuple[str | None, UUID], dict[int, None]] = {}
-    for name, topic_id, numbers in topics:
-        asked.setdefault((name, topic_id), {}).update(dict.fromkeys(numbers))
-    return [(name, topic_id, tuple(numbers)) for (name, topic_id), numbers in asked.items()]
+    for name, topic_id, partitions in topics:
+        asked.setdefault((name, topic_id), {}).update(dict.fromkeys(partitions))
+    return [(name, topic_id, tuple(partitions)) for (name, topic_id), partitions in asked.items()]
 
 
 def _one_group(topics: TopicPartitions, table: Table, code: ErrorCode) -> Generator[None, None, OffsetFetchResponse]:
     """Build the response of versions before 8; yield after each topic."""
     answer = OffsetFetchResponse(error_code=code, topics=[])
-    for name, _, numbers in topics:
+    for name, _, partitions in topics:
         answer.topics.append(
             OffsetFetchResponseTopic(
                 name=name or "",
                 partitions=[
                     OffsetFetchResponsePartition(
-                        partition_index=number,
+                        partition_index=partition,
                         committed_offset=committed.offset,
                         committed_leader_epoch=committed.leader_epoch,
                         metadata=committed.metadata,
                         error_code=_code(name, committed, code),
                     )
-                    for number, committed in _committed(table, name, numbers)
+                    for partition, committed in _committed(table, name, partitions)
                 ],
             )
         )
@@ -153,7 +153,7 @@ async def _many(
         else:
             topics = _topics(group, table, context)
             if room.take(_size(topics, table)):
-                answers.append(await context.node.turns.run(context.client_host, _group(group, topics, table)))
+                answers.append(await context.node.scheduler.run(context.client_host, _group(group, topics, table)))
             else:
                 full = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 answers.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=full))
@@ -163,7 +163,7 @@ async def _many(
 def _topics(group: OffsetFetchRequestGroup, table: Table, context: RequestContext) -> TopicPartitions:
     image = context.node.image
     if group.topics is None:
-        return [(name, _id(image, name), numbers) for name, _, numbers in _all(table)]
+        return [(name, _id(image, name), partitions) for name, _, partitions in _all(table)]
     by_id = context.api_version >= TOPIC_IDS_SINCE
     asked = _once(
         (image.names.get(topic.topic_id) if by_id else topic.name, topic.topic_id, topic.partition_indexes)
@@ -174,9 +174,9 @@ def _topics(group: OffsetFetchRequestGroup, table: Table, context: RequestContex
 
 def _size(topics: TopicPartitions, table: Table) -> int:
     return sum(
-        ROW_BYTES * (1 + len(numbers))
-        + sum(len(committed.metadata) for _, committed in _committed(table, name, numbers))
-        for name, _, numbers in topics
+        ROW_BYTES * (1 + len(partitions))
+        + sum(len(committed.metadata) for _, committed in _committed(table, name, partitions))
+        for name, _, partitions in topics
     )
 
 
@@ -184,20 +184,20 @@ def _group(
     group: OffsetFetchRequestGroup, topics: TopicPartitions, table: Table
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
     answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE, topics=[])
-    for name, topic_id, numbers in topics:
+    for name, topic_id, partitions in topics:
         answer.topics.append(
             OffsetFetchResponseTopics(
                 name=name or "",
                 topic_id=topic_id,
                 partitions=[
                     OffsetFetchResponsePartitions(
-                        partition_index=number,
+                        partition_index=partition,
                         committed_offset=committed.offset,
                         committed_leader_epoch=committed.leader_epoch,
                         metadata=committed.metadata,
                         error_code=_code(name, committed, ErrorCode.NONE),
                     )
-                    for number, committed in _committed(table, name, numbers)
+                    for partition, committed in _committed(table, name, partitions)
                 ],
             )
         )
@@ -228,25 +228,29 @@ async def _table(
     offsets, pending = await context.node.groups.offsets(group_id, member_id, epoch)
     topics = context.node.image.topics
     table = {
-        (name, number): committed
-        for (name, number), committed in offsets.items()
+        (name, partition_index): committed
+        for (name, partition_index), committed in offsets.items()
         if name in topics and committed.of_topic(topics[name].topic_id)
     }
     if stable:
-        table |= {place: UNSTABLE if place in table else UNSTABLE_FIRST for place in pending if place[0] in topics}
+        table |= {
+            partition: UNSTABLE if partition in table else UNSTABLE_FIRST
+            for partition in pending
+            if partition[0] in topics
+        }
     return table
 
 
 def _all(table: dict[tuple[str, int], CommittedOffset]) -> TopicPartitions:
     by_topic: dict[str, list[int]] = {}
-    for (topic, number), committed in table.items():
+    for (topic, partition), committed in table.items():
         if committed is not UNSTABLE_FIRST:
-            by_topic.setdefault(topic, []).append(number)
-    return [(topic, ZERO_UUID, sorted(numbers)) for topic, numbers in by_topic.items()]
+            by_topic.setdefault(topic, []).append(partition)
+    return [(topic, ZERO_UUID, sorted(partitions)) for topic, partitions in by_topic.items()]
 
 
 def _committed(
-    table: dict[tuple[str, int], CommittedOffset], name: str | None, numbers: Sequence[int]
+    table: dict[tuple[str, int], CommittedOffset], name: str | None, partitions: Sequence[int]
 ) -> Iterable[tuple[int, CommittedOffset]]:
-    for number in numbers:
-        yield number, table.get((name or "", number), NOTHING)
+    for partition in partitions:
+        yield partition, table.get((name or "", partition), NOTHING)

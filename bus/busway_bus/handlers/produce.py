@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from busway_bus.handlers.common.context import CloseConnection, RequestContext
-from busway_bus.handlers.common.pending_response import Pending
+from busway_bus.handlers.common.pending_response import PendingResponse
 from busway_bus.kernel.limits import VERIFICATION_ASKS_MAX
 from busway_bus.kernel.topics import INTERNAL
 from busway_bus.log.inspection import RecordsRefused
@@ -59,9 +59,9 @@ ATTRIBUTES_AT: Final = CRC_START + 1
 """Position of the low byte of a batch's attributes."""
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Pending | None:
+def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | PendingResponse | None:
     """Append all batches, large ones later; respond once the partitions acknowledge."""
-    return _Writing(request, context).answer()
+    return _ProduceOperation(request, context).answer()
 
 
 class _Transactional(NamedTuple):
@@ -72,7 +72,7 @@ class _Transactional(NamedTuple):
     response: PartitionProduceResponse
 
 
-class _Writing(Pending):
+class _ProduceOperation(PendingResponse):
     """The batches of one request, and its response after the last acknowledgement."""
 
     __slots__ = ("_allowance", "_appending", "_context", "_request", "_transactional", "_waiting")
@@ -87,7 +87,7 @@ class _Writing(Pending):
         """Tasks that append or refuse batches."""
         self._waiting = 1  # 1 for `answer` itself: no acknowledgement completes it earlier
 
-    def answer(self) -> "ProduceResponse | Pending | None":
+    def answer(self) -> "ProduceResponse | PendingResponse | None":
         """Append all batches."""
         if self._request.transactional_id is None and _holds_transactional(self._request):
             self.response = _without_transactional_id(self._request)
@@ -283,14 +283,14 @@ class _Writing(Pending):
         problems = await node.replicas.verifications.verify(
             transactional_id,
             producer,
-            {(batch.partition.topic, batch.partition.number) for batch, _ in asked},
+            {(batch.partition.topic, batch.partition.index) for batch, _ in asked},
             add=add,
             abortable=self._context.api_version >= ABORTABLE_SINCE,
             host=self._context.client_host,
         )
         left = []
         for batch, verification in asked:
-            key = batch.partition.topic, batch.partition.number
+            key = batch.partition.topic, batch.partition.index
             refusal = problems[key]
             if node.replicas.local.get(key) is not batch.partition:
                 refusal = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{key[0]} was deleted meanwhile")
@@ -369,8 +369,8 @@ def _refuse(response: PartitionProduceResponse, problem: KafkaError) -> None:
     response.error_message = problem.message
     if isinstance(problem, RecordsRefused):
         response.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=reason)
-            for number, reason in problem.records
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=reason)
+            for index, reason in problem.records
         ]
 
 

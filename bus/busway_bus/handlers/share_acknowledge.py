@@ -10,7 +10,7 @@ from busway_bus.handlers.common.context import RequestContext
 from busway_bus.handlers.common.share_acknowledgements import Acknowledging, Leaders, Refusal, check_member
 from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.security.operations import Access, Operation, Resource
-from busway_bus.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
+from busway_bus.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.share_groups import (
@@ -66,16 +66,16 @@ def _session(request: ShareAcknowledgeRequest, context: RequestContext, group_id
     return sessions.go_on(group_id, member_id, epoch)
 
 
-def _topics(outcomes: dict[Place, Refusal], leaders: Leaders) -> list[ShareAcknowledgeTopicResponse]:
+def _topics(outcomes: dict[TopicIdPartition, Refusal], leaders: Leaders) -> list[ShareAcknowledgeTopicResponse]:
     topics: dict[object, ShareAcknowledgeTopicResponse] = {}
-    for place, problem in outcomes.items():
-        topic = topics.setdefault(place[0], ShareAcknowledgeTopicResponse(topic_id=place[0], partitions=[]))
+    for partition, problem in outcomes.items():
+        topic = topics.setdefault(partition[0], ShareAcknowledgeTopicResponse(topic_id=partition[0], partitions=[]))
         topic.partitions.append(
             AcknowledgedPartition(
-                partition_index=place[1],
+                partition_index=partition[1],
                 error_code=ErrorCode.NONE if problem is None else problem.code,
                 error_message=None if problem is None else problem.message,
-                current_leader=leaders.of(place, problem),
+                current_leader=leaders.of(partition, problem),
             )
         )
     return list(topics.values())

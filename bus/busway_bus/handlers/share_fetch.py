@@ -19,7 +19,7 @@ from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_bus.share.acquiring import Wish
 from busway_bus.share.fetching import Bounds, Got, ShareFetch
-from busway_bus.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession, next_epoch
+from busway_bus.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition, next_epoch
 from busway_bus.share.waiting import Waiting
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -94,33 +94,39 @@ def _session(request: ShareFetchRequest, context: RequestContext, group_id: str,
         KafkaError: see `share.sessions`; INVALID_REQUEST for acknowledgements in a new session.
     """
     shares, epoch = context.node.shares, request.share_session_epoch
-    places = [(topic.topic_id, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    partitions = [
+        (topic.topic_id, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    ]
     if epoch == FINAL_EPOCH:
         return shares.sessions.find(group_id, member_id)
     if epoch == INITIAL_EPOCH:
         if _acknowledges(request):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a session begins without acknowledgements")
-        return shares.open(group_id, member_id, places, context.peer)
-    forget = [(topic.topic_id, number) for topic in request.forgotten_topics_data for number in topic.partitions]
-    return shares.sessions.go_on(group_id, member_id, epoch, places, forget)
+        return shares.open(group_id, member_id, partitions, context.peer)
+    forget = [
+        (topic.topic_id, partition_index)
+        for topic in request.forgotten_topics_data
+        for partition_index in topic.partitions
+    ]
+    return shares.sessions.go_on(group_id, member_id, epoch, partitions, forget)
 
 
 async def _fetch(
     request: ShareFetchRequest, context: RequestContext, group_id: str, member_id: str, session: ShareSession
-) -> dict[Place, Got]:
+) -> dict[TopicIdPartition, Got]:
     """Acquire from each partition of the session, in rotating order."""
-    places = list(session.partitions)
-    if request.share_session_epoch > 0 and places:
-        at = request.share_session_epoch % len(places)
-        places = [*places[at:], *places[:at]]
-    got: dict[Place, Got] = {}
+    partitions = list(session.partitions)
+    if request.share_session_epoch > 0 and partitions:
+        at = request.share_session_epoch % len(partitions)
+        partitions = [*partitions[at:], *partitions[:at]]
+    got: dict[TopicIdPartition, Got] = {}
     wanted = []
-    for count, place in enumerate(places, 1):
+    for count, partition in enumerate(partitions, 1):
         try:
-            check_place(context, place)
-            wanted.append(place)
+            check_place(context, partition)
+            wanted.append(partition)
         except KafkaError as problem:
-            got[place] = Got(problem)
+            got[partition] = Got(problem)
         if count % CHECKED_TOGETHER == 0:
             await asyncio.sleep(0)
     max_bytes = min(request.max_bytes, context.node.config.get("fetch.max.bytes"))
@@ -141,8 +147,8 @@ def _answer(
     request: ShareFetchRequest,
     context: RequestContext,
     session: ShareSession,
-    got: dict[Place, Got],
-    acknowledged: dict[Place, Refusal],
+    got: dict[TopicIdPartition, Got],
+    acknowledged: dict[TopicIdPartition, Refusal],
 ) -> ShareFetchResponse:
     running = request.share_session_epoch > 0
     if running and session.epoch != next_epoch(request.share_session_epoch):
@@ -150,19 +156,19 @@ def _answer(
             fetched.take_back(session.member_id)
         return _refused(KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "the session has gone on meanwhile"))
     leaders = Leaders(context)
-    answers: dict[Place, FetchedPartition] = {}
-    for place, fetched in got.items():
-        if not running or _is_news(session, place, fetched):
-            answers[place] = _partition_row(place, fetched, leaders)
-    for place, problem in acknowledged.items():
-        answer = answers.get(place)
+    answers: dict[TopicIdPartition, FetchedPartition] = {}
+    for partition, fetched in got.items():
+        if not running or _is_news(session, partition, fetched):
+            answers[partition] = _partition_row(partition, fetched, leaders)
+    for partition, problem in acknowledged.items():
+        answer = answers.get(partition)
         if answer is None:
-            answer = answers[place] = _partition_row(place, Got(), leaders)
+            answer = answers[partition] = _partition_row(partition, Got(), leaders)
         if problem is not None:
             answer.acknowledge_error_code, answer.acknowledge_error_message = problem.code, problem.message
     topics: dict[UUID, ShareFetchableTopicResponse] = {}
-    for place, answer in answers.items():
-        topic = topics.setdefault(place[0], ShareFetchableTopicResponse(topic_id=place[0], partitions=[]))
+    for partition, answer in answers.items():
+        topic = topics.setdefault(partition[0], ShareFetchableTopicResponse(topic_id=partition[0], partitions=[]))
         topic.partitions.append(answer)
     return ShareFetchResponse(
         throttle_time_ms=0,
@@ -173,27 +179,27 @@ def _answer(
     )
 
 
-def _is_news(session: ShareSession, place: Place, got: Got) -> bool:
+def _is_news(session: ShareSession, partition: TopicIdPartition, got: Got) -> bool:
     """Return whether a running session's response includes a partition, and update the session.
 
     It does with records, with an error, in the first response after the error is over, and in the first after the session has got the partition.
     One that gave records moves to the end of the order.
     """
-    due = session.partitions.get(place, False)
-    if place in session.partitions:
-        session.partitions[place] = got.error is not None
+    due = session.partitions.get(partition, False)
+    if partition in session.partitions:
+        session.partitions[partition] = got.error is not None
         if got.records is not None:
-            session.gave(place)
+            session.gave(partition)
     return due or got.error is not None or got.records is not None
 
 
-def _partition_row(place: Place, got: Got, leaders: Leaders) -> FetchedPartition:
+def _partition_row(partition: TopicIdPartition, got: Got, leaders: Leaders) -> FetchedPartition:
     return FetchedPartition(
-        partition_index=place[1],
+        partition_index=partition[1],
         error_code=ErrorCode.NONE if got.error is None else got.error.code,
         error_message=None if got.error is None else got.error.message,
         acknowledge_error_code=ErrorCode.NONE,
-        current_leader=LeaderIdAndEpoch() if got.error is None else leaders.of(place, got.error),
+        current_leader=LeaderIdAndEpoch() if got.error is None else leaders.of(partition, got.error),
         records=b"" if got.records is None else pieces(got.records),
         acquired_records=[
             AcquiredRecords(

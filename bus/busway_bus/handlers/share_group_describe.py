@@ -72,7 +72,7 @@ def _is_much(described: Described) -> bool:
         effort += len(group.members)
         if effort > DESCRIBED_AT_ONCE:
             break
-        effort += sum(len(numbers) for member in group.members for numbers in member.assigned.values()) // (
+        effort += sum(len(partitions) for member in group.members for partitions in member.assigned.values()) // (
             _PARTITIONS_AT_ONCE
         )
     return effort > DESCRIBED_AT_ONCE
@@ -141,8 +141,10 @@ def _member(member: ShareMember, image: ClusterImage) -> Member:
         subscribed_topic_names=sorted(member.topics),
         assignment=DescribedAssignment(
             topic_partitions=[
-                DescribedTopicPartitions(topic_id=topic_id, topic_name=image.names[topic_id], partitions=list(numbers))
-                for topic_id, numbers in sorted(member.assigned.items())
+                DescribedTopicPartitions(
+                    topic_id=topic_id, topic_name=image.names[topic_id], partitions=list(partitions)
+                )
+                for topic_id, partitions in sorted(member.assigned.items())
                 if topic_id in image.names
             ]
         ),

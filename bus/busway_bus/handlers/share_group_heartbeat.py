@@ -86,7 +86,7 @@ def _assignment(reply: ShareHeartbeatReply) -> Assignment | None:
         return None
     return Assignment(
         topic_partitions=[
-            TopicPartitions(topic_id=topic_id, partitions=list(numbers))
-            for topic_id, numbers in sorted(reply.assignment.items())
+            TopicPartitions(topic_id=topic_id, partitions=list(partitions))
+            for topic_id, partitions in sorted(reply.assignment.items())
         ]
     )

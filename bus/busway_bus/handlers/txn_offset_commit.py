@@ -10,7 +10,7 @@ refused.
 
 from busway_bus.coordinator.offset_commit_verification import TransactionalProducer
 from busway_bus.groups.group import Committer
-from busway_bus.groups.offsets import NewOffset, Place
+from busway_bus.groups.offsets import NewOffset, TopicPartition
 from busway_bus.handlers.common.context import RequestContext
 from busway_bus.handlers.common.offset_commits import new_offsets
 from busway_bus.security.operations import Access, Operation, Resource
@@ -38,7 +38,7 @@ ADDS_SINCE = 5
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     """Check the partitions, store the offsets, respond once durable."""
     offsets = new_offsets(context.node.image, ((topic.name, topic.partitions) for topic in request.topics))
-    codes: dict[Place, ErrorCode] = {}
+    codes: dict[TopicPartition, ErrorCode] = {}
     context.node.groups.connections.lives(context.peer, (request.group_id, request.member_id))
     if offsets:
         try:
@@ -66,8 +66,8 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
 
 
 async def _commit(
-    request: TxnOffsetCommitRequest, offsets: dict[Place, NewOffset], context: RequestContext
-) -> dict[Place, ErrorCode]:
+    request: TxnOffsetCommitRequest, offsets: dict[TopicPartition, NewOffset], context: RequestContext
+) -> dict[TopicPartition, ErrorCode]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     return await context.node.groups.commit_in_transaction(

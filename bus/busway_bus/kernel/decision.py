@@ -29,11 +29,11 @@ class Decision(Generic[R]):
 
     Attributes:
         reply: the reply to the caller, or `PARKED`.
-        due: (waiter, reply) of requests that were parked before.
+        responses: (waiter, reply) of requests that were parked before.
         whole: whether the records are appended together, so that a crash leaves all of them or none. Without it very many may be split.
     """
 
     records: tuple[Any, ...] = ()
     reply: R
-    due: tuple[tuple[Waiter, Any], ...] = ()
+    responses: tuple[tuple[Waiter, Any], ...] = ()
     whole: bool = False

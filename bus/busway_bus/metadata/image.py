@@ -121,14 +121,14 @@ class ClusterImage:
         """The group's own settings."""
         return self.configs.get((GROUP_RESOURCE, group_id), {})
 
-    def partition(self, topic: str, number: int) -> PartitionImage | None:
+    def partition(self, topic: str, partition: int) -> PartitionImage | None:
         """A partition, None if it does not exist."""
         image = self.topics.get(topic)
-        return image.partitions[number] if image is not None and 0 <= number < len(image.partitions) else None
+        return image.partitions[partition] if image is not None and 0 <= partition < len(image.partitions) else None
 
-    def partition_by_id(self, topic_id: UUID, number: int) -> PartitionImage | None:
+    def partition_by_id(self, topic_id: UUID, partition: int) -> PartitionImage | None:
         """A partition of the topic with this id, None if it does not exist."""
-        return self.partition(self.names.get(topic_id, ""), number)
+        return self.partition(self.names.get(topic_id, ""), partition)
 
     def usable_brokers(self) -> Iterator[BrokerImage]:
         """The brokers that are not fenced, by id."""

@@ -114,9 +114,9 @@ def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
 
 def _topic(topic: TopicImage) -> Iterator[Any]:
     yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
-    for number, partition in enumerate(topic.partitions):
+    for partition_index, partition in enumerate(topic.partitions):
         yield PartitionRecord(
-            partition_id=number,
+            partition_id=partition_index,
             topic_id=topic.topic_id,
             replicas=list(partition.replicas),
             isr=list(partition.isr),
@@ -149,8 +149,8 @@ def batches_of(image: ClusterImage, snapshot: SnapshotId, *, last_ms: int, now_m
     header = SnapshotHeaderRecord(last_contained_log_timestamp=last_ms)
     yield batch([(_CONTROL_KEY.pack(0, _HEADER), encode(header, 0))], control=True)
     records = records_of(image)
-    while stretch := list(islice(records, RECORDS_PER_BATCH)):
-        yield batch((None, to_bytes(record)) for record in stretch)
+    while chunk := list(islice(records, RECORDS_PER_BATCH)):
+        yield batch((None, to_bytes(record)) for record in chunk)
     yield batch([(_CONTROL_KEY.pack(0, _FOOTER), encode(SnapshotFooterRecord(), 0))], control=True)
 
 

@@ -85,8 +85,8 @@ class SortedMap(Mapping[K, V]):
     def since(self, key: K) -> Iterator[K]:
         """Iterate over the keys from this one on, in order, whether it exists or not."""
         first = max(bisect_right(self._firsts, key) - 1, 0)
-        for number, (keys, _) in enumerate(self._blocks[first:]):
-            yield from keys if number else keys[bisect_left(keys, key) :]
+        for partition, (keys, _) in enumerate(self._blocks[first:]):
+            yield from keys if partition else keys[bisect_left(keys, key) :]
 
     def updated(self, changes: Mapping[K, V | None]) -> "SortedMap[K, V]":
         """Return a map with these values set, or removed if None; with many changes it is rebuilt."""

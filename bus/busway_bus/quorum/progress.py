@@ -22,7 +22,7 @@ class Progress:
         fetched_ms: time of that fetch.
         caught_up_ms: last time at which it had the leader's whole log (KIP-836).
         leader_end_offset: end of the leader's log at the last fetch.
-        Each is -1 if unknown.
+            Each is -1 if unknown.
     """
 
     end_offset: int = UNKNOWN

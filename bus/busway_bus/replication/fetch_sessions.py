@@ -109,8 +109,8 @@ class FetchSessions:
     def _change(self, session: Session, request: FetchRequest) -> None:
         before = len(session.partitions)
         for forgotten in request.forgotten_topics_data:
-            for number in forgotten.partitions:
-                session.partitions.pop((forgotten.topic, forgotten.topic_id, number), None)
+            for partition in forgotten.partitions:
+                session.partitions.pop((forgotten.topic, forgotten.topic_id, partition), None)
         _update(session, request)
         self._partitions += len(session.partitions) - before
         if self._partitions > self._partitions_max:

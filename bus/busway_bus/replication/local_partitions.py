@@ -95,17 +95,21 @@ class LocalPartitions:
         """Return the open partition of this key, or None."""
         return self._partitions.get(key)
 
-    def find(self, topic: str, number: int) -> Partition:
+    def find(self, topic: str, partition_index: int) -> Partition:
         """Return an open partition.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR if its log could not be opened.
         """
-        partition = self._partitions.get((topic, number))
+        partition = self._partitions.get((topic, partition_index))
         if partition is None:
-            if (topic, number) in self._offline:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{number} is offline, see the broker's log")
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{number} does not exist on this broker")
+            if (topic, partition_index) in self._offline:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition_index} is offline, see the broker's log"
+                )
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition_index} does not exist on this broker"
+            )
         return partition
 
     def report(self) -> ReportReplicas | None:
@@ -166,8 +170,8 @@ class LocalPartitions:
         self._names[topic.topic_id] = topic.name
         here = self._of.setdefault(topic.topic_id, {})
         config = self._log_config(image, topic.name)
-        for number, placed in enumerate(topic.partitions):
-            key = (topic.name, number)
+        for partition_index, placed in enumerate(topic.partitions):
+            key = (topic.name, partition_index)
             if self._config.node_id not in placed.replicas:
                 continue
             self._images[key] = placed
@@ -241,7 +245,7 @@ class LocalPartitions:
             self._offline.pop(key, None)
             partition = Partition.opened(
                 topic=key[0],
-                number=key[1],
+                index=key[1],
                 topic_id=opening.topic_id,
                 log=self._store.adopt(opening, outcome),
                 node_id=self._config.node_id,

@@ -15,7 +15,7 @@ from busway_bus.log.store import LogStore
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.log_cleaner import LogCleaner
 from busway_bus.replication.partition import Partition
-from busway_bus.scheduling.fair_share import Turns
+from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.machine import Machine
 
@@ -32,14 +32,14 @@ class LogManager:
         flusher: Flusher,
         partitions: LocalPartitions,
         *,
-        turns: Turns,
+        scheduler: FairScheduler,
         machine: Machine,
     ) -> None:
         self._config = config
         self._store = store
         self._flusher = flusher
         self._partitions = partitions
-        self._turns = turns
+        self._scheduler = scheduler
         self._wall_ms = machine.wall_ms
         self._log_cleaner = LogCleaner(store, machine)
         self._checkpointing = asyncio.Lock()
@@ -57,7 +57,7 @@ class LogManager:
             if (
                 partition.log.config.durability == "interval"
                 and partition.log.flushed_offset < partition.log.end_offset
-                and self._partitions.get((partition.topic, partition.number)) is partition
+                and self._partitions.get((partition.topic, partition.index)) is partition
             ):
                 self.flush(partition)
             else:
@@ -70,7 +70,7 @@ class LogManager:
     async def expire_producers(self) -> None:
         """Remove producers idle for `producer.id.expiration.ms`, in turns with client requests."""
         after_ms = self._config.get("producer.id.expiration.ms")
-        await self._turns.run("", self._store.expire_producers(self._wall_ms(), after_ms))
+        await self._scheduler.run("", self._store.expire_producers(self._wall_ms(), after_ms))
 
     async def maintain(self) -> None:
         """Run retention, rolls, compaction and checkpoints.
@@ -78,7 +78,7 @@ class LogManager:
         Disk I/O runs in another thread. Work proportional to the number of logs alternates with client requests.
         """
         steps = self._store.maintain(self._wall_ms())
-        for problem in await self._turns.run("", steps):
+        for problem in await self._scheduler.run("", steps):
             logger.error("cannot roll a segment of %s", problem)
         await self._flush_rolled()
         for partition in self._partitions:
@@ -107,7 +107,7 @@ class LogManager:
         async with self._checkpointing:
             while True:
                 high_watermarks = {
-                    (partition.topic, partition.number): partition.high_watermark for partition in self._partitions
+                    (partition.topic, partition.index): partition.high_watermark for partition in self._partitions
                 }
                 if await off_loop(functools.partial(self._store.write, self._store.checkpoint(high_watermarks))):
                     return

@@ -26,7 +26,7 @@ from busway_bus.replication.log_manager import LogManager
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
 from busway_bus.replication.transaction_verification import TransactionVerifications
-from busway_bus.scheduling.fair_share import Turns
+from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.scheduling.time_slices import Slices
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
@@ -55,11 +55,13 @@ class ReplicaManager:
         local: the partitions.
         logs: maintenance of their logs.
         slices: thread for long computations.
-        turns: fair scheduler of the event loop.
+        scheduler: fair scheduler of the event loop.
         verifications: producers whose transactions are being verified with their coordinators.
     """
 
-    def __init__(self, config: BrokerConfig, store: LogStore, flusher: Flusher, turns: Turns, machine: Machine) -> None:
+    def __init__(
+        self, config: BrokerConfig, store: LogStore, flusher: Flusher, scheduler: FairScheduler, machine: Machine
+    ) -> None:
         self._wall_ms = machine.wall_ms
         self._failures = DiskFailures(machine.monotonic_s)
         self._flusher = flusher
@@ -67,13 +69,13 @@ class ReplicaManager:
         self._inspections: set[asyncio.Task[AppendInfo]] = set()
         self._inspecting = asyncio.Semaphore(INSPECTIONS_MAX)
         self.slices = Slices(machine)
-        self.turns = turns
+        self.scheduler = scheduler
         self.verifications = TransactionVerifications()
-        self.logs = LogManager(config, store, flusher, self.local, turns=self.turns, machine=machine)
+        self.logs = LogManager(config, store, flusher, self.local, scheduler=self.scheduler, machine=machine)
 
-    def find(self, topic: str, number: int) -> Partition:
+    def find(self, topic: str, partition: int) -> Partition:
         """See `LocalPartitions.find`."""
-        return self.local.find(topic, number)
+        return self.local.find(topic, partition)
 
     def name_of(self, topic_id: UUID) -> str | None:
         """See `LocalPartitions.name_of`."""
@@ -87,7 +89,7 @@ class ReplicaManager:
         the log held the epoch. Offline partitions are always included: their state is unknown until they are reopened.
         """
         return self.local.awaited() + [
-            (partition.topic, partition.number)
+            (partition.topic, partition.index)
             for partition in self.local
             if partition.log.epochs.latest >= partition.leader_epoch
             or partition.state.written_counts
@@ -156,7 +158,7 @@ class ReplicaManager:
             finally:
                 if previous_turn is not None:  # also if this batch is refused: later batches wait for this turn only
                     await asyncio.wait([previous_turn])
-            if self.local.get((partition.topic, partition.number)) is not partition:
+            if self.local.get((partition.topic, partition.index)) is not partition:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic} was deleted meanwhile")
             return self._append(partition, write, batch)
         finally:

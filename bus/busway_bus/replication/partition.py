@@ -38,7 +38,7 @@ class Partition:
     """
 
     topic: str
-    number: int
+    index: int
     topic_id: UUID
     log: PartitionLog
     state: PartitionState
@@ -48,7 +48,7 @@ class Partition:
     turn: "asyncio.Future[None] | None" = None
 
     @classmethod
-    def opened(cls, *, topic: str, number: int, topic_id: UUID, log: PartitionLog, node_id: int) -> "Partition":
+    def opened(cls, *, topic: str, index: int, topic_id: UUID, log: PartitionLog, node_id: int) -> "Partition":
         """Create a partition from a newly opened, durable log."""
         state = PartitionState(
             node_id=node_id,
@@ -56,7 +56,7 @@ class Partition:
             flushed_offset=log.flushed_offset,
             high_watermark=log.flushed_offset,
         )
-        partition = cls(topic=topic, number=number, topic_id=topic_id, log=log, state=state)
+        partition = cls(topic=topic, index=index, topic_id=topic_id, log=log, state=state)
         state.transactions_restored(log.first_unstable_offset)
         partition.reconfigured()
         return partition
@@ -109,7 +109,7 @@ class Partition:
         """Return the error code for a failed read. Log it once per partition."""
         if not self.complained:
             self.complained = True
-            logger.error("partition %s-%d cannot be read: %s", self.topic, self.number, problem)
+            logger.error("partition %s-%d cannot be read: %s", self.topic, self.index, problem)
         return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(problem, OSError) else ErrorCode.CORRUPT_MESSAGE
 
     # What happens to it

@@ -21,7 +21,7 @@ TURN_S: Final = ROUND_S / 10
 """Length of a turn while others wait. It fits a few small requests of a connection, answered together."""
 
 
-class Turns:
+class FairScheduler:
     """Fair scheduler of client work, timed by the clock of `machine`."""
 
     def __init__(self, machine: Machine = OS) -> None:

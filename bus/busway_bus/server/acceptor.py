@@ -64,7 +64,7 @@ class SocketAcceptor:
 
     Args:
         send_buffer_bytes: SO_SNDBUF of accepted connections; the system's default unless above 0. A small one gives
-        each of many readers a little per loop iteration, while the data is still in the CPU cache.
+            each of many readers a little per loop iteration, while the data is still in the CPU cache.
     """
 
     def __init__(self, accept: Accept, shared: Shared, backlog: int, send_buffer_bytes: int = -1) -> None:

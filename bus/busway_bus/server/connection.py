@@ -26,7 +26,7 @@ from busway_bus.kernel.limits import (
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.server.dispatch import BadRequest, Dispatcher, Reply, Routes
 from busway_bus.server.frame_reader import FrameReader
-from busway_bus.server.request_memory import RequestMemory, Share
+from busway_bus.server.request_memory import ConnectionQuota, RequestMemory
 from busway_bus.server.stream import Piece, Stream
 from busway_protocol.errors import FrameRefused
 
@@ -69,7 +69,7 @@ class Connection:
         stream.owner = self
         self._intake = FrameReader(max_request_bytes, scratch)
         self._scratch_bytes = len(scratch)
-        self._share = Share(memory, self._throttle)
+        self._quota = ConnectionQuota(memory, self._throttle)
         self._on_close = on_close
         self._warn_about_peer = warn_about_peer
         self._requests: deque[memoryview] = deque()
@@ -96,12 +96,12 @@ class Connection:
 
     def buffer(self) -> memoryview:
         """Return the buffer for the next bytes."""
-        return self._intake.buffer(self._share.allowance(self._scratch_bytes))
+        return self._intake.buffer(self._quota.allowance(self._scratch_bytes))
 
     def may_read(self, later: Callable[[], None]) -> bool:
         """Whether to read now. Reads take turns, as work does: bytes of 500 clients are spread over many iterations."""
-        if self._node.turns.long_over():
-            self._node.turns.wait(self.host, later)
+        if self._node.scheduler.long_over():
+            self._node.scheduler.wait(self.host, later)
             return False
         return True
 
@@ -182,7 +182,7 @@ class Connection:
         """
         if self._partial_since is None or not self._reading:
             return False
-        silence_ms = PARTIAL_REQUEST_CONTENDED_MS if self._share.contended else PARTIAL_REQUEST_TIMEOUT_MS
+        silence_ms = PARTIAL_REQUEST_CONTENDED_MS if self._quota.contended else PARTIAL_REQUEST_TIMEOUT_MS
         if now - self.last_active > silence_ms / 1000:
             return True
         allowed_s = PARTIAL_REQUEST_TIMEOUT_MS / 1000 + self._intake.arrived / REQUEST_BYTES_PER_S_MIN
@@ -235,9 +235,9 @@ class Connection:
         while self._requests and not self._blocked and not self._stream.waiting and not self._waits_for_turn:
             if len(self._answers) >= REQUESTS_PIPELINED_MAX:
                 break
-            if not granted and self._node.turns.over():
+            if not granted and self._node.scheduler.over():
                 self._waits_for_turn = True
-                self._node.turns.wait(self.host, self._next_turn)
+                self._node.scheduler.wait(self.host, self._next_turn)
                 break
             granted = False
             frame = self._requests.popleft()
@@ -344,14 +344,14 @@ class Connection:
     def _throttle(self) -> None:
         """Read only while there is room for more requests and memory."""
         waiting = self._queued_bytes + self._blocking_bytes + self._working_bytes
-        self._share.update(self._intake.held + waiting, max(self._intake.size, waiting))
+        self._quota.update(self._intake.held + waiting, max(self._intake.size, waiting))
         may_read = (
             not self._stream.waiting
             and not self._finishing
             and len(self._requests) < REQUESTS_PIPELINED_MAX
             and self._queued_bytes < REQUEST_BYTES_QUEUED_MAX
             and self._working_bytes < REQUEST_BYTES_WORKED_MAX
-            and self._share.may_read()
+            and self._quota.may_read()
         )
         if may_read != self._reading and not self._stream.closing:
             self._reading = may_read

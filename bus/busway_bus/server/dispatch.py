@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from busway_bus.handlers.common.context import Encoded, Large, NodeServices, Peer, RequestContext
-from busway_bus.handlers.common.pending_response import Pending
+from busway_bus.handlers.common.pending_response import PendingResponse
 from busway_bus.handlers.registry import HANDLERS, Handler
 from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import GATHERED_BYTES_MAX
@@ -85,15 +85,20 @@ class Reply:
     __slots__ = ("_correlation_id", "_pending", "_route", "_task")
 
     def __init__(
-        self, route: Route, correlation_id: int, answer: Pending | Coroutine[Any, Any, Any], *, long: bool = False
+        self,
+        route: Route,
+        correlation_id: int,
+        answer: PendingResponse | Coroutine[Any, Any, Any],
+        *,
+        long: bool = False,
     ) -> None:
         self._route = route
         self._correlation_id = correlation_id
         self._task: asyncio.Task[None] | None = None
-        if isinstance(answer, Pending):
+        if isinstance(answer, PendingResponse):
             self._pending = answer
             return
-        self._pending = Pending()
+        self._pending = PendingResponse()
         self._task = asyncio.ensure_future(self._carry_out(answer, long=long))
         # A task cancelled before its first step does not close the handler's coroutine.
         self._task.add_done_callback(partial(_close, answer))

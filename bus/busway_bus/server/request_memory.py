@@ -29,27 +29,27 @@ class Room:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        self._turn: Share | None = None
-        self._line: dict[Share, None] = {}
+        self._turn: ConnectionQuota | None = None
+        self._line: dict[ConnectionQuota, None] = {}
 
     @property
     def contended(self) -> bool:
         """Whether connections wait for room."""
         return bool(self._line)
 
-    def has_room(self, share: "Share") -> bool:
+    def has_room(self, quota: "ConnectionQuota") -> bool:
         """Whether a connection may take more now."""
-        return self.used < self.limit or share is self._turn
+        return self.used < self.limit or quota is self._turn
 
-    def admits(self, share: "Share") -> bool:
+    def admits(self, quota: "ConnectionQuota") -> bool:
         """Whether a connection may continue to read; if not, queue it."""
-        if self.has_room(share):
+        if self.has_room(quota):
             return True
         if self._turn is None:
-            self._turn = share
-            self._line.pop(share, None)
+            self._turn = quota
+            self._line.pop(quota, None)
             return True
-        self._line[share] = None
+        self._line[quota] = None
         return False
 
     def changed(self, by: int) -> None:
@@ -58,22 +58,22 @@ class Room:
         if by < 0:
             self._resume_next()
 
-    def left(self, share: "Share") -> None:
+    def left(self, quota: "ConnectionQuota") -> None:
         """Remove a connection that needs no room."""
-        self._line.pop(share, None)
-        if self._turn is share:
+        self._line.pop(quota, None)
+        if self._turn is quota:
             self._turn = None
             self._resume_next()
 
     def _resume_next(self) -> None:
         free = self.limit - self.used
         while self._line and (free > 0 or self._turn is None):
-            share = next(iter(self._line))
-            del self._line[share]
+            quota = next(iter(self._line))
+            del self._line[quota]
             if free <= 0:
-                self._turn = share
+                self._turn = quota
             free -= _RESUME_BYTES
-            share.resume()
+            quota.resume()
 
 
 class RequestMemory:
@@ -93,7 +93,7 @@ class RequestMemory:
         return self.small.used < self.small.limit and self.large.used < self.large.limit
 
 
-class Share:
+class ConnectionQuota:
     """The requests of one connection.
 
     A little memory is free, so that small requests are always read.

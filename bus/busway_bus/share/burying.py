@@ -107,7 +107,7 @@ class Burying:
             self._writer.failed(self._key.group_id, problem)
             return
         text = "dead letters of share group %s for %s-%d cannot be written, and are tried again: this is a bug"
-        logger.exception(text, self._key.group_id, self._source.topic, self._source.number, exc_info=problem)
+        logger.exception(text, self._key.group_id, self._source.topic, self._source.index, exc_info=problem)
 
     async def _rest(self, pause_s: float) -> None:
         self.resting = True

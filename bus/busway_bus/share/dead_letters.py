@@ -79,16 +79,16 @@ class DeadLetters:
             topic = self._image().topics.get(name)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} was deleted just now")
-            target = self._replicas.find(name, source.number % len(topic.partitions))
+            target = self._replicas.find(name, source.index % len(topic.partitions))
             max_bytes = target.log.config.max_message_bytes
             contents: dict[int, Content] = {}
             if self._setting(key.group_id, COPY):
                 contents, count = await self._contents(source, letters, max_bytes)
                 letters = first_of(letters, count)
-            origin = Origin(source.topic, source.number, key.group_id)
+            origin = Origin(source.topic, source.index, key.group_id)
             packed = pack(letters, contents, origin, wall_ms=self._machine.wall_ms(), max_bytes=max_bytes)
             if packed.cut:
-                at = f"{source.topic}-{source.number}@{letters[0].first}"
+                at = f"{source.topic}-{source.index}@{letters[0].first}"
                 text = "the dead letter of %s in %s goes without its key and value: max.message.bytes of %s allows %d bytes"
                 logger.warning(text, at, name, name, max_bytes)
             written = self._replicas.append_from_client(target, packed.batch, ACKS_ALL, InspectionBudget())

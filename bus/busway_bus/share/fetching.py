@@ -18,7 +18,7 @@ from busway_bus.share.acquiring import Wish, acquire, wanted_up_to
 from busway_bus.share.in_flight import Acquired
 from busway_bus.share.manager import SharePartitions
 from busway_bus.share.partition import SharePartition
-from busway_bus.share.sessions import Place
+from busway_bus.share.sessions import TopicIdPartition
 from busway_bus.share.waiting import Peer, Waiting
 from busway_protocol.errors import KafkaError, ProtocolError
 
@@ -79,25 +79,25 @@ class ShareFetch:
         self._peer = peer
         self._gone = gone
         self._limits = shares.limits(group_id)
-        self._wanted: dict[Place, SharePartition] = {}
-        self._got: dict[Place, Got] = {}
+        self._wanted: dict[TopicIdPartition, SharePartition] = {}
+        self._got: dict[TopicIdPartition, Got] = {}
         self._headers = 0
 
-    async def run(self, places: Iterable[Place]) -> dict[Place, Got]:
+    async def run(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Got]:
         """Fetch from these partitions in their order. Partitions without records are left out of the result.
 
         Raises:
             Exception: the client is gone.
         """
-        for count, place in enumerate(places, 1):
+        for count, partition in enumerate(partitions, 1):
             if count % LOOKED_AT_TOGETHER == 0:
                 await asyncio.sleep(0)
                 if self._peer.gone:
                     raise self._gone
             try:
-                self._wanted[place] = self._shares.find(self._group_id, place)
+                self._wanted[partition] = self._shares.find(self._group_id, partition)
             except KafkaError as problem:
-                self._got[place] = Got(problem)
+                self._got[partition] = Got(problem)
         if not self._wanted or self._bounds.max_bytes <= 0 or self._wish.max_records <= 0:
             return self._got
         until_s = self._shares.machine.monotonic_s() + max(self._bounds.max_wait_ms, 0) / 1000
@@ -123,13 +123,13 @@ class ShareFetch:
     async def _attempt(self, *, last: bool) -> bool:
         """Read if there is enough or the time is over. Returns whether the fetch is finished."""
         self._limits = self._shares.limits(self._group_id)
-        ready: list[Place] = []
+        ready: list[TopicIdPartition] = []
         size = 0
-        for count, place in enumerate(tuple(self._wanted), 1):
+        for count, partition in enumerate(tuple(self._wanted), 1):
             try:
-                size += self._look(place, ready)
+                size += self._look(partition, ready)
             except (KafkaError, ProtocolError, OSError) as problem:
-                self._refuse(place, problem)
+                self._refuse(partition, problem)
             if count % LOOKED_AT_TOGETHER == 0:
                 await asyncio.sleep(0)
         if self._wanted and not last and (not ready or size < self._bounds.min_bytes):
@@ -142,13 +142,13 @@ class ShareFetch:
                     await off_loop(warming)
         return True
 
-    def _look(self, place: Place, ready: list[Place]) -> int:
+    def _look(self, partition: TopicIdPartition, ready: list[TopicIdPartition]) -> int:
         """Add a partition with records to `ready`; return its bytes, roughly.
 
         Raises:
             KafkaError, ProtocolError, OSError: it cannot be read.
         """
-        share = self._wanted[place]
+        share = self._wanted[partition]
         share.check()
         state = share.state
         if state is None or not state.can_acquire(self._limits):
@@ -156,7 +156,7 @@ class ShareFetch:
         offset, end = state.next_fetch_offset, share.readable(self._limits)
         if offset == state.end and not self._shares.has_room(self._group_id):
             return 0
-        ready.append(place)
+        ready.append(partition)
         if offset >= end:
             return 0
         if self._bounds.min_bytes <= 1:
@@ -164,15 +164,15 @@ class ShareFetch:
         extent = share.partition.log.extent(offset, up_to=end)
         return 0 if extent is None else extent.end - extent.position
 
-    def _refuse(self, place: Place, problem: Exception) -> None:
-        share = self._wanted.pop(place)
+    def _refuse(self, partition: TopicIdPartition, problem: Exception) -> None:
+        share = self._wanted.pop(partition)
         if not isinstance(problem, KafkaError):
             problem = KafkaError(share.partition.damaged(problem))
-        self._got[place] = Got(problem)
+        self._got[partition] = Got(problem)
 
     # Reading
 
-    def _read(self, ready: list[Place]) -> Iterator[Warming | None]:
+    def _read(self, ready: list[TopicIdPartition]) -> Iterator[Warming | None]:
         """Acquire available records, with an equal share of bytes per partition. Bytes that one partition leaves go to the next.
 
         Yields:
@@ -181,21 +181,21 @@ class ShareFetch:
         """
         left, records = self._bounds.max_bytes, self._wish.max_records
         looked_at = 0
-        for count, place in enumerate(ready, 1):
+        for count, partition in enumerate(ready, 1):
             part = max(left // (len(ready) - count + 1), 1)
             min_one = left == self._bounds.max_bytes
             wish = replace(self._wish, max_records=records)
             self._headers = 0
             try:
                 try:
-                    got = self._give(place, wish, part, min_one=min_one, wait=False)
+                    got = self._give(partition, wish, part, min_one=min_one, wait=False)
                 except ColdPages as cold:
                     yield cold.warm
-                    got = self._give(place, wish, part, min_one=min_one, wait=True)
+                    got = self._give(partition, wish, part, min_one=min_one, wait=True)
             except (KafkaError, ProtocolError, OSError) as problem:
-                self._refuse(place, problem)
+                self._refuse(partition, problem)
                 continue
-            self._got[place] = got
+            self._got[partition] = got
             left -= 0 if got.records is None else len(got.records)
             records -= sum(batch.last - batch.first + 1 for batch in got.acquired)
             looked_at += 1 + self._headers
@@ -203,7 +203,7 @@ class ShareFetch:
                 looked_at = 0
                 yield None
 
-    def _give(self, place: Place, wish: Wish, max_bytes: int, *, min_one: bool, wait: bool) -> Got:
+    def _give(self, partition: TopicIdPartition, wish: Wish, max_bytes: int, *, min_one: bool, wait: bool) -> Got:
         """Acquire the available records of a partition.
 
         Raises:
@@ -212,7 +212,7 @@ class ShareFetch:
         """
         if self._peer.gone:
             raise self._gone  # its records would stay locked until they expire
-        share = self._wanted[place]
+        share = self._wanted[partition]
         share.check()
         state, limits = share.state, self._limits
         if state is None or wish.max_records <= 0 or max_bytes <= 0 or not state.can_acquire(limits):

@@ -121,7 +121,7 @@ def found(batch: bytes, wanted: Sequence[int]) -> Generator[None, None, dict[int
     contents: dict[int, Content] = {}
     left, position = set(wanted), 0
     try:
-        for number in range(header.records_count):
+        for partition in range(header.records_count):
             if not left:
                 break
             size, start = read_varint(data, position)
@@ -134,7 +134,7 @@ def found(batch: bytes, wanted: Sequence[int]) -> Generator[None, None, dict[int
                 key, at = _field(data, at)
                 value, _ = _field(data, at)
                 contents[offset] = Content(key, value)
-            if number % _STEP_RECORDS == _STEP_RECORDS - 1:
+            if partition % _STEP_RECORDS == _STEP_RECORDS - 1:
                 yield
     except IndexError:
         raise CorruptBatch(f"the records of the batch at offset {header.base_offset} are damaged") from None

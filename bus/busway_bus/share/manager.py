@@ -29,7 +29,7 @@ from busway_bus.share.burying import LetterWriter
 from busway_bus.share.limits import ShareLimits
 from busway_bus.share.partition import SharePartition
 from busway_bus.share.rounds import Rounds
-from busway_bus.share.sessions import Place, ShareSession, ShareSessions
+from busway_bus.share.sessions import ShareSession, ShareSessions, TopicIdPartition
 from busway_bus.share.waiting import Peer, Watch
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
@@ -88,7 +88,7 @@ class SharePartitions:
     def current(self, share: SharePartition) -> bool:
         """Return whether its partition is the one served under this name."""
         partition = share.partition
-        return self.replicas.local.get((partition.topic, partition.number)) is partition
+        return self.replicas.local.get((partition.topic, partition.index)) is partition
 
     def due(self, share: SharePartition) -> None:
         """Queue a share partition whose locks expired. Very many may expire together, so expiry runs in rounds."""
@@ -136,25 +136,25 @@ class SharePartitions:
 
     # Finding
 
-    def loaded(self, group_id: str, place: Place) -> SharePartition:
+    def loaded(self, group_id: str, partition: TopicIdPartition) -> SharePartition:
         """Return a share partition that was fetched from.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
-        share = self._shares.get(_key(group_id, place))
+        share = self._shares.get(_key(group_id, partition))
         if share is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nobody has acquired records of this partition")
         return share
 
-    def find(self, group_id: str, place: Place) -> SharePartition:
+    def find(self, group_id: str, partition: TopicIdPartition) -> SharePartition:
         """Return a share partition; start loading it where it is missing.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; COORDINATOR_NOT_AVAILABLE where too
                 many are in use.
         """
-        key = _key(group_id, place)
+        key = _key(group_id, partition)
         share = self._shares.get(key)
         if share is not None:
             try:
@@ -163,10 +163,10 @@ class SharePartitions:
                 pass  # its replacement is looked up below
             else:
                 return share
-        topic = self.replicas.name_of(place[0])
+        topic = self.replicas.name_of(partition[0])
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        partition_of_topic = self.replicas.find(topic, place[1])
+        partition_of_topic = self.replicas.find(topic, partition[1])
         self._make_room()
         share = SharePartition(key, partition_of_topic, persister=self.persister, owner=self, writer=self._letters)
         self._shares[key] = share
@@ -220,7 +220,7 @@ class SharePartitions:
 
     # Sessions
 
-    def open(self, group_id: str, member_id: str, places: Iterable[Place], peer: Peer) -> ShareSession:
+    def open(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition], peer: Peer) -> ShareSession:
         """Open a session that ends with its connection. Records acquired in an earlier session stay locked.
 
         Raises:
@@ -230,7 +230,7 @@ class SharePartitions:
         earlier = None
         with contextlib.suppress(KafkaError):
             earlier = self.sessions.find(group_id, member_id)
-        session = self.sessions.open(group_id, member_id, places)
+        session = self.sessions.open(group_id, member_id, partitions)
         if earlier is not None:
             self._unwatch(earlier)
         watch = _SessionWatch(self, session)
@@ -327,5 +327,5 @@ class _SessionWatch:
         self._shares.end(self._session)
 
 
-def _key(group_id: str, place: Place) -> SharePartitionKey:
-    return SharePartitionKey(group_id=group_id, topic_id=place[0], partition=place[1])
+def _key(group_id: str, partition: TopicIdPartition) -> SharePartitionKey:
+    return SharePartitionKey(group_id=group_id, topic_id=partition[0], partition=partition[1])

@@ -17,7 +17,7 @@ FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 _EPOCH_MAX: Final = 2**31 - 1
 
-Place = tuple[UUID, int]
+TopicIdPartition = tuple[UUID, int]
 """Topic id and partition."""
 
 
@@ -32,13 +32,13 @@ class ShareSession:
 
     group_id: str
     member_id: str
-    partitions: dict[Place, bool]
+    partitions: dict[TopicIdPartition, bool]
     epoch: int = 1
 
-    def gave(self, place: Place) -> None:
+    def gave(self, partition: TopicIdPartition) -> None:
         """Move a partition that returned records to the end of the order."""
-        if place in self.partitions:
-            self.partitions[place] = self.partitions.pop(place)
+        if partition in self.partitions:
+            self.partitions[partition] = self.partitions.pop(partition)
 
 
 class ShareSessions:
@@ -69,7 +69,7 @@ class ShareSessions:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
         return session
 
-    def open(self, group_id: str, member_id: str, partitions: Iterable[Place]) -> ShareSession:
+    def open(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition]) -> ShareSession:
         """Open a session; it replaces an earlier one of the member.
 
         Raises:
@@ -90,7 +90,12 @@ class ShareSessions:
         return session
 
     def go_on(
-        self, group_id: str, member_id: str, epoch: int, partitions: Iterable[Place] = (), forget: Iterable[Place] = ()
+        self,
+        group_id: str,
+        member_id: str,
+        epoch: int,
+        partitions: Iterable[TopicIdPartition] = (),
+        forget: Iterable[TopicIdPartition] = (),
     ) -> ShareSession:
         """Update and return the session of a request.
 
@@ -104,10 +109,10 @@ class ShareSessions:
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH, f"the session is at epoch {session.epoch}, not {epoch}"
             )
         changed = dict(session.partitions)
-        for place in partitions:
-            changed.setdefault(place, True)
-        for place in forget:
-            changed.pop(place, None)
+        for partition in partitions:
+            changed.setdefault(partition, True)
+        for partition in forget:
+            changed.pop(partition, None)
         more = len(changed) - len(session.partitions)
         if more > 0 and self._partitions + more > self._partitions_max:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)

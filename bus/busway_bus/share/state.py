@@ -143,13 +143,11 @@ class SharePartitionState:
         change = Change()
         current = [acknowledgement for acknowledgement in acknowledgements if acknowledgement.last >= self.start]
         valid, problem = self._count_valid(current)
-        stretches = [
-            stretch for acknowledgement in current[:valid] for stretch in _stretches(acknowledgement, self.start)
-        ]
-        runs = self.in_flight.cut([offset for first, last, _ in stretches for offset in (first, last + 1)])
+        chunks = [chunk for acknowledgement in current[:valid] for chunk in _chunks(acknowledgement, self.start)]
+        runs = self.in_flight.cut([offset for first, last, _ in chunks for offset in (first, last + 1)])
         firsts = [run.first for run in runs]
         try:
-            for first, last, kind in stretches:
+            for first, last, kind in chunks:
                 at = bisect_left(firsts, first)
                 while at < len(runs) and runs[at].first <= last:
                     self._say(runs[at], kind, change, member_id=member_id, limits=limits, now_ms=now_ms)
@@ -363,7 +361,7 @@ def _cause(run: Run, limits: ShareLimits) -> Cause:
     return Cause.DELIVERED_TOO_OFTEN if run.delivery_count >= limits.delivery_count else Cause.REJECTED
 
 
-def _stretches(acknowledgement: Acknowledgement, start: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
+def _chunks(acknowledgement: Acknowledgement, start: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
     """Group consecutive records of one type, from `start` on.
 
     Yields:

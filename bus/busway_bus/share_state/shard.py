@@ -106,8 +106,8 @@ class ShareStateShard:
         where, content = parsed
         if content is None and isinstance(where, ShareUpdateKey):
             return None
-        place = SharePartitionKey(group_id=where.group_id, topic_id=where.topic_id, partition=where.partition)
-        return Change(place, content)
+        partition = SharePartitionKey(group_id=where.group_id, topic_id=where.topic_id, partition=where.partition)
+        return Change(partition, content)
 
     def at(self, offset: int) -> None:
         """Set the log offset of the next record to apply."""

@@ -209,7 +209,7 @@ class SimNode:
 
         Raises:
             Crashed: the process was crashed during the start.
-            Any error of a node's start.
+                Any error of a node's start.
         """
         assert not self.running, f"{self.name} runs"
         self.disk.power_on()
@@ -382,7 +382,7 @@ class World:
         Raises:
             Stuck: no event is left, or a limit was exceeded.
             Mistakes: the code under test failed.
-            Any error of the workload.
+                Any error of the workload.
         """
         World._worlds += 1
         if World._last is not None:

@@ -65,7 +65,7 @@ def check_add(known: Transaction | None, identity: Identity) -> Transaction:
 
     Raises:
         KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while the last one is ending
-        (also for its next producer id).
+            (also for its next producer id).
     """
     if known is None:
         raise _unmapped()
@@ -94,7 +94,7 @@ def check_end(known: Transaction | None, identity: Identity, *, commit: bool, cl
 
     Raises:
         KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while it is ending,
-        INVALID_TXN_STATE without an open transaction, or after the other outcome.
+            INVALID_TXN_STATE without an open transaction, or after the other outcome.
     """
     if known is None:
         raise _unmapped()

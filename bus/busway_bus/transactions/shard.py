@@ -32,7 +32,7 @@ from busway_bus.transactions.states import Event, State
 from busway_bus.transactions.transaction import (
     EPOCHS_BUMPED_SINCE,
     NO_ID,
-    Place,
+    TopicPartition,
     Transaction,
     exhausted,
 )
@@ -267,7 +267,7 @@ class TransactionShard:
         self,
         transactional_id: str,
         identity: Identity,
-        partitions: Collection[Place],
+        partitions: Collection[TopicPartition],
         levels: Levels,
         *,
         now: int,
@@ -280,7 +280,7 @@ class TransactionShard:
 
         Raises:
             KafkaError: see `fencing.check_add`; POLICY_VIOLATION for too many partitions, or if the host's share has no
-            room.
+                room.
         """
         known = check_add(self.transactions.get(transactional_id), identity)
         if known.state is State.ONGOING and known.partitions.issuperset(partitions):
@@ -293,8 +293,8 @@ class TransactionShard:
         return _changed(transactional_id, added, levels, None, host)
 
     def verify(
-        self, transactional_id: str, identity: Identity, partitions: Collection[Place]
-    ) -> Mapping[Place, ErrorCode]:
+        self, transactional_id: str, identity: Identity, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
         """Return NONE for partitions of the open transaction, else TRANSACTION_ABORTABLE (KIP-890).
 
         Raises:
@@ -302,8 +302,8 @@ class TransactionShard:
         """
         known = check_verify(self.transactions.get(transactional_id), identity)
         return {
-            place: ErrorCode.NONE if place in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
-            for place in partitions
+            partition: ErrorCode.NONE if partition in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
+            for partition in partitions
         }
 
     def end(

@@ -14,7 +14,7 @@ from busway_bus.transactions.records import PartitionsSchema, TransactionLogValu
 from busway_bus.transactions.states import TRANSITIONS, Event, State
 from busway_protocol.errors import MalformedMessage
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """Topic and partition."""
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -49,7 +49,7 @@ class Transaction:
     last_epoch: int = NO_EPOCH
     timeout_ms: int
     state: State = State.EMPTY
-    partitions: frozenset[Place] = frozenset()
+    partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = -1
     updated_ms: int
     client_version: int = 0
@@ -87,7 +87,7 @@ class Transaction:
             updated_ms=now,
         )
 
-    def added(self, partitions: Collection[Place], client_version: int, now: int) -> "Transaction":
+    def added(self, partitions: Collection[TopicPartition], client_version: int, now: int) -> "Transaction":
         """Add partitions; the first ones begin the transaction."""
         return replace(
             self,
@@ -190,7 +190,9 @@ class Transaction:
             timeout_ms=value.transaction_timeout_ms,
             state=state,
             partitions=frozenset(
-                (topic.topic, number) for topic in value.transaction_partitions or () for number in topic.partition_ids
+                (topic.topic, partition)
+                for topic in value.transaction_partitions or ()
+                for partition in topic.partition_ids
             ),
             started_ms=value.transaction_start_timestamp_ms,
             updated_ms=value.transaction_last_update_timestamp_ms,
@@ -198,9 +200,9 @@ class Transaction:
         )
 
 
-def by_topic(partitions: Iterable[Place]) -> list[PartitionsSchema]:
+def by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
     """Sort partitions by topic, as in the log."""
     topics: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
     return [PartitionsSchema(topic=topic, partition_ids=sorted(topics[topic])) for topic in sorted(topics)]

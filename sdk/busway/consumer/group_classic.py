@@ -12,7 +12,7 @@ from busway.cluster.client import ClusterClient
 from busway.cluster.retry import Backoff
 from busway.consumer.coordinator import Coordinator, Member
 from busway.consumer.group import GroupMember, Listener, check, shown
-from busway.consumer.heartbeat import HeartbeatTimings, Tell, beat
+from busway.consumer.heartbeat import HeartbeatTimings, Tell, send_heartbeats
 from busway.consumer.listener import Partitions
 from busway.consumer.membership_classic import ClassicMembership
 from busway.consumer.offset_requests import CLASSIC
@@ -119,7 +119,7 @@ class ClassicMember(GroupMember):
         member, reader, pace = self._member(), self._heart.reader, self._pace
 
         def beating(coordinator: Coordinator, tell: Tell) -> Coroutine[Any, Any, None]:
-            return beat(coordinator, member, reader, pace, tell)
+            return send_heartbeats(coordinator, member, reader, pace, tell)
 
         self._heart.start(beating, self._on_response)
 

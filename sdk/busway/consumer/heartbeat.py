@@ -1,6 +1,6 @@
 """Heartbeats of classic groups, and what both group protocols share of them.
 
-What lives here: `beat`, timings, poll tracking. What does not: heartbeats of consumer groups (`heartbeat_modern`), the
+What lives here: `send_heartbeats`, timings, poll tracking. What does not: heartbeats of consumer groups (`heartbeat_modern`), the
 thread for a blocked event loop (`heartbeat_thread`), reactions to responses (`group_classic`).
 
 A coordinator that is unreachable, moved or loading is found again and retried for the same member and generation,
@@ -129,7 +129,7 @@ def is_overdue(group: str, reader: PollTracker, pace: HeartbeatTimings) -> bool:
     return True
 
 
-async def beat(
+async def send_heartbeats(
     coordinator: Coordinator, member: Member, reader: PollTracker, pace: HeartbeatTimings, tell: Tell
 ) -> None:
     """Send heartbeats until the group rejects the member or the reader is overdue."""

@@ -11,7 +11,7 @@ _TURN_S: Final = 0.01
 """Limit of a task that never has to wait, before it yields."""
 
 
-class Turns:
+class LoopYield:
     """The time slices of a task on the event loop."""
 
     def __init__(self) -> None:

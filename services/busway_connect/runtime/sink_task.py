@@ -18,7 +18,7 @@ from busway_connect.converters.interface import ConversionFailed
 from busway_connect.overrides import consumer_options, look_every_s, producer_options
 from busway_connect.patterns import Pattern, TooLong
 from busway_connect.runtime.failures import BadRecord, Failures, TaskFailed
-from busway_connect.runtime.loop_yield import Turns
+from busway_connect.runtime.loop_yield import LoopYield
 from busway_connect.runtime.task_context import TaskContext
 from busway_connect.transforms.interface import TransformFailed
 
@@ -46,7 +46,7 @@ class SinkTask:
         self._look_every_s = look_every_s(parts.config)
         self._looked_at = 0.0
         self._announced: set[str] = set()
-        self._turns = Turns()
+        self._loop_yield = LoopYield()
 
     async def run(self, stop: asyncio.Event, resumed: asyncio.Event) -> None:
         """Read and write until `stop` is set; pauses while `resumed` is not.
@@ -142,7 +142,7 @@ class SinkTask:
     async def _made(self, record: Record, failures: Failures) -> SinkRecord | None:
         parts = self._parts
         stage, by = "KEY_CONVERTER", type(parts.key_converter).__qualname__
-        await self._turns.share()
+        await self._loop_yield.share()
         try:
             key_schema, key = await failures.patiently(lambda: parts.key_converter.to_connect(record.topic, record.key))
             stage, by = "VALUE_CONVERTER", type(parts.value_converter).__qualname__
@@ -166,7 +166,7 @@ class SinkTask:
                 if made is None:
                     return None
                 made = transform.apply(made)
-                await self._turns.share()
+                await self._loop_yield.share()
         except (ConversionFailed, TransformFailed) as problem:
             bad = self._bad(record, stage, by)
             await failures.refused(lambda: bad, problem)

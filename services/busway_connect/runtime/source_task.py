@@ -18,7 +18,7 @@ from busway_connect.runtime.acknowledged import acknowledged
 from busway_connect.runtime.delivery import Delivery
 from busway_connect.runtime.exactly_once import HEADER, Mark
 from busway_connect.runtime.failures import BadRecord, Failures
-from busway_connect.runtime.loop_yield import Turns
+from busway_connect.runtime.loop_yield import LoopYield
 from busway_connect.runtime.task_context import TaskContext
 from busway_connect.runtime.topics import create_if_missing
 from busway_connect.runtime.transactional import transactional
@@ -106,7 +106,7 @@ class _Sender:
         self._readable = JsonConverter({}, is_key=False)
         self._creation = Creation(parts.config)
         self._limits: dict[str, int] = {}
-        self._turns = Turns()
+        self._loop_yield = LoopYield()
 
     async def send(self, record: SourceRecord, marked: tuple[Mark, bytes] | None) -> "asyncio.Future[Any] | None":
         """Send a record. None if it is written already, dropped by a transform, or skipped."""
@@ -141,7 +141,7 @@ class _Sender:
             return None
 
     async def _made(self, record: SourceRecord) -> tuple[SourceRecord, bytes | None, bytes | None] | None:
-        await self._turns.share()
+        await self._loop_yield.share()
         for transform in self._parts.transforms:
             try:
                 changed = transform.apply(record)
@@ -151,7 +151,7 @@ class _Sender:
             if changed is None:
                 return None
             record = changed
-            await self._turns.share()
+            await self._loop_yield.share()
         stage, converter = "KEY_CONVERTER", self._parts.key_converter
         try:
             key = await self._convert(converter, record.topic, record.key_schema, record.key)

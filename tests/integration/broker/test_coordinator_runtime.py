@@ -61,7 +61,7 @@ class Counters:
         """Whoever waited long enough is told None reached."""
         self.ticks.append(now)
         over = [self.awaited.pop(name) for name in self.deadlines.due(now, TICK_MAX)]
-        return Decision(reply=None, due=tuple((waiter, "too late") for _, waiter in over))
+        return Decision(reply=None, responses=tuple((waiter, "too late") for _, waiter in over))
 
     def unloaded(self) -> list[Waiter]:
         return [waiter for _, waiter in self.awaited.values()]
@@ -73,7 +73,7 @@ class Counters:
         if name in self.awaited and number >= self.awaited[name][0]:
             due = ((self.awaited.pop(name)[1], f"reached {number}"),)
             self.deadlines.discard(name)
-        return Decision(records=((name, number),), reply=number, due=due)
+        return Decision(records=((name, number),), reply=number, responses=due)
 
     def remove_all(self) -> Decision[int]:
         """Forget every number."""
@@ -86,7 +86,7 @@ class Counters:
         before = self.awaited.get(name)
         self.awaited[name] = (number, waiter)
         self.deadlines.put(name, until)
-        return Decision(reply=PARKED, due=() if before is None else ((before[1], "another one waits now"),))
+        return Decision(reply=PARKED, responses=() if before is None else ((before[1], "another one waits now"),))
 
 
 class Bench:

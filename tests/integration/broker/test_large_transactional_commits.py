@@ -11,7 +11,7 @@ from tests.integration.broker.test_transactional_offsets import Bench
 from tests.integration.broker.transactional_offsets_scenarios import Producer
 from tests.support.patience import patient
 
-from busway_bus.groups.offsets import NewOffset, Place
+from busway_bus.groups.offsets import NewOffset, TopicPartition
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import read_header
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 COUNT = 2_500
 
 
-def offsets(count: int = COUNT, metadata: str = "") -> dict[Place, NewOffset]:
+def offsets(count: int = COUNT, metadata: str = "") -> dict[TopicPartition, NewOffset]:
     """Offsets of so many topics, each its number."""
     return {
         (f"t{number}", 0): NewOffset(

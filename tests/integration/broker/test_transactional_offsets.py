@@ -18,7 +18,7 @@ from busway_bus.controller.topics import delete
 from busway_bus.coordinator.group_coordinator import GroupCoordinator
 from busway_bus.coordinator.offset_commit_verification import TransactionalProducer
 from busway_bus.groups.group import Committer
-from busway_bus.groups.offsets import NewOffset, Place
+from busway_bus.groups.offsets import NewOffset, TopicPartition
 from busway_bus.handlers.common.context import NodeServices
 from busway_bus.kernel.topics import OFFSETS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
@@ -85,8 +85,8 @@ class Bench:
         assert set(codes.values()) == {ErrorCode.NONE}
 
     async def commit_all_in(
-        self, producer_id: int, offsets: dict[Place, NewOffset], epoch: int = 0
-    ) -> dict[Place, ErrorCode]:
+        self, producer_id: int, offsets: dict[TopicPartition, NewOffset], epoch: int = 0
+    ) -> dict[TopicPartition, ErrorCode]:
         return await self.groups.commit_in_transaction(
             self.group_id,
             replace(NOBODY, transactional=True),
@@ -143,7 +143,7 @@ class Bench:
         await self.groups.runtime.wait_loaded(within_s=patient(10))
 
 
-def _offsets(offset: int, topic: str) -> dict[Place, NewOffset]:
+def _offsets(offset: int, topic: str) -> dict[TopicPartition, NewOffset]:
     return {(topic, 0): NewOffset(offset=offset, leader_epoch=0, metadata="", topic_id=ZERO_UUID, retention_ms=-1)}
 
 

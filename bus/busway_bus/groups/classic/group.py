@@ -45,15 +45,15 @@ class ClassicGroup(ClassicView):
         self._delay_until_ms: int | None = None
         self._sync_deadline_ms: int | None = None
         self._unsynced: set[str] = set()
-        self._due: list[tuple[Waiter, JoinResult | SyncResult]] = []
+        self._responses: list[tuple[Waiter, JoinResult | SyncResult]] = []
         self._record: GroupMetadataValue | None = None
         self._successor: tuple[str, Member] | None = None
 
     def _decided(self, reply: R) -> Decision[R]:
-        due, self._due = tuple(self._due), []
+        responses, self._responses = tuple(self._responses), []
         value, self._record = self._record, None
         records = () if value is None else ((GroupMetadataKey(group=self.group_id), value),)
-        return Decision(records=records, reply=reply, due=due)
+        return Decision(records=records, reply=reply, responses=responses)
 
     # Joining
 
@@ -117,7 +117,9 @@ class ClassicGroup(ClassicView):
         before = self.roster.park_join(member, waiter)
         if before is not None:
             # The client has sent its join again: the earlier request is answered, so that its sender joins again.
-            self._due.append((before, JoinResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)))
+            self._responses.append(
+                (before, JoinResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
+            )
         self._rebalance(now)
         return PARKED
 
@@ -196,7 +198,7 @@ class ClassicGroup(ClassicView):
             return self._assign(member, dict(request.assignments), now)
         self._unsynced.discard(member.member_id)
         if member.sync is not None:
-            self._due.append((member.sync, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS)))
+            self._responses.append((member.sync, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS)))
         member.sync = waiter
         return PARKED
 
@@ -206,7 +208,7 @@ class ClassicGroup(ClassicView):
         for member in self.roster:
             waiter, member.sync = member.sync, None
             if waiter is not None:
-                self._due.append((waiter, self._synced(assignments.get(member.member_id, b""))))
+                self._responses.append((waiter, self._synced(assignments.get(member.member_id, b""))))
                 self.roster.touch(member, now)
         return self._synced(assignments.get(leader.member_id, b""))
 
@@ -247,8 +249,8 @@ class ClassicGroup(ClassicView):
             if member.parked:
                 self._turn_away(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
                 self.roster.touch(member, now)
-        due, self._due = tuple(self._due), []
-        return due
+        responses, self._responses = tuple(self._responses), []
+        return responses
 
     def abandon(self) -> list[Waiter]:
         """Return all waiters, unanswered: the group has another coordinator."""
@@ -303,9 +305,9 @@ class ClassicGroup(ClassicView):
     def _turn_away(self, member: Member, error: ErrorCode, member_id: str) -> None:
         join = self.roster.take_join(member)
         if join is not None:
-            self._due.append((join, JoinResult(error=error, member_id=member_id)))
+            self._responses.append((join, JoinResult(error=error, member_id=member_id)))
         if member.sync is not None:
-            self._due.append((member.sync, SyncResult(error=error)))
+            self._responses.append((member.sync, SyncResult(error=error)))
             member.sync = None
 
     def _rebalance(self, now: int) -> None:
@@ -332,7 +334,7 @@ class ClassicGroup(ClassicView):
             member.assignment = b""
             self.roster.measure(member)
             if member.sync is not None:
-                self._due.append((member.sync, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS)))
+                self._responses.append((member.sync, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS)))
                 member.sync = None
                 self.roster.touch(member, now)
 
@@ -367,7 +369,7 @@ class ClassicGroup(ClassicView):
             waiter = self.roster.take_join(member)
             self.roster.touch(member, now)
             if waiter is not None:
-                self._due.append((waiter, self._joined(member)))
+                self._responses.append((waiter, self._joined(member)))
 
     def _joined(self, member: Member) -> JoinResult:
         leads = member.member_id == self.roster.leader

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from busway_bus.groups.classic.member import Member
-from busway_bus.groups.memory_quota import GroupMemory, HandedOut, Holding
+from busway_bus.groups.memory_quota import GroupMemory, HandedOut, QuotaUsage
 from busway_bus.groups.names import names_bytes
 from busway_bus.groups.records import MemberMetadata
 from busway_bus.kernel.deadlines import Deadlines
@@ -30,9 +30,9 @@ class Roster:
     """
 
     def __init__(self, memory: GroupMemory) -> None:
-        self._holding = Holding(memory)
+        self._usage = QuotaUsage(memory)
         self.members: dict[str, Member] = {}
-        self.pending = HandedOut(self._holding)
+        self.pending = HandedOut(self._usage)
         self.leader: str | None = None
         self.joining = 0
         self._speakers: Counter[str] = Counter()
@@ -81,7 +81,7 @@ class Roster:
         member = self.members.pop(member_id)
         assert not member.parked, member_id
         self._count_protocols(member, -1)
-        self._holding.replace(member.counted, (member.host, 0))
+        self._usage.replace(member.counted, (member.host, 0))
         self._sessions.discard(member_id)
         if member.instance_id is not None:
             del self._static[member.instance_id]
@@ -203,22 +203,22 @@ class Roster:
     def measure(self, member: Member) -> None:
         """Update the accounted size of a changed member."""
         before, member.counted = member.counted, (member.host, member.size_bytes)
-        self._holding.replace(before, member.counted)
+        self._usage.replace(before, member.counted)
 
     # Group-wide
 
     def memory_without(self) -> GroupMemory:
         """Return the memory of all groups without that of these members."""
-        return self._holding.without()
+        return self._usage.without()
 
     @property
     def held_bytes(self) -> int:
         """The memory that the members use."""
-        return self._holding.held
+        return self._usage.held
 
     def has_room(self, host: str, more_bytes: int) -> bool:
         """Check that a host's members may use this many bytes more."""
-        return self._holding.fits({host: more_bytes})
+        return self._usage.fits({host: more_bytes})
 
     def has_room_for(self, assignments: Sequence[tuple[str, bytes]], host: str) -> bool:
         """Check that each member may hold its assignment.
@@ -229,7 +229,7 @@ class Roster:
         for member_id, assignment in assignments:
             member = self.members.get(member_id)
             more[host if member is None else member.host] += len(assignment)
-        return self._holding.fits(more)
+        return self._usage.fits(more)
 
     def elect(self) -> bool:
         """Ensure that the leader has joined; False if no member has."""
@@ -282,11 +282,11 @@ class Roster:
         They replace the previous ones in the accounted memory. None if undecodable or too many.
         """
         topics = self._read(protocol) if protocol_type == PROTOCOL_TYPE else None
-        self._holding.change(NOBODY, -self._names_bytes)
+        self._usage.change(NOBODY, -self._names_bytes)
         self._names_bytes = 0 if topics is None else names_bytes(topics)
         if topics is not None and not self.has_room(NOBODY, self._names_bytes):
             topics, self._names_bytes = None, 0
-        self._holding.change(NOBODY, self._names_bytes)
+        self._usage.change(NOBODY, self._names_bytes)
         return topics
 
     def _read(self, protocol: str | None) -> frozenset[str] | None:

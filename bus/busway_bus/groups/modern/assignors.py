@@ -75,16 +75,16 @@ def assign_range(members: Sequence[Subscriber], partitions: Partitions) -> Assig
             readers[topic_id] = readers.get(topic_id, 0) + 1
         if pace.over(1 + len(member)):
             yield
-    places = dict.fromkeys(readers, 0)
+    indexes = dict.fromkeys(readers, 0)
     targets: dict[str, Assignment] = {}
     for member in ordered:
         target: dict[UUID, tuple[int, ...]] = {}
         for topic_id in member:
             each, more = divmod(partitions[topic_id], readers[topic_id])
-            place = places[topic_id]
-            places[topic_id] += 1
-            start = place * each + min(place, more)
-            end = start + each + (place < more)
+            index = indexes[topic_id]
+            indexes[topic_id] += 1
+            start = index * each + min(index, more)
+            end = start + each + (index < more)
             if start < end:
                 target[topic_id] = tuple(range(start, end))
         targets[member.member_id] = target
@@ -114,21 +114,23 @@ def _to_equals(members: Sequence[Subscriber], topics: Sequence[UUID], partitions
     kept: dict[str, dict[UUID, list[int]]] = {}
     wanting: list[tuple[str, int]] = []
     taken: dict[UUID, set[int]] = {topic_id: set() for topic_id in topics}
-    for place, member in enumerate(members):
+    for index, member in enumerate(members):
         extra = more > 0
         quota = each + extra
         own_partitions: dict[UUID, list[int]] = {}
-        for topic_id, numbers in sorted(member.target.items()):
+        for topic_id, partition_indexes in sorted(member.target.items()):
             if topic_id not in taken or quota == 0:
                 continue
             count = partitions[topic_id]
             had = taken[topic_id]
-            own_numbers = [number for number in numbers if number < count and number not in had][:quota]
+            own_numbers = [partition for partition in partition_indexes if partition < count and partition not in had][
+                :quota
+            ]
             if own_numbers:
                 had.update(own_numbers)
                 quota -= len(own_numbers)
                 own_partitions[topic_id] = own_numbers
-        if quota and extra and len(members) - place > more:
+        if quota and extra and len(members) - index > more:
             # Leave one of the surplus partitions to a later member.
             quota, extra = quota - 1, False
         if quota:
@@ -140,13 +142,13 @@ def _to_equals(members: Sequence[Subscriber], topics: Sequence[UUID], partitions
     left: list[tuple[UUID, int]] = []
     for topic_id in sorted(topics):
         had = taken[topic_id]
-        left += [(topic_id, number) for number in range(partitions[topic_id]) if number not in had]
+        left += [(topic_id, partition) for partition in range(partitions[topic_id]) if partition not in had]
         if pace.over(1 + partitions[topic_id]):
             yield
     at = 0
     for member_id, quota in wanting:
-        for topic_id, number in left[at : at + quota]:
-            kept[member_id].setdefault(topic_id, []).append(number)
+        for topic_id, partition in left[at : at + quota]:
+            kept[member_id].setdefault(topic_id, []).append(partition)
         at += quota
         if pace.over(1 + quota):
             yield
@@ -157,7 +159,7 @@ def _settled(kept: Mapping[str, Mapping[UUID, list[int]]], pace: Pace) -> Assign
     settled: dict[str, Assignment] = {}
     for member_id, own_partitions in kept.items():
         settled[member_id] = {
-            topic_id: tuple(sorted(numbers)) for topic_id, numbers in sorted(own_partitions.items()) if numbers
+            topic_id: tuple(sorted(partitions)) for topic_id, partitions in sorted(own_partitions.items()) if partitions
         }
         if pace.over(1 + sum(map(len, own_partitions.values()))):
             yield
@@ -197,24 +199,24 @@ class _Uneven:
                 break
         own_partitions: list[dict[UUID, list[int]]] = [{} for _ in self._members]
         for topic_id, owners in self._owners.items():
-            for number, owner in enumerate(owners):
-                own_partitions[owner].setdefault(topic_id, []).append(number)
+            for partition, owner in enumerate(owners):
+                own_partitions[owner].setdefault(topic_id, []).append(partition)
             if self._pace.over(1 + len(owners)):
                 yield
-        kept = {member.member_id: own_partitions[place] for place, member in enumerate(self._members)}
+        kept = {member.member_id: own_partitions[index] for index, member in enumerate(self._members)}
         return (yield from _settled(kept, self._pace))
 
     def _prepare(self) -> Generator[None, None, None]:
         alike: dict[frozenset[UUID], list[int]] = {}
-        for place, member in enumerate(self._members):
+        for index, member in enumerate(self._members):
             for topics in (member.topics, member.matched):
                 if topics:
-                    alike.setdefault(topics, []).append(place)
+                    alike.setdefault(topics, []).append(index)
             if self._pace.over(1):
                 yield
-        for topics, places in alike.items():
+        for topics, indexes in alike.items():
             for topic_id in topics:
-                self._units.setdefault(topic_id, []).append(places)
+                self._units.setdefault(topic_id, []).append(indexes)
             if self._pace.over(1 + len(topics)):
                 yield
         self._owners = {topic_id: [-1] * self._partitions[topic_id] for topic_id in self._units}
@@ -231,19 +233,19 @@ class _Uneven:
 
     def _readers(self, topic_id: UUID) -> list[int]:
         units = self._units[topic_id]
-        return units[0] if len(units) == 1 else [place for unit in units for place in unit]
+        return units[0] if len(units) == 1 else [index for unit in units for index in unit]
 
     def _keep(self) -> Generator[None, None, None]:
-        for place, member in enumerate(self._members):
-            for topic_id, numbers in member.target.items():
+        for index, member in enumerate(self._members):
+            for topic_id, partitions in member.target.items():
                 if not member.reads(topic_id):
                     continue
                 owners = self._owners[topic_id]
-                for number in numbers:
-                    if number < len(owners) and owners[number] < 0:
-                        owners[number] = place
-                        self._loads[place] += 1
-                if self._pace.over(1 + len(numbers)):
+                for partition in partitions:
+                    if partition < len(owners) and owners[partition] < 0:
+                        owners[partition] = index
+                        self._loads[index] += 1
+                if self._pace.over(1 + len(partitions)):
                     yield
 
     def _give(self, topic_id: UUID) -> int:
@@ -251,14 +253,14 @@ class _Uneven:
         owners = self._owners[topic_id]
         if -1 not in owners:
             return 1
-        least = [(self._loads[place], place) for place in self._readers(topic_id)]
+        least = [(self._loads[index], index) for index in self._readers(topic_id)]
         heapq.heapify(least)
-        for number, owner in enumerate(owners):
+        for partition, owner in enumerate(owners):
             if owner < 0:
-                load, place = least[0]
-                owners[number] = place
-                self._loads[place] = load + 1
-                heapq.heapreplace(least, (load + 1, place))
+                load, index = least[0]
+                owners[partition] = index
+                self._loads[index] = load + 1
+                heapq.heapreplace(least, (load + 1, index))
         return len(least) + len(owners)
 
     def _level(self, topic_id: UUID) -> bool:
@@ -271,13 +273,13 @@ class _Uneven:
         readers = self._readers(topic_id)
         if len(readers) == 1:
             return False
-        if max(loads[place] for place in readers) - min(loads[place] for place in readers) <= 1:
+        if max(loads[index] for index in readers) - min(loads[index] for index in readers) <= 1:
             return False
         held: dict[int, list[int]] = {}
-        for number, owner in enumerate(owners):
-            held.setdefault(owner, []).append(number)
-        most = [(-loads[place], place) for place in held]
-        least = [(loads[place], place) for place in readers]
+        for partition, owner in enumerate(owners):
+            held.setdefault(owner, []).append(partition)
+        most = [(-loads[index], index) for index in held]
+        least = [(loads[index], index) for index in readers]
         heapq.heapify(most)
         heapq.heapify(least)
         moved = False

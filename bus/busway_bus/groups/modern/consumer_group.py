@@ -26,7 +26,7 @@ from busway_bus.groups.modern.records import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
 )
-from busway_bus.groups.modern.requests import ConsumerHeartbeat, ConsumerLimits, HeartbeatResult, Said
+from busway_bus.groups.modern.requests import ConsumerHeartbeat, ConsumerLimits, HeartbeatResult, OwnedPartitions
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.names import NO_NAMES
 from busway_bus.groups.records import Change
@@ -58,22 +58,22 @@ class ConsumerGroup(ConsumerTarget):
 
     # Heartbeats
 
-    def beat(self, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
+    def consumer_heartbeat(self, heartbeat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
         """Join, or handle a heartbeat.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
             FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
         """
-        self._check_full(beat.member_id)
+        self._check_full(heartbeat.member_id)
         records: list[Change] = []
-        member = self._seat(beat, records)
-        updated = _with(member, beat)
-        stepped, unassigned = self._advance(member, updated, beat.said, now, records)
+        member = self._seat(heartbeat, records)
+        updated = _with(member, heartbeat)
+        stepped, unassigned = self._advance(member, updated, heartbeat.owned, now, records)
         settings = self.settings
-        if beat.member_id in self.members:
-            self.touch(beat.member_id, now + settings.session_timeout_ms)
-        included = beat.whole or stepped.assigned != member.assigned
+        if heartbeat.member_id in self.members:
+            self.touch(heartbeat.member_id, now + settings.session_timeout_ms)
+        included = heartbeat.whole or stepped.assigned != member.assigned
         reply = HeartbeatResult(
             member_id=stepped.member_id,
             epoch=stepped.epoch,
@@ -92,7 +92,7 @@ class ConsumerGroup(ConsumerTarget):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
 
     def _advance(
-        self, member: ConsumerMember, updated: ConsumerMember, said: Said, now: int, records: list[Change]
+        self, member: ConsumerMember, updated: ConsumerMember, owned: OwnedPartitions, now: int, records: list[Change]
     ) -> tuple[ConsumerMember, bool]:
         """Update a member and reconcile it by one step.
 
@@ -111,41 +111,41 @@ class ConsumerGroup(ConsumerTarget):
         new_regex, settled = self._change_regex(member, updated, records)
         epoch = self._next_epoch(member, updated, records, raise_it=resubscribed or (new_regex and settled))
         target_epoch, target, unassigned = self._next_target(updated, epoch, now, records)
-        stepped = self._step(updated, target_epoch, target, said, changed=resubscribed or new_regex)
+        stepped = self._step(updated, target_epoch, target, owned, changed=resubscribed or new_regex)
         if stepped != updated:
             records.append(stepped.assignment_record(self.group_id))
         return stepped, unassigned
 
-    def _seat(self, beat: ConsumerHeartbeat, records: list[Change]) -> ConsumerMember:
+    def _seat(self, heartbeat: ConsumerHeartbeat, records: list[Change]) -> ConsumerMember:
         """Return the current member, or a new one.
 
         It gets the partitions of a static predecessor.
         """
-        joins = beat.epoch == 0
-        if beat.instance_id is None:
-            member = self.members.get(beat.member_id)
+        joins = heartbeat.epoch == 0
+        if heartbeat.instance_id is None:
+            member = self.members.get(heartbeat.member_id)
             if member is None and joins:
-                return ConsumerMember(member_id=beat.member_id)
+                return ConsumerMember(member_id=heartbeat.member_id)
             if member is None:
-                text = f"Member {beat.member_id} is not a member of group {self.group_id}."
+                text = f"Member {heartbeat.member_id} is not a member of group {self.group_id}."
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
-            _check_epoch(member, beat)
+            _check_epoch(member, heartbeat)
             return member
-        held = self.static_member(beat.instance_id)
+        held = self.static_member(heartbeat.instance_id)
         if not joins:
-            held = self._same_static(held, beat.member_id, beat.instance_id)
-            if beat.epoch >= 0:
-                _check_epoch(held, beat)
+            held = self._same_static(held, heartbeat.member_id, heartbeat.instance_id)
+            if heartbeat.epoch >= 0:
+                _check_epoch(held, heartbeat)
             return held
         if held is None:
-            return self.members.get(beat.member_id) or ConsumerMember(member_id=beat.member_id)
+            return self.members.get(heartbeat.member_id) or ConsumerMember(member_id=heartbeat.member_id)
         if held.epoch != STATIC_LEAVE_EPOCH and held.classic is None:
             text = (
-                f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the "
+                f"Static member {heartbeat.member_id} with instance id {heartbeat.instance_id} cannot join the group because the "
                 f"instance id is owned by {held.member_id} member."
             )
             raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, text)
-        return self._succeed(held, beat.member_id, records)
+        return self._succeed(held, heartbeat.member_id, records)
 
     def _succeed(self, held: ConsumerMember, member_id: str, records: list[Change]) -> ConsumerMember:
         successor = replace(held, member_id=member_id, epoch=0, previous_epoch=0)
@@ -172,11 +172,11 @@ class ConsumerGroup(ConsumerTarget):
         topics_image, seen_epoch = self._seen
         if not raise_it and topics_image is self._topics.picture and self.epoch >= seen_epoch:
             return self.epoch
-        number = self._topics.hash_of(self._subscribed_after([member], [updated]))
-        raise_it |= number != self.metadata_hash
+        partition = self._topics.hash_of(self._subscribed_after([member], [updated]))
+        raise_it |= partition != self.metadata_hash
         epoch = self.epoch + raise_it
         if raise_it:
-            records.append(_epoch_record(self.group_id, epoch, number))
+            records.append(_epoch_record(self.group_id, epoch, partition))
         self._seen = self._topics.picture, epoch
         if self.old_metadata:
             records.append((ConsumerGroupPartitionMetadataKey(group_id=self.group_id), None))
@@ -201,7 +201,7 @@ class ConsumerGroup(ConsumerTarget):
         return names.union(*(resolved.topics for regex, resolved in self.resolved.items() if regexes[regex] > 0))
 
     def _step(
-        self, member: ConsumerMember, target_epoch: int, target: Assignment, said: Said, *, changed: bool
+        self, member: ConsumerMember, target_epoch: int, target: Assignment, owned: OwnedPartitions, *, changed: bool
     ) -> ConsumerMember:
         if not changed and member.reconciled and member.epoch == target_epoch:
             return member
@@ -209,7 +209,7 @@ class ConsumerGroup(ConsumerTarget):
             member,
             target_epoch,
             target,
-            said=said,
+            owned=owned,
             reads=self._reads(member),
             subscription_changed=changed,
             taken=self._taken_by_another(member),
@@ -233,26 +233,28 @@ class ConsumerGroup(ConsumerTarget):
         held = self.static_member(member.instance_id)
         own_ids = {member.member_id, held.member_id if held is not None else member.member_id}
 
-        def taken(topic_id: UUID, number: int) -> bool:
-            owner = self.owners.get(topic_id, {}).get(number)
+        def taken(topic_id: UUID, partition: int) -> bool:
+            owner = self.owners.get(topic_id, {}).get(partition)
             return owner is not None and owner not in own_ids
 
         return taken
 
     # Leaving
 
-    def depart(self, beat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
+    def consumer_leave(self, heartbeat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
         """Leave the group; a static member may leave temporarily.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
         """
-        if beat.instance_id is not None:
-            member = self._same_static(self.static_member(beat.instance_id), beat.member_id, beat.instance_id)
+        if heartbeat.instance_id is not None:
+            member = self._same_static(
+                self.static_member(heartbeat.instance_id), heartbeat.member_id, heartbeat.instance_id
+            )
         else:
-            member = self._member(beat.member_id)
-        reply = HeartbeatResult(member_id=member.member_id, epoch=beat.epoch)
-        if beat.instance_id is not None and beat.epoch == STATIC_LEAVE_EPOCH:
+            member = self._member(heartbeat.member_id)
+        reply = HeartbeatResult(member_id=member.member_id, epoch=heartbeat.epoch)
+        if heartbeat.instance_id is not None and heartbeat.epoch == STATIC_LEAVE_EPOCH:
             return Decision(records=(member.gone_for_a_while().assignment_record(self.group_id),), reply=reply)
         return self._put_out([member.member_id], now, reply)
 
@@ -287,8 +289,8 @@ class ConsumerGroup(ConsumerTarget):
         regexes.subtract(member.regex for member in gone if member.regex)
         left = dict.fromkeys(member.regex for member in gone if member.regex)
         records += [self._regex_tombstone(regex) for regex in left if regexes[regex] <= 0 and regex in self.resolved]
-        number = self._topics.hash_of(self._subscribed_after(gone, ()))
-        return (*records, _epoch_record(self.group_id, self.epoch + 1, number))
+        partition = self._topics.hash_of(self._subscribed_after(gone, ()))
+        return (*records, _epoch_record(self.group_id, self.epoch + 1, partition))
 
     # Regular expressions
 
@@ -372,7 +374,7 @@ class ConsumerGroup(ConsumerTarget):
             if topics == before:
                 continue
             bytes_more = self.matches.more_bytes(before or NO_NAMES, topics)
-            if not self._holding.fits({NOBODY: more + bytes_more}):
+            if not self._usage.fits({NOBODY: more + bytes_more}):
                 self._too_wide.add(regex)
                 continue
             more += bytes_more
@@ -387,48 +389,52 @@ class ConsumerGroup(ConsumerTarget):
                 names.add(topic)
             elif topic not in self.subscribed and self.by_regex.get(topic, 0) + by <= 0:
                 names.discard(topic)
-        number = self._topics.hash_of(names)
-        if changed or (known and number != self.metadata_hash):
-            records.append(_epoch_record(self.group_id, self.epoch + 1, number))
+        partition = self._topics.hash_of(names)
+        if changed or (known and partition != self.metadata_hash):
+            records.append(_epoch_record(self.group_id, self.epoch + 1, partition))
             self._seen = self._topics.picture, self.epoch + 1
         return Decision(records=tuple(records), reply=True)
 
 
-def _with(member: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
+def _with(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
     changes: dict[str, Any] = {
-        "instance_id": beat.instance_id,
-        "rack_id": beat.rack_id,
-        "rebalance_timeout_ms": beat.rebalance_timeout_ms if beat.rebalance_timeout_ms != -1 else None,
-        "assignor": beat.assignor,
-        "topics": beat.topics,
-        "regex": beat.regex,
+        "instance_id": heartbeat.instance_id,
+        "rack_id": heartbeat.rack_id,
+        "rebalance_timeout_ms": heartbeat.rebalance_timeout_ms if heartbeat.rebalance_timeout_ms != -1 else None,
+        "assignor": heartbeat.assignor,
+        "topics": heartbeat.topics,
+        "regex": heartbeat.regex,
     }
-    said = {name: value for name, value in changes.items() if value is not None}
-    return replace(member, client_id=beat.client_id, client_host=beat.client_host, classic=None, **said)
+    owned = {name: value for name, value in changes.items() if value is not None}
+    return replace(member, client_id=heartbeat.client_id, client_host=heartbeat.client_host, classic=None, **owned)
 
 
-def _check_epoch(member: ConsumerMember, beat: ConsumerHeartbeat) -> None:
-    if beat.epoch in {0, member.epoch}:
+def _check_epoch(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> None:
+    if heartbeat.epoch in {0, member.epoch}:
         return
-    repeated = beat.epoch < member.epoch and beat.epoch == member.previous_epoch and _has_all(member, beat)
+    repeated = (
+        heartbeat.epoch < member.epoch and heartbeat.epoch == member.previous_epoch and _has_all(member, heartbeat)
+    )
     if not repeated:
-        compared = "greater" if beat.epoch > member.epoch else "smaller"
+        compared = "greater" if heartbeat.epoch > member.epoch else "smaller"
         text = (
-            f"The consumer group member has a {compared} member epoch ({beat.epoch}) than the one known by the group "
+            f"The consumer group member has a {compared} member epoch ({heartbeat.epoch}) than the one known by the group "
             f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
         )
         raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
 
 
-def _has_all(member: ConsumerMember, beat: ConsumerHeartbeat) -> bool:
+def _has_all(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> bool:
     """Whether a member reports only assigned partitions. Its last response may be lost."""
-    if beat.said is None:
+    if heartbeat.owned is None:
         return False
     return all(
-        number in member.assigned.get(topic_id, {}) for topic_id, numbers in beat.said.items() for number in numbers
+        partition in member.assigned.get(topic_id, {})
+        for topic_id, partitions in heartbeat.owned.items()
+        for partition in partitions
     )
 
 
-def _epoch_record(group_id: str, epoch: int, number: int) -> Change:
+def _epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Change:
     key = ConsumerGroupMetadataKey(group_id=group_id)
-    return key, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=number)
+    return key, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)

@@ -166,7 +166,7 @@ def _written(owned: Owned) -> list[CurrentTopicPartitions]:
         CurrentTopicPartitions(
             topic_id=topic_id,
             partitions=sorted(partitions),
-            assignment_epochs=[partitions[number] for number in sorted(partitions)],
+            assignment_epochs=[partitions[partition] for partition in sorted(partitions)],
         )
         for topic_id, partitions in sorted(owned.items())
     ]

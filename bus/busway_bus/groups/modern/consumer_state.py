@@ -65,7 +65,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         resolved: matches by regular expression.
         by_regex: number of regular expressions that match a topic.
         matches: matching names, charged to no host. They are separate from the members' sets: otherwise a host's bytes
-        would depend on the order of additions, and differ after a restart.
+            would depend on the order of additions, and differ after a restart.
         assignors: number of members that prefer each assignor.
         classic_members: number of members of the classic protocol.
         speakers: number of classic members by supported protocol.
@@ -81,7 +81,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         self.regexes: Counter[str] = Counter()
         self.resolved: dict[str, Resolved] = {}
         self.by_regex: Counter[str] = Counter()
-        self.matches = SharedNames(self._holding)
+        self.matches = SharedNames(self._usage)
         self.assignors: Counter[str] = Counter()
         self.owners: dict[UUID, dict[int, str]] = {}
         self.classic_members = 0
@@ -147,8 +147,8 @@ class ConsumerView(ModernGroup[ConsumerMember]):
             self._disown(before)
         self._count(member, 1)
         for held in (member.assigned, member.revoking):
-            for topic_id, numbers in held.items():
-                self.owners.setdefault(topic_id, {}).update(dict.fromkeys(numbers, member.member_id))
+            for topic_id, partitions in held.items():
+                self.owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member.member_id))
         self.put_member(member)
         other_protocol = before is not None and (before.classic is None) is not (member.classic is None)
         if other_protocol or not self.has_session(member.member_id):
@@ -174,11 +174,11 @@ class ConsumerView(ModernGroup[ConsumerMember]):
 
     def _disown(self, member: ConsumerMember) -> None:
         for held in (member.assigned, member.revoking):
-            for topic_id, numbers in held.items():
+            for topic_id, partitions in held.items():
                 owners = self.owners.get(topic_id, {})
-                for number in numbers:
-                    if owners.get(number) == member.member_id:
-                        del owners[number]
+                for partition in partitions:
+                    if owners.get(partition) == member.member_id:
+                        del owners[partition]
                 if not owners:
                     self.owners.pop(topic_id, None)
 
@@ -267,7 +267,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION in a transaction or for a classic
-            member), or UNSUPPORTED_VERSION.
+                member), or UNSUPPORTED_VERSION.
         """
         if committer.epoch < 0 and self.empty:
             return None
@@ -338,8 +338,8 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> Change:
         ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         ConsumerGroupTargetAssignmentMemberValue(
             topic_partitions=[
-                TargetTopicPartitions(topic_id=topic_id, partitions=list(numbers))
-                for topic_id, numbers in sorted(target.items())
+                TargetTopicPartitions(topic_id=topic_id, partitions=list(partitions))
+                for topic_id, partitions in sorted(target.items())
             ]
         ),
     )

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 from uuid import UUID
 
 from busway_bus.groups.group import Group
-from busway_bus.groups.memory_quota import GroupMemory, Holding
+from busway_bus.groups.memory_quota import GroupMemory, QuotaUsage
 from busway_bus.groups.names import NO_NAMES, SharedNames
 from busway_bus.kernel.deadlines import Deadlines
 from busway_bus.kernel.fair_share import NOBODY
@@ -103,8 +103,8 @@ class ModernGroup(Group, Generic[M]):
 
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
         super().__init__(group_id)
-        self._holding = Holding(memory)
-        self.names = SharedNames(self._holding)
+        self._usage = QuotaUsage(memory)
+        self.names = SharedNames(self._usage)
         self._held: dict[str, tuple[str, int]] = {}
         """The accounted host and bytes by member id."""
         self.epoch = 1
@@ -166,7 +166,7 @@ class ModernGroup(Group, Generic[M]):
         more = self.names.more_bytes(had, after.topics) + after.size_bytes
         if before is not None:
             more -= before.size_bytes
-        refusal = self._holding.refusal(after.client_host, more)
+        refusal = self._usage.refusal(after.client_host, more)
         if refusal is not None:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, refusal)
 
@@ -233,7 +233,7 @@ class ModernGroup(Group, Generic[M]):
         member, target = self.members.get(member_id), self.target.get(member_id)
         size = (member.size_bytes if member is not None else 0) + (assignment_bytes(target) if target else 0)
         now = (member.client_host if member is not None else NOBODY, size)
-        self._holding.replace(self._held.pop(member_id, (NOBODY, 0)), now)
+        self._usage.replace(self._held.pop(member_id, (NOBODY, 0)), now)
         if size:
             self._held[member_id] = now
 

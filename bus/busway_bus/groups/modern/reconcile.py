@@ -9,7 +9,7 @@ from uuid import UUID
 
 from busway_bus.groups.modern.consumer_member import ConsumerMember, MemberState, Owned
 from busway_bus.groups.modern.group import Assignment
-from busway_bus.groups.modern.requests import Said
+from busway_bus.groups.modern.requests import OwnedPartitions
 from busway_protocol.errors import ErrorCode, KafkaError
 
 
@@ -18,7 +18,7 @@ def reconcile(
     target_epoch: int,
     target: Assignment,
     *,
-    said: Said,
+    owned: OwnedPartitions,
     reads: Callable[[UUID], bool],
     subscription_changed: bool,
     taken: Callable[[UUID, int], bool],
@@ -26,7 +26,7 @@ def reconcile(
     """Return the member after its step, unchanged without a step.
 
     Args:
-        said: the owned partitions that it reports.
+        owned: the owned partitions that it reports.
         reads: whether it subscribes to a topic; partitions of others are not assigned to it.
         taken: whether another member still owns a partition.
 
@@ -35,27 +35,32 @@ def reconcile(
     """
     if member.state is MemberState.STABLE:
         if member.epoch != target_epoch:
-            return _towards(member, member.epoch, target_epoch, target, said=said, reads=reads, taken=taken)
-        return _without_other_topics(member, said, reads) if subscription_changed else member
-    if member.state is MemberState.UNREVOKED and _still_has(said, member.revoking):
-        return _without_other_topics(member, said, reads) if subscription_changed else member
+            return _towards(member, member.epoch, target_epoch, target, owned=owned, reads=reads, taken=taken)
+        return _without_other_topics(member, owned, reads) if subscription_changed else member
+    if member.state is MemberState.UNREVOKED and _still_has(owned, member.revoking):
+        return _without_other_topics(member, owned, reads) if subscription_changed else member
     if member.state is MemberState.UNKNOWN:
-        if said is None or said:
+        if owned is None or owned:
             text = "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin."
             raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
-        return _towards(member, target_epoch, target_epoch, target, said=said, reads=reads, taken=taken)
-    return _towards(member, member.epoch, target_epoch, target, said=said, reads=reads, taken=taken)
+        return _towards(member, target_epoch, target_epoch, target, owned=owned, reads=reads, taken=taken)
+    return _towards(member, member.epoch, target_epoch, target, owned=owned, reads=reads, taken=taken)
 
 
-def _still_has(said: Said, revoking: Owned) -> bool:
-    if said is None:
+def _still_has(owned: OwnedPartitions, revoking: Owned) -> bool:
+    if owned is None:
         return True
     return any(
-        number in revoking[topic_id] for topic_id, numbers in said.items() if topic_id in revoking for number in numbers
+        partition in revoking[topic_id]
+        for topic_id, partitions in owned.items()
+        if topic_id in revoking
+        for partition in partitions
     )
 
 
-def _without_other_topics(member: ConsumerMember, said: Said, reads: Callable[[UUID], bool]) -> ConsumerMember:
+def _without_other_topics(
+    member: ConsumerMember, owned: OwnedPartitions, reads: Callable[[UUID], bool]
+) -> ConsumerMember:
     others = [topic_id for topic_id in member.assigned if not reads(topic_id)]
     if not others:
         return member
@@ -63,7 +68,7 @@ def _without_other_topics(member: ConsumerMember, said: Said, reads: Callable[[U
     revoking = {**member.revoking}
     for topic_id in others:
         revoking[topic_id] = {**revoking.get(topic_id, {}), **member.assigned[topic_id]}
-    if _still_has(said, revoking):
+    if _still_has(owned, revoking):
         return member.moved(member.epoch, MemberState.UNREVOKED, assigned, revoking)
     return member.moved(member.epoch, member.state, assigned, member.revoking)
 
@@ -74,7 +79,7 @@ def _towards(
     target_epoch: int,
     target: Assignment,
     *,
-    said: Said,
+    owned: OwnedPartitions,
     reads: Callable[[UUID], bool],
     taken: Callable[[UUID, int], bool],
 ) -> ConsumerMember:
@@ -85,21 +90,21 @@ def _towards(
     for topic_id in sorted({*target, *member.assigned}):
         wanted = target.get(topic_id, ()) if reads(topic_id) else ()
         has = member.assigned.get(topic_id, {})
-        missing = [number for number in wanted if number not in has]
-        free = [number for number in missing if not taken(topic_id, number)]
+        missing = [partition for partition in wanted if partition not in has]
+        free = [partition for partition in missing if not taken(topic_id, partition)]
         unreleased |= len(free) < len(missing)
         if len(wanted) - len(missing) == len(has):
             kept = has
         else:
             wanted_set = frozenset(wanted)
-            kept = {number: since for number, since in has.items() if number in wanted_set}
-            revoking[topic_id] = {number: since for number, since in has.items() if number not in wanted_set}
+            kept = {partition: since for partition, since in has.items() if partition in wanted_set}
+            revoking[topic_id] = {partition: since for partition, since in has.items() if partition not in wanted_set}
         if kept:
             assigned[topic_id] = kept
         if free:
             giving[topic_id] = free
-    if revoking and _still_has(said, revoking):
+    if revoking and _still_has(owned, revoking):
         return member.moved(epoch, MemberState.UNREVOKED, assigned, revoking)
-    for topic_id, numbers in giving.items():
-        assigned[topic_id] = {**assigned.get(topic_id, {}), **dict.fromkeys(numbers, target_epoch)}
+    for topic_id, partitions in giving.items():
+        assigned[topic_id] = {**assigned.get(topic_id, {}), **dict.fromkeys(partitions, target_epoch)}
     return member.moved(target_epoch, MemberState.UNRELEASED if unreleased else MemberState.STABLE, assigned)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from busway_bus.kernel.limits import ASSIGNED_AT_ONCE_MAX
 
-Said = Mapping[UUID, Collection[int]] | None
+OwnedPartitions = Mapping[UUID, Collection[int]] | None
 """Reported owned partitions, by topic id; None if not reported."""
 
 
@@ -20,7 +20,7 @@ class ConsumerHeartbeat:
 
     Attributes:
         epoch: 0 to join, -1 to leave, -2 for a static member's temporary leave (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
-        said: reported owned partitions.
+        owned: reported owned partitions.
     """
 
     member_id: str
@@ -33,13 +33,13 @@ class ConsumerHeartbeat:
     topics: frozenset[str] | None
     regex: str | None
     assignor: str | None
-    said: Said
+    owned: OwnedPartitions
 
     @property
     def whole(self) -> bool:
         """Whether it is full: on joining, or after a possibly lost response."""
         subscribes = self.topics is not None or self.regex is not None
-        return self.epoch == 0 or (self.rebalance_timeout_ms != -1 and subscribes and self.said is not None)
+        return self.epoch == 0 or (self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

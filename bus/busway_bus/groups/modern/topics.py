@@ -98,13 +98,13 @@ class Topics:
         if self._of_picture is not self.picture:
             self._of_picture = self.picture
             self._of_many.clear()
-        number = self._of_many.get(every)
-        if number is None:
-            number = self._hash_of(every)
+        metadata_hash = self._of_many.get(every)
+        if metadata_hash is None:
+            metadata_hash = self._hash_of(every)
             while len(self._of_many) >= HASHED_SETS_MAX:
                 del self._of_many[next(iter(self._of_many))]
-            self._of_many[every] = number
-        return number
+            self._of_many[every] = metadata_hash
+        return metadata_hash
 
     def _hash_of(self, names: frozenset[str]) -> int:
         image = self._image()
@@ -124,8 +124,8 @@ class Topics:
         if racks:
             for partition in topic.partitions:
                 digest.update(repr(sorted(racks[node] for node in partition.replicas if node in racks)).encode())
-        number = int.from_bytes(digest.digest(), "big")
+        metadata_hash = int.from_bytes(digest.digest(), "big")
         if len(self._hashes) > 2 * len(image.topics):
             self._hashes.clear()  # it may contain deleted topics
-        self._hashes[topic.name] = topic, image.brokers, number
-        return number
+        self._hashes[topic.name] = topic, image.brokers, metadata_hash
+        return metadata_hash

@@ -41,9 +41,9 @@ def assign(
             readers[topic].append(member)
     for topic in topics:
         had = {member: before[member].get(topic, ()) for member in readers[topic] if member in before}
-        for member, numbers in _spread(readers[topic], sorted(assignable.get(topic, ())), had.get).items():
-            if numbers:
-                given[member][topic] = tuple(sorted(numbers))
+        for member, partitions in _spread(readers[topic], sorted(assignable.get(topic, ())), had.get).items():
+            if partitions:
+                given[member][topic] = tuple(sorted(partitions))
     return {**given}
 
 
@@ -54,18 +54,22 @@ def _assign_all(
     before: Mapping[str, Assignment],
     given: dict[str, dict[UUID, tuple[int, ...]]],
 ) -> None:
-    places = {topic: at for at, topic in enumerate(topics)}
+    indexes = {topic: at for at, topic in enumerate(topics)}
 
     def had(member: str) -> Iterable[tuple[int, int]]:
-        known = sorted((places[topic], numbers) for topic, numbers in before.get(member, {}).items() if topic in places)
-        return ((at, number) for at, numbers in known for number in numbers)
+        known = sorted(
+            (indexes[topic], partition_indexes)
+            for topic, partition_indexes in before.get(member, {}).items()
+            if topic in indexes
+        )
+        return ((at, partition) for at, partition_indexes in known for partition in partition_indexes)
 
-    wanted = [(at, number) for at, topic in enumerate(topics) for number in sorted(assignable.get(topic, ()))]
+    wanted = [(at, partition) for at, topic in enumerate(topics) for partition in sorted(assignable.get(topic, ()))]
     for member, got in _spread(members, wanted, had).items():
-        numbers: dict[int, list[int]] = {}
-        for at, number in sorted(got):
-            numbers.setdefault(at, []).append(number)
-        given[member] = {topics[at]: tuple(partitions) for at, partitions in numbers.items()}
+        partition_indexes: dict[int, list[int]] = {}
+        for at, partition in sorted(got):
+            partition_indexes.setdefault(at, []).append(partition)
+        given[member] = {topics[at]: tuple(partitions) for at, partitions in partition_indexes.items()}
 
 
 def _spread(members: list[str], wanted: list[P], had: Callable[[str], Iterable[P] | None]) -> dict[str, set[P]]:
@@ -81,14 +85,14 @@ def _spread(members: list[str], wanted: list[P], had: Callable[[str], Iterable[P
     each = sharing * len(wanted) / len(members)
     quota = {member: ceil(each * (at + 1)) - ceil(each * at) for at, member in enumerate(members)}
     given: dict[str, set[P]] = {}
-    holders: dict[P, set[str]] = {place: set() for place in wanted}
+    holders: dict[P, set[str]] = {index: set() for index in wanted}
     for member in members:
         given[member] = set()
-        for place in had(member) or ():
+        for index in had(member) or ():
             # Not above the member's quota, and not to more members than needed.
-            if place in holders and len(given[member]) < quota[member] and len(holders[place]) < sharing:
-                given[member].add(place)
-                holders[place].add(member)
+            if index in holders and len(given[member]) < quota[member] and len(holders[index]) < sharing:
+                given[member].add(index)
+                holders[index].add(member)
     _fill(wanted, sharing, quota, given, holders)
     return given
 
@@ -103,16 +107,16 @@ def _fill(
     """Assign the rest round robin to members below their quota."""
     unfilled = [member for member in given if len(given[member]) < quota[member]]
     at = 0
-    for place in wanted:
+    for index in wanted:
         passed = 0
-        while len(holders[place]) < sharing and passed < len(unfilled):
+        while len(holders[index]) < sharing and passed < len(unfilled):
             at %= len(unfilled)
             member = unfilled[at]
-            if member in holders[place]:
+            if member in holders[index]:
                 at, passed = at + 1, passed + 1
                 continue
-            given[member].add(place)
-            holders[place].add(member)
+            given[member].add(index)
+            holders[index].add(member)
             passed = 0
             if len(given[member]) >= quota[member]:
                 unfilled.pop(at)

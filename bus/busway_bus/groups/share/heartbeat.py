@@ -92,7 +92,7 @@ def leave(group: ShareGroup, member_id: str) -> Decision[ShareHeartbeatReply]:
     return Decision(records=group.left([member_id]), reply=ShareHeartbeatReply(member_id=member_id, epoch=LEAVING))
 
 
-def beat(
+def share_group_heartbeat(
     group: ShareGroup, heartbeat: ShareHeartbeat, limits: ShareGroupLimits, *, now: int, wall_ms: int
 ) -> Decision[ShareHeartbeatReply]:
     """Join, or handle a heartbeat.
@@ -205,10 +205,10 @@ def _unassigned(group: ShareGroup) -> bool:
         return False
     given: dict[UUID, set[int]] = {topic_id: set() for topic_id in wanted}
     for target in group.target.values():
-        for topic_id, numbers in target.items():
+        for topic_id, partitions in target.items():
             if topic_id in given:
-                given[topic_id].update(numbers)
-    return any(given[topic_id] != numbers for topic_id, numbers in wanted.items())
+                given[topic_id].update(partitions)
+    return any(given[topic_id] != partitions for topic_id, partitions in wanted.items())
 
 
 def _target(
@@ -259,7 +259,7 @@ def _settled(
         return updated
     reads = group.topics.ids_of(updated.topics)
     settled = replace(
-        updated, assigned={topic_id: numbers for topic_id, numbers in target.items() if topic_id in reads}
+        updated, assigned={topic_id: partitions for topic_id, partitions in target.items() if topic_id in reads}
     )
     if settled.epoch != target_epoch:
         settled = replace(settled, epoch=target_epoch, previous_epoch=updated.epoch)
@@ -270,8 +270,8 @@ def _settled(
             previous_member_epoch=settled.previous_epoch,
             state=STABLE,
             assigned_partitions=[
-                TopicPartitions(topic_id=topic_id, partitions=list(numbers))
-                for topic_id, numbers in sorted(settled.assigned.items())
+                TopicPartitions(topic_id=topic_id, partitions=list(partitions))
+                for topic_id, partitions in sorted(settled.assigned.items())
             ],
         )
         records.append((key, value))
@@ -295,8 +295,8 @@ def _target_record(group: ShareGroup, member_id: str, target: Assignment) -> Cha
         ShareGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id),
         ShareGroupTargetAssignmentMemberValue(
             topic_partitions=[
-                TopicPartition(topic_id=topic_id, partitions=list(numbers))
-                for topic_id, numbers in sorted(target.items())
+                TopicPartition(topic_id=topic_id, partitions=list(partitions))
+                for topic_id, partitions in sorted(target.items())
             ]
         ),
     )

@@ -36,9 +36,9 @@ def missing(group: ShareGroup, names: AbstractSet[str], now: int) -> Named:
         known = _numbers(group.partitions.initialized, topic_id)
         if waits:
             known |= _numbers(group.partitions.initializing, topic_id)
-        numbers = frozenset(range(len(topic.partitions))) - known
-        if numbers:
-            named[topic_id] = NamedPartitions(name=topic.name, partitions=numbers)
+        partitions = frozenset(range(len(topic.partitions))) - known
+        if partitions:
+            named[topic_id] = NamedPartitions(name=topic.name, partitions=partitions)
     return named
 
 

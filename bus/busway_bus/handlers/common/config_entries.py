@@ -182,14 +182,14 @@ async def alter_each(
         GROUP_RESOURCE: {},
         BROKER_RESOURCE: {},
     }
-    for place, resource in enumerate(resources):
+    for index, resource in enumerate(resources):
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             changes = updates(resource)
             check_request(changes)
             if resource.resource_type in changed:
-                changed[resource.resource_type][place] = (_name(resource, context.node), tuple(changes))
+                changed[resource.resource_type][index] = (_name(resource, context.node), tuple(changes))
             else:
                 what = _UNCHANGEABLE.get(resource.resource_type)
                 text = (
@@ -197,16 +197,16 @@ async def alter_each(
                 )
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         except KafkaError as problem:
-            problems[place] = problem
+            problems[index] = problem
 
     for kind, named in changed.items():
 
-        def command(stretch: tuple[tuple[str, tuple[Update, ...]], ...], kind: int = kind) -> AlterConfigs:
-            return AlterConfigs(kind=kind, updates=stretch, incremental=incremental, validate_only=validate_only)
+        def command(chunk: tuple[tuple[str, tuple[Update, ...]], ...], kind: int = kind) -> AlterConfigs:
+            return AlterConfigs(kind=kind, updates=chunk, incremental=incremental, validate_only=validate_only)
 
         replies = await request_each(context.node.controller, tuple(named.values()), command, context.for_controller)
-        for place, reply in zip(named, replies, strict=True):
-            problems[place] = reply
+        for index, reply in zip(named, replies, strict=True):
+            problems[index] = reply
     return [
         answer(
             error_code=ErrorCode.NONE if problem is None else problem.code,
@@ -242,9 +242,9 @@ def check_broker(name: str, node_id: int, what: str, alternative: str) -> None:
         KafkaError: INVALID_REQUEST.
     """
     try:
-        number = int(name)
+        broker_id = int(name)
     except ValueError:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} must be an integer, but it is: {name}") from None
-    if number != node_id:
+    if broker_id != node_id:
         text = f"Unexpected broker id, expected {node_id}{alternative}, but received {name}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -26,7 +26,7 @@ from busway_bus.metadata.image import ClusterImage
 from busway_bus.quorum.metadata_log import MetadataLog
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
-from busway_bus.scheduling.fair_share import Turns
+from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.share.manager import SharePartitions
 from busway_protocol.compile import Chunk
 from busway_protocol.machine import Machine
@@ -67,7 +67,7 @@ class NodeServices:
     producer_ids: ProducerIds
     shares: SharePartitions
     creations: TopicAutoCreator
-    turns: Turns
+    scheduler: FairScheduler
     metadata_answers: MetadataAnswers
     large_answers: LargeAnswers = field(default_factory=LargeAnswers)
 
@@ -207,7 +207,7 @@ class RequestContext:
         try:
             if self.peer.gone:
                 raise PeerGone
-            return Large(await self.node.turns.run(self.client_host, steps), keep, answers.end)
+            return Large(await self.node.scheduler.run(self.client_host, steps), keep, answers.end)
         except BaseException:
             answers.end()
             raise

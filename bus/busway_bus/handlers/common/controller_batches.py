@@ -27,14 +27,14 @@ async def request_each(
 
     A failed command's error is the reply of each of its items.
     """
-    stretches = [tuple(items[at : at + STRETCH]) for at in range(0, len(items), STRETCH)]
+    chunks = [tuple(items[at : at + STRETCH]) for at in range(0, len(items), STRETCH)]
     outcomes = await asyncio.gather(
-        *(controller.request(command(stretch), context) for stretch in stretches), return_exceptions=True
+        *(controller.request(command(chunk), context) for chunk in chunks), return_exceptions=True
     )
     replies: list[R | KafkaError] = []
-    for stretch, outcome in zip(stretches, outcomes, strict=True):
+    for chunk, outcome in zip(chunks, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
-            replies += (outcome,) * len(stretch)
+            replies += (outcome,) * len(chunk)
         elif isinstance(outcome, BaseException):
             raise outcome
         else:

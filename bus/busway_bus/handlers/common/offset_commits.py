@@ -6,7 +6,7 @@ What lives here: a request's offsets without unknown partitions. What does not: 
 
 from collections.abc import Iterable, Sequence
 
-from busway_bus.groups.offsets import NewOffset, Place
+from busway_bus.groups.offsets import NewOffset, TopicPartition
 from busway_bus.metadata.image import ClusterImage
 from busway_protocol.messages.groups_classic import OffsetCommitRequestPartition
 from busway_protocol.messages.transactions import TxnOffsetCommitRequestPartition
@@ -16,14 +16,14 @@ Requested = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 
 def new_offsets(
     image: ClusterImage, topics: Iterable[tuple[str | None, Sequence[Requested]]], *, retention_ms: int = -1
-) -> dict[Place, NewOffset]:
+) -> dict[TopicPartition, NewOffset]:
     """Convert the offsets of existing partitions.
 
     Args:
         topics: (name, requested partitions); the name is None if unknown.
         retention_ms: -1 for the broker's setting.
     """
-    offsets: dict[Place, NewOffset] = {}
+    offsets: dict[TopicPartition, NewOffset] = {}
     for name, partitions in topics:
         topic = image.topics.get(name or "")
         if topic is None:

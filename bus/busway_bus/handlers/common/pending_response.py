@@ -1,6 +1,6 @@
 """A response that is completed later.
 
-What lives here: `Pending`, returned by a handler instead of a response. What does not: the order of responses
+What lives here: `PendingResponse`, returned by a handler instead of a response. What does not: the order of responses
 (`server.connection`), handlers with several consecutive waits, which are coroutines.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Pending:
+class PendingResponse:
     """A response without a task, completed once.
 
     Attributes:

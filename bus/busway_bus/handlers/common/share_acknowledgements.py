@@ -12,7 +12,7 @@ from uuid import UUID
 from busway_bus.handlers.common.context import RequestContext
 from busway_bus.kernel.limits import SHARE_MEMBER_ID_CHARS_MAX
 from busway_bus.metadata.features import SHARE_VERSION
-from busway_bus.share.sessions import Place
+from busway_bus.share.sessions import TopicIdPartition
 from busway_bus.share.state import Acknowledgement, AcknowledgeType
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.share_groups import AcknowledgementBatch, LeaderIdAndEpoch, NodeEndpoint
@@ -60,16 +60,16 @@ def check_member(context: RequestContext, group_id: str | None, member_id: str |
     return group_id, member_id
 
 
-def check_place(context: RequestContext, place: Place) -> str:
+def check_place(context: RequestContext, partition: TopicIdPartition) -> str:
     """Return the topic name of a partition.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION.
     """
-    name = context.node.image.names.get(place[0])
+    name = context.node.image.names.get(partition[0])
     if name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    if context.node.image.partition(name, place[1]) is None:
+    if context.node.image.partition(name, partition[1]) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return name
 
@@ -82,8 +82,8 @@ class Acknowledging:
         self._group_id = group_id
         self._member_id = member_id
         self._renews = renews
-        self._outcomes: dict[Place, Refusal] = {}
-        self._written: dict[Place, asyncio.Future[None]] = {}
+        self._outcomes: dict[TopicIdPartition, Refusal] = {}
+        self._written: dict[TopicIdPartition, asyncio.Future[None]] = {}
 
     async def begin(self, topics: Iterable[Topic]) -> None:
         """Pass all acknowledgements to their share partitions.
@@ -95,18 +95,18 @@ class Acknowledging:
             for topic in topics
             for partition in topic.partitions
         }
-        empty: list[Place] = []
+        empty: list[TopicIdPartition] = []
         judged, count = False, 0
-        for place, batches in acknowledged.items():
+        for topic_partition, batches in acknowledged.items():
             try:
-                if acknowledgements := self._checked(place, batches):
+                if acknowledgements := self._checked(topic_partition, batches):
                     judged = True
-                    share = self._context.node.shares.loaded(self._group_id, place)
-                    self._written[place] = share.acknowledge(self._member_id, acknowledgements)
+                    share = self._context.node.shares.loaded(self._group_id, topic_partition)
+                    self._written[topic_partition] = share.acknowledge(self._member_id, acknowledgements)
                 else:
-                    empty.append(place)
+                    empty.append(topic_partition)
             except KafkaError as problem:
-                self._outcomes[place] = problem
+                self._outcomes[topic_partition] = problem
             count += 1 + sum(len(batch.acknowledge_types) for batch in batches)
             if count >= ACKNOWLEDGED_TOGETHER:
                 count = 0
@@ -114,19 +114,19 @@ class Acknowledging:
         if judged:
             self._outcomes |= dict.fromkeys(empty)
 
-    def _checked(self, place: Place, batches: Sequence[AcknowledgementBatch]) -> list[Acknowledgement]:
+    def _checked(self, partition: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> list[Acknowledgement]:
         """Convert a partition's acknowledgements.
 
         Raises:
             KafkaError: INVALID_REQUEST, UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION.
         """
-        if place[0] not in self._context.node.image.names:
+        if partition[0] not in self._context.node.image.names:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         before = -1
         for batch in batches:
             self._check(batch, before)
             before = batch.last_offset
-        check_place(self._context, place)
+        check_place(self._context, partition)
         return [
             Acknowledgement(first=batch.first_offset, last=batch.last_offset, types=batch.acknowledge_types)
             for batch in batches
@@ -149,15 +149,15 @@ class Acknowledging:
                 ErrorCode.INVALID_REQUEST, f"offsets {batch.first_offset} to {batch.last_offset} {problem}"
             )
 
-    async def finish(self) -> dict[Place, Refusal]:
+    async def finish(self) -> dict[TopicIdPartition, Refusal]:
         """Return the outcomes once durable."""
-        for place, written in self._written.items():
+        for partition, written in self._written.items():
             try:
                 await asyncio.shield(written)
             except KafkaError as problem:
-                self._outcomes[place] = problem
+                self._outcomes[partition] = problem
             else:
-                self._outcomes[place] = None
+                self._outcomes[partition] = None
         return self._outcomes
 
 
@@ -168,13 +168,13 @@ class Leaders:
         self._context = context
         self._endpoints: dict[int, NodeEndpoint] = {}
 
-    def of(self, place: Place, problem: Refusal) -> LeaderIdAndEpoch:
+    def of(self, topic_partition: TopicIdPartition, problem: Refusal) -> LeaderIdAndEpoch:
         """Return a partition's leader, if the error redirects the client."""
         if problem is None or problem.code not in _MOVED:
             return LeaderIdAndEpoch()
         image = self._context.node.image
-        name = image.names.get(place[0])
-        partition = None if name is None else image.partition(name, place[1])
+        name = image.names.get(topic_partition[0])
+        partition = None if name is None else image.partition(name, topic_partition[1])
         if partition is None:
             return LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
         broker = image.brokers.get(partition.leader)

@@ -59,8 +59,8 @@ async def create_topics(
     except KafkaError as problem:
         return (problem,) * len(topics)
 
-    def command(stretch: tuple[NewTopic, ...]) -> CreateTopics:
-        return CreateTopics(topics=stretch, validate_only=validate_only)
+    def command(chunk: tuple[NewTopic, ...]) -> CreateTopics:
+        return CreateTopics(topics=chunk, validate_only=validate_only)
 
     replies = await request_each(node.controller, new_topics, command, context)
     return replies if validate_only else tuple(_online(reply, node) for reply in replies)

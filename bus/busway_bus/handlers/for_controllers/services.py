@@ -14,7 +14,7 @@ from busway_bus.metadata.image import ClusterImage
 from busway_bus.quorum.driver import QuorumDriver
 from busway_bus.quorum.metadata_log import MetadataLog
 from busway_bus.quorum.ready import QuorumRequest, QuorumResponse
-from busway_bus.scheduling.fair_share import Turns
+from busway_bus.scheduling.fair_share import FairScheduler
 from busway_protocol.errors import KafkaError
 from busway_protocol.machine import Machine
 
@@ -34,7 +34,7 @@ class ControllerServices:
     directory_id: UUID
     metadata: MetadataLog
     quorum: QuorumDriver
-    turns: Turns
+    scheduler: FairScheduler
     listener: str
     addresses: Mapping[int, tuple[str, int]]
 

@@ -1,6 +1,6 @@
 """Whose turn it is with the rows of a partition.
 
-What lives here: `Turns`: which calls of handlers run at once, and which wait. What does not: what they do with the rows (`table`).
+What lives here: `RowLocks`: which calls of handlers run at once, and which wait. What does not: what they do with the rows (`table`).
 
 A call is for one key or for the whole partition. No two calls for one key run at once, and one for the whole partition runs alone. Each
 waits only for calls that came before it, so calls never wait for each other; nor do they with two tables, as every call comes to the
@@ -18,7 +18,7 @@ WHOLE: Final = object()
 """The key of a call that is for the whole partition."""
 
 
-class Turns:
+class RowLocks:
     """The calls for the rows of one partition: those that run, and those that wait, in the order in which they came."""
 
     def __init__(self) -> None:

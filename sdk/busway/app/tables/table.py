@@ -43,7 +43,7 @@ from busway.app.service import RunningService
 from busway.app.tables.changes import Change, change_outside
 from busway.app.tables.copartitioning import make_beside
 from busway.app.tables.copies import Copies
-from busway.app.tables.row_locks import WHOLE, Turns
+from busway.app.tables.row_locks import WHOLE, RowLocks
 from busway.app.tables.rows import Attempt, HeldRows, Home, NotHere, names
 from busway.errors import NotRunning
 from busway.producer.producer import KeyValueHeaders
@@ -91,7 +91,7 @@ class Table(HeldRows[K, V], Extension):
         self._partitions = 0
         self._changed_by: dict[str, set[str]] = {}
         self._attempt: ContextVar[Attempt[K, V] | None] = ContextVar(f"attempt on {topic.name}", default=None)
-        self._turns: defaultdict[int, Turns] = defaultdict(Turns)
+        self._row_locks: defaultdict[int, RowLocks] = defaultdict(RowLocks)
         self._lanes = 0
         self._guarantees: frozenset[str] = frozenset()
 
@@ -329,7 +329,7 @@ class Table(HeldRows[K, V], Extension):
         self._held.clear()
         self._copies.clear()
         self._changed_by.clear()
-        self._turns.clear()
+        self._row_locks.clear()
         self._partitions = 0
         self._forget()
 
@@ -356,7 +356,7 @@ class Table(HeldRows[K, V], Extension):
         gone = {partition.partition for partition in partitions if partition.topic in self._sources} & self._held
         self._held -= gone
         for partition in gone:
-            self._turns.pop(partition, None)
+            self._row_locks.pop(partition, None)
         self._copies.give_up(gone)
 
     def around(self, route: Route, call: Call) -> Call:
@@ -372,7 +372,7 @@ class Table(HeldRows[K, V], Extension):
                 return await attempted(argument)
             # A record without a key has no row by its key, and is alone with nothing.
             key = WHOLE if whole else object() if (own := current.get().key) is None else own
-            turn = self._turns[record.partition].turn(key)
+            turn = self._row_locks[record.partition].turn(key)
             if (mine := work.get()) is not None:
                 # Until its rows, and those of other tables, have their place among what is to be committed.
                 if mine.turns is None:

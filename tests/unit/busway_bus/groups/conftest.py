@@ -33,7 +33,11 @@ class Bench:
         for key, value in decision.records:
             self.group.apply(key, value, self.now)
             self.written = value
-        answers = [*decision.due, (waiter, decision.reply)] if waiter and decision.reply is not PARKED else decision.due
+        answers = (
+            [*decision.responses, (waiter, decision.reply)]
+            if waiter and decision.reply is not PARKED
+            else decision.responses
+        )
         for parked, answer in answers:
             assert parked not in self.answers, "a request is answered once"
             self.answers[parked] = answer

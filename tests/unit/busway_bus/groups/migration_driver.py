@@ -67,7 +67,7 @@ class Driver:
             self.batches.append([self.shard.encode(change) for change in decision.records])
         for change in decision.records:
             self.shard.apply(change, self.now)
-        self.answers.update(decision.due)
+        self.answers.update(decision.responses)
         if waiter and decision.reply is not PARKED:
             self.answers[waiter] = decision.reply
         return None if decision.reply is PARKED else decision.reply
@@ -125,7 +125,7 @@ class Driver:
         code: ErrorCode = self.carry_out(self.shard.heartbeat("g", joined.member_id, None, joined.generation, self.now))
         return code
 
-    def beat(self, member_id: str, epoch: int = 0, **changes: Any) -> Any:
+    def consumer_heartbeat(self, member_id: str, epoch: int = 0, **changes: Any) -> Any:
         """Of a member of the consumer protocol."""
         values: dict[str, Any] = {
             "member_id": member_id,
@@ -138,10 +138,10 @@ class Driver:
             "topics": frozenset("t"),
             "regex": None,
             "assignor": None,
-            "said": {},
+            "owned": {},
             **changes,
         }
-        return self.carry_out(self.shard.beat("g", ConsumerHeartbeat(**values), self.now))
+        return self.carry_out(self.shard.consumer_heartbeat("g", ConsumerHeartbeat(**values), self.now))
 
     def time_passes(self, ms: int) -> None:
         """Every deadline on its time."""

@@ -6,7 +6,7 @@ from busway_bus.groups.committed import OffsetMemory, offset_bytes
 from busway_bus.groups.group import Committer
 from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.modern.requests import ConsumerHeartbeat
-from busway_bus.groups.offsets import NewOffset, Place
+from busway_bus.groups.offsets import NewOffset, TopicPartition
 from busway_bus.groups.requests import Join
 from busway_bus.groups.shard import GroupShard
 from busway_bus.kernel.decision import Decision
@@ -30,7 +30,7 @@ class Bench:
         for change in decision.records:
             self.shard.apply(change, 0)
 
-    def commit(self, group_id: str, *places: Place, metadata: str = "", transactional: bool = False) -> None:
+    def commit(self, group_id: str, *places: TopicPartition, metadata: str = "", transactional: bool = False) -> None:
         """By anybody."""
         committer = Committer(member_id="", instance_id=None, epoch=-1, version=8, transactional=transactional)
         new = NewOffset(offset=5, leader_epoch=-1, metadata=metadata, topic_id=ZERO_UUID, retention_ms=-1)
@@ -42,7 +42,7 @@ class Bench:
         else:
             self.apply(decision)
 
-    def refuses(self, group_id: str, *places: Place, **options) -> bool:
+    def refuses(self, group_id: str, *places: TopicPartition, **options) -> bool:
         """Whether such a commit is refused, so that the client comes again."""
         try:
             self.commit(group_id, *places, **options)
@@ -87,7 +87,7 @@ def test_nobody_begins_a_group_where_there_is_no_room() -> None:
         can_skip_assignment=False,
     )
     assert not bench.shard.create("a", join, 0).records
-    beat = ConsumerHeartbeat(
+    heartbeat = ConsumerHeartbeat(
         member_id="m",
         epoch=0,
         instance_id=None,
@@ -98,10 +98,13 @@ def test_nobody_begins_a_group_where_there_is_no_room() -> None:
         topics=frozenset({"t"}),
         regex=None,
         assignor=None,
-        said={},
+        owned={},
     )
-    assert bench.shard.beat("a", beat, 0).records
-    for begin in (lambda: bench.shard.create("b", join, 0), lambda: bench.shard.beat("b", beat, 0)):
+    assert bench.shard.consumer_heartbeat("a", heartbeat, 0).records
+    for begin in (
+        lambda: bench.shard.create("b", join, 0),
+        lambda: bench.shard.consumer_heartbeat("b", heartbeat, 0),
+    ):
         with pytest.raises(KafkaError) as refusal:
             begin()
         assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE

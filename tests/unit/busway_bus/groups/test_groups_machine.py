@@ -159,7 +159,7 @@ class Groups(RuleBasedStateMachine):
         """Append, apply and hold, as the runtime does; False where there is no room."""
         if decision.records and self.full:
             self.full -= 1
-            for refused in [parked for parked, _ in decision.due] + ([ticket] if ticket is not None else []):
+            for refused in [parked for parked, _ in decision.responses] + ([ticket] if ticket is not None else []):
                 self.open.remove(refused)
                 refused.client.waiting = False
             return False
@@ -170,7 +170,7 @@ class Groups(RuleBasedStateMachine):
             else:
                 self.shard.apply_pending(change, producer_id, self.now)
             self.replay(self.twin, self.log[-1])
-        self.held += decision.due
+        self.held += decision.responses
         if ticket is not None and decision.reply is not PARKED:
             self.held.append((ticket, decision.reply))
         if len(self.log) == self.durable:

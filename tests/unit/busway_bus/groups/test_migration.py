@@ -25,7 +25,7 @@ def test_no_upgrade_by_policy(policy: MigrationPolicy) -> None:
     driver = Driver(policy)
     joined = driver.settled()
     with pytest.raises(KafkaError, match="online upgrade is disabled") as refused:
-        driver.beat("m")
+        driver.consumer_heartbeat("m")
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     assert driver.heartbeat(joined) is ErrorCode.NONE
 
@@ -37,7 +37,7 @@ def test_a_group_that_is_too_large_to_change_at_once_stays() -> None:
     for number in range(MIGRATED_MEMBERS_MAX):
         driver.join(f"w{number}")
     with pytest.raises(KafkaError, match="maximum size"):
-        driver.beat("m")
+        driver.consumer_heartbeat("m")
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE])
@@ -45,8 +45,8 @@ def test_the_policy_says_whether_it_goes_back(policy: MigrationPolicy) -> None:
     """Without leave to, the group stays a consumer group of classic members, which share what is free."""
     driver = Driver(policy)
     driver.settled()
-    epoch = driver.beat("m").epoch
-    driver.beat("m", -1)
+    epoch = driver.consumer_heartbeat("m").epoch
+    driver.consumer_heartbeat("m", -1)
     assert epoch == 2
     assert isinstance(driver.group, ClassicGroup if policy.downgrades else MixedGroup)
 
@@ -56,7 +56,7 @@ def test_classic_members_may_join_but_where_all_is_disabled(policy: MigrationPol
     """Either way is enough."""
     for allowed, error in ((policy, ErrorCode.NONE), (MigrationPolicy.DISABLED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)):
         driver = Driver(allowed)
-        driver.beat("m")
+        driver.consumer_heartbeat("m")
         assert driver.join("a").error is error
 
 
@@ -65,9 +65,9 @@ def test_the_change_is_one_batch_and_leaves_the_offsets() -> None:
     driver = Driver()
     driver.settled()
     before = len(driver.batches)
-    driver.beat("m")
+    driver.consumer_heartbeat("m")
     assert len(driver.batches) == before + 1
-    driver.beat("m", -1)
+    driver.consumer_heartbeat("m", -1)
     assert len(driver.batches) == before + 2
     kinds = [type(driver.loaded(GroupMemory(), count).groups["g"]) for count in range(before, before + 3)]
     assert kinds == [ClassicGroup, MixedGroup, ClassicGroup]
@@ -77,10 +77,10 @@ def test_a_crash_after_the_way_back_leaves_nobody_without_partitions() -> None:
     """Who reads the log lets the members join again, as the coordinator does that wrote it: one has gone, and what it had is nobody's."""
     driver = Driver()
     joined = driver.settled()
-    driver.beat("m")
+    driver.consumer_heartbeat("m")
     again = driver.join("a", joined.member_id, (0, 1))
     assert again.generation == 2
-    driver.beat("m", -1)
+    driver.consumer_heartbeat("m", -1)
     for _ in range(2):
         assert driver.group.state is State.PREPARING
         assert driver.heartbeat(again) is ErrorCode.REBALANCE_IN_PROGRESS
@@ -97,7 +97,7 @@ def test_a_group_that_has_had_no_generation_yet() -> None:
     """Kafka answers UNKNOWN_SERVER_ERROR there; here who waits for the first one is told to join again."""
     driver = Driver(initial_rebalance_delay_ms=3_000)
     assert driver.join("a") is None
-    assert driver.beat("m").epoch == 2
+    assert driver.consumer_heartbeat("m").epoch == 2
     assert driver.answers["a"].error is ErrorCode.REBALANCE_IN_PROGRESS
     assert driver.join("a", driver.answers["a"].member_id).generation == 2
 
@@ -107,7 +107,7 @@ def test_who_waits_is_told_to_join_again() -> None:
     driver = Driver()
     first = driver.settled()
     assert driver.join("b") is None
-    driver.beat("m")
+    driver.consumer_heartbeat("m")
     assert driver.answers["b"].error is ErrorCode.REBALANCE_IN_PROGRESS
     assert driver.heartbeat(first) is ErrorCode.REBALANCE_IN_PROGRESS
     assert not driver.join("b", driver.answers["b"].member_id).error
@@ -118,14 +118,14 @@ def test_a_classic_member_that_does_not_join_or_sync_in_time_is_out() -> None:
     for syncs in (False, True):
         driver = Driver()
         joined = driver.settled()
-        epoch = driver.beat("m").epoch
+        epoch = driver.consumer_heartbeat("m").epoch
         if syncs:
             driver.join("a", joined.member_id)
         else:
             assert driver.heartbeat(joined) is ErrorCode.REBALANCE_IN_PROGRESS
         driver.time_passes(5_999)
         assert len(driver.group.members) == 2
-        driver.beat("m", epoch, said=None, topics=None)
+        driver.consumer_heartbeat("m", epoch, owned=None, topics=None)
         driver.time_passes(1)
         assert list(driver.group.members) == ["m"]
 
@@ -134,13 +134,13 @@ def test_memory_is_given_back() -> None:
     """What was tried is not counted, and what is gone neither."""
     driver = Driver()
     driver.settled()
-    driver.beat("m")
+    driver.consumer_heartbeat("m")
     memory = GroupMemory()
     shard = driver.loaded(memory)
     assert driver.memory.used == memory.used > 0
     assert driver.memory.share._used_by == memory.share._used_by
     del shard
-    driver.beat("m", -1)
+    driver.consumer_heartbeat("m", -1)
     driver.time_passes(60_000)
     assert driver.group.empty
     driver.carry_out(driver.shard.delete_group("g"))
@@ -154,10 +154,10 @@ def test_who_is_on_the_way_to_its_target_joins_again_in_the_classic_group(gives_
     driver = Driver()
     if gives_up:
         other = driver.settled()
-        driver.beat("seat-1", instance_id="seat")
+        driver.consumer_heartbeat("seat-1", instance_id="seat")
         other = driver.join("a", other.member_id, (0, 1, 2, 3))
     else:
-        driver.beat("seat-1", instance_id="seat")
+        driver.consumer_heartbeat("seat-1", instance_id="seat")
         other = driver.join("a")
     driver.sync("a's sync", other)
     seat = driver.join("seat-2", instance_id="seat")
@@ -184,7 +184,7 @@ def test_what_nobody_has_is_given_out_though_only_a_static_member_changes_its_pr
         assert driver.join("seat-1", instance_id="seat") is None
         driver.time_passes(6_500)
         assert driver.answers["seat-1"].generation == 2
-    beaten = driver.beat("seat-2", instance_id="seat")
+    beaten = driver.consumer_heartbeat("seat-2", instance_id="seat")
     assert beaten.assigned == {T: (0, 1, 2, 3)}
 
 
@@ -192,10 +192,10 @@ def test_an_id_of_a_classic_member_that_has_gone_is_none_in_an_empty_consumer_gr
     """It was let in: a consumer group with classic members alone."""
     driver = Driver()
     joined = driver.settled()
-    epoch = driver.beat("m").epoch
+    epoch = driver.consumer_heartbeat("m").epoch
     driver.carry_out(driver.shard.leave("g", [(joined.member_id, None)], driver.now))
     assert epoch == 2
-    driver.beat("m", -1)
+    driver.consumer_heartbeat("m", -1)
     assert isinstance(driver.group, MixedGroup)
     again = driver.join("a", joined.member_id)
     assert again == JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joined.member_id)
@@ -208,27 +208,27 @@ def test_a_group_that_becomes_a_consumer_group_again_before_all_have_joined_tell
     """A static member goes back and forth: another, that has never been told of its part, has to join again, and what one may still read is
     nobody else's."""
     driver = Driver()
-    driver.beat("seat-1", instance_id="seat")
+    driver.consumer_heartbeat("seat-1", instance_id="seat")
     waits = driver.join("a")
     driver.join("seat-2", instance_id="seat")
-    driver.beat("seat-3", instance_id="seat")
+    driver.consumer_heartbeat("seat-3", instance_id="seat")
     assert driver.heartbeat(waits) is ErrorCode.REBALANCE_IN_PROGRESS
     driver = Driver()
     has = driver.settled()
-    driver.beat("seat-1", instance_id="seat")
+    driver.consumer_heartbeat("seat-1", instance_id="seat")
     driver.join("a", has.member_id, (0, 1, 2, 3))
     driver.join("seat-2", instance_id="seat")
-    assert driver.beat("seat-3", instance_id="seat").assigned == {}
+    assert driver.consumer_heartbeat("seat-3", instance_id="seat").assigned == {}
 
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_an_instance_id_without_a_letter_is_one(gone: bool) -> None:
     """As in Kafka: the member is static in a consumer group, and in the classic group that is made of it."""
     driver = Driver()
-    driver.beat("m")
+    driver.consumer_heartbeat("m")
     joined = driver.join("a", instance_id="")
     if gone:
-        driver.beat("m", -1)
+        driver.consumer_heartbeat("m", -1)
     assert isinstance(driver.group, ClassicGroup if gone else MixedGroup)
     (member,) = [each for each in driver.group.members.values() if each.member_id == joined.member_id]
     assert member.instance_id == ""
@@ -243,4 +243,4 @@ def test_a_group_whose_members_read_too_much_to_change_at_once_stays() -> None:
     for number in range(SUBSCRIBED_ELEMENTS_MAX // REQUEST_ELEMENTS_MAX + 1):
         driver.join(f"w{number}", protocols=said)
     with pytest.raises(KafkaError, match="more than is moved at once"):
-        driver.beat("m")
+        driver.consumer_heartbeat("m")

@@ -55,7 +55,7 @@ class Disk(Driver):
     def carry_out(self, decision: Decision[Any], waiter: str = "") -> Any:
         if decision.records and self.full:
             self.full -= 1
-            for parked, _ in decision.due:
+            for parked, _ in decision.responses:
                 self.answers[parked] = JoinResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
             raise FullDisk
         return super().carry_out(decision, waiter)
@@ -80,12 +80,14 @@ class MixedGroups(RuleBasedStateMachine):
         self.forget(self.clients[name])
         client = self.clients[name]
         client.member_id = self.driver.new_id(name)
-        self.beat(client)
+        self.consumer_heartbeat(client)
 
-    def beat(self, client: Client) -> None:
+    def consumer_heartbeat(self, client: Client) -> None:
         said = {T: tuple(sorted(client.owned))} if client.owned else {}
         try:
-            beaten = self.driver.beat(client.member_id, client.epoch, instance_id=client.instance_id, said=said)
+            beaten = self.driver.consumer_heartbeat(
+                client.member_id, client.epoch, instance_id=client.instance_id, owned=said
+            )
         except FullDisk:
             return
         except KafkaError:
@@ -181,7 +183,7 @@ class MixedGroups(RuleBasedStateMachine):
         if client.classic:
             self.classic_heartbeat(client)
         elif client.member_id:
-            self.beat(client)
+            self.consumer_heartbeat(client)
 
     @rule(name=st.sampled_from(NAMES))
     def leaves(self, name: str) -> None:
@@ -192,7 +194,7 @@ class MixedGroups(RuleBasedStateMachine):
                 identity = [(client.member_id, client.instance_id)]
                 self.driver.carry_out(self.driver.shard.leave("g", identity, self.driver.now))
             elif client.member_id:
-                self.driver.beat(client.member_id, -1, instance_id=client.instance_id)
+                self.driver.consumer_heartbeat(client.member_id, -1, instance_id=client.instance_id)
         except (KafkaError, FullDisk):
             return
 

@@ -12,7 +12,7 @@ from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.modern.requests import ConsumerHeartbeat
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.shard import GroupShard
-from busway_bus.groups.share.heartbeat import ShareGroupLimits, ShareHeartbeat, beat
+from busway_bus.groups.share.heartbeat import ShareGroupLimits, ShareHeartbeat, share_group_heartbeat
 from busway_bus.kernel.limits import MEMBER_BYTES
 from busway_bus.metadata.image import ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -46,9 +46,9 @@ def consume(shard: GroupShard, member_id: str, names: Iterable[str]) -> None:
         topics=frozenset(names),
         regex=None,
         assignor=None,
-        said={},
+        owned={},
     )
-    applied(shard, shard.beat("g", said, 0))
+    applied(shard, shard.consumer_heartbeat("g", said, 0))
 
 
 def share(shard: GroupShard, member_id: str, names: Iterable[str]) -> None:
@@ -57,7 +57,7 @@ def share(shard: GroupShard, member_id: str, names: Iterable[str]) -> None:
         max_size=1_000, session_timeout_ms=1_000, heartbeat_interval_ms=1_000, assignment_interval_ms=0
     )
     said = ShareHeartbeat(group_id="g", member_id=member_id, epoch=0, topics=frozenset(names))
-    applied(shard, beat(group, said, limits, now=0, wall_ms=0))
+    applied(shard, share_group_heartbeat(group, said, limits, now=0, wall_ms=0))
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from busway_bus.groups.group import Committer
 from busway_bus.groups.limits import GroupLimits
 from busway_bus.groups.memory_quota import pending_share
-from busway_bus.groups.offsets import CommittedOffset, NewOffset, Place
+from busway_bus.groups.offsets import CommittedOffset, NewOffset, TopicPartition
 from busway_bus.groups.pending_offsets import pending_bytes
 from busway_bus.groups.record_serde import key_bytes, parse, value_bytes
 from busway_bus.groups.records import (
@@ -256,7 +256,7 @@ def commit_in(
     member: tuple[str, str | None, int] = ("", None, -1),
     metadata: str = "",
     host: str = "",
-) -> dict[Place, ErrorCode]:
+) -> dict[TopicPartition, ErrorCode]:
     """Commit within a transaction, as the runtime does."""
     new = NewOffset(offset=offset, leader_epoch=1, metadata=metadata, topic_id=TOPIC_ID, retention_ms=-1)
     committer = Committer(

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from busway.net.machine import OS
-from busway_bus.scheduling.fair_share import TURN_S, Turns
+from busway_bus.scheduling.fair_share import TURN_S, FairScheduler
 
 
 @pytest.fixture
@@ -19,12 +19,12 @@ def clock() -> list[float]:
 
 
 @pytest.fixture
-def turns(clock: list[float]) -> Turns:
+def turns(clock: list[float]) -> FairScheduler:
     """By that clock."""
-    return Turns(replace(OS, monotonic_s=lambda: clock[0]))
+    return FairScheduler(replace(OS, monotonic_s=lambda: clock[0]))
 
 
-async def test_one_connection_waits_for_one_turn_of_a_host_of_500(clock: list[float], turns: Turns) -> None:
+async def test_one_connection_waits_for_one_turn_of_a_host_of_500(clock: list[float], turns: FairScheduler) -> None:
     """Each turn takes a whole round; the other host's comes after the first of them."""
     done = []
 
@@ -43,7 +43,7 @@ async def test_one_connection_waits_for_one_turn_of_a_host_of_500(clock: list[fl
     assert rounds >= 501
 
 
-async def test_a_turn_is_short_while_others_wait(clock: list[float], turns: Turns) -> None:
+async def test_a_turn_is_short_while_others_wait(clock: list[float], turns: FairScheduler) -> None:
     """And goes on where nobody does, until the round is over."""
     told = []
 
@@ -65,7 +65,7 @@ async def test_a_turn_is_short_while_others_wait(clock: list[float], turns: Turn
     assert not turns.over()
 
 
-async def test_long_work_is_done_a_round_at_a_time(clock: list[float], turns: Turns) -> None:
+async def test_long_work_is_done_a_round_at_a_time(clock: list[float], turns: FairScheduler) -> None:
     """Another client's turn comes between; what it raises is raised, and what nobody waits for is closed."""
     done = []
 
@@ -107,7 +107,7 @@ async def test_an_answer_goes_with_whoever_waited_for_it() -> None:
     gc.collect()
     gc.disable()
     try:
-        kept = weakref.ref(await Turns().run("here", steps()))
+        kept = weakref.ref(await FairScheduler().run("here", steps()))
         await asyncio.sleep(0)  # until here the loop itself has it, which woke this test with it
         assert kept() is None
     finally:

@@ -1,7 +1,7 @@
 """Whose turn it is when the memory for requests is used up."""
 
 from busway_bus.kernel.limits import REQUEST_BYTES_FREE, REQUEST_BYTES_LARGE
-from busway_bus.server.request_memory import RequestMemory, Share
+from busway_bus.server.request_memory import ConnectionQuota, RequestMemory
 
 MIB = 1024 * 1024
 LARGE = REQUEST_BYTES_LARGE + 1
@@ -11,18 +11,18 @@ class Peer:
     """A connection that notes whether it may go on."""
 
     def __init__(self, memory: RequestMemory) -> None:
-        self.share = Share(memory, self.resume)
+        self.quota = ConnectionQuota(memory, self.resume)
         self.resumed = 0
 
     def resume(self) -> None:
         """It may go on; it looks for itself."""
         self.resumed += 1
-        self.share.may_read()
+        self.quota.may_read()
 
     def holds(self, held: int, size: int = LARGE) -> bool:
         """It holds so much of a request of that size; whether it may read on."""
-        self.share.update(held, size)
-        return self.share.may_read()
+        self.quota.update(held, size)
+        return self.quota.may_read()
 
 
 def test_small_requests_are_read_however_full_the_memory_is() -> None:
@@ -33,9 +33,9 @@ def test_small_requests_are_read_however_full_the_memory_is() -> None:
     assert not hogs[1].holds(MIB)
     other = Peer(memory)
     assert other.holds(REQUEST_BYTES_FREE - 1)
-    assert other.share.allowance(100_000) == 1
-    other.share.update(0, 0)
-    assert other.share.allowance(100_000) == REQUEST_BYTES_FREE
+    assert other.quota.allowance(100_000) == 1
+    other.quota.update(0, 0)
+    assert other.quota.allowance(100_000) == REQUEST_BYTES_FREE
 
 
 def test_without_room_one_goes_on_and_then_the_next() -> None:
@@ -46,11 +46,11 @@ def test_without_room_one_goes_on_and_then_the_next() -> None:
     assert not second.holds(MIB)
     assert not third.holds(MIB)
     assert first.holds(50 * MIB)
-    first.share.update(0, 0)
+    first.quota.update(0, 0)
     assert second.resumed == 1
     assert third.resumed == 0
     assert second.holds(50 * MIB)
-    second.share.update(0, 0)
+    second.quota.update(0, 0)
     assert third.resumed == 1
     assert memory.large.used == MIB
 
@@ -69,12 +69,12 @@ def test_who_leaves_the_line_is_not_waited_for() -> None:
     holder, turn, waiting, last = (Peer(memory) for _ in range(4))
     assert holder.holds(2 * MIB - 1)
     assert turn.holds(2 * MIB)
-    assert turn.share.may_read()
+    assert turn.quota.may_read()
     assert not waiting.holds(MIB)
     assert not last.holds(MIB)
-    assert last.share.contended
-    waiting.share.update(0, 0)
-    turn.share.update(0, 0)
-    holder.share.update(0, 0)
+    assert last.quota.contended
+    waiting.quota.update(0, 0)
+    turn.quota.update(0, 0)
+    holder.quota.update(0, 0)
     assert (waiting.resumed, last.resumed) == (0, 1)
-    assert not last.share.contended
+    assert not last.quota.contended

@@ -20,7 +20,7 @@ from busway_bus.kernel.limits import (
     REQUEST_BYTES_LARGE,
     REQUEST_BYTES_PER_S_MIN,
 )
-from busway_bus.scheduling.fair_share import Turns
+from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.connection import Connection
 from busway_bus.server.frame_reader import scratch_buffer
 from busway_bus.server.request_memory import RequestMemory
@@ -80,10 +80,10 @@ class Clock:
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: self.now)
 
 
-def connection(stream: Stream, memory: RequestMemory, turns: Turns) -> Connection:
+def connection(stream: Stream, memory: RequestMemory, turns: FairScheduler) -> Connection:
     """What is at the broker's end of a stream."""
     return Connection(
-        cast("Any", SimpleNamespace(turns=turns)),
+        cast("Any", SimpleNamespace(scheduler=turns)),
         stream,
         advertised=Endpoint(name="X", host="h", port=1),
         max_request_bytes=100 * MIB,
@@ -97,11 +97,11 @@ def connection(stream: Stream, memory: RequestMemory, turns: Turns) -> Connectio
 class Peer:
     """A connection without a network, whose turn is never over unless `turns` says so."""
 
-    def __init__(self, memory: RequestMemory, clock: Clock, turns: Turns | None = None) -> None:
+    def __init__(self, memory: RequestMemory, clock: Clock, turns: FairScheduler | None = None) -> None:
         self.clock = clock
         self.socket = Socket()
         self.stream = TransportStream(lambda _: None, Shared())
-        self.connection = connection(self.stream, memory, turns or Turns(replace(OS, monotonic_s=lambda: 0.0)))
+        self.connection = connection(self.stream, memory, turns or FairScheduler(replace(OS, monotonic_s=lambda: 0.0)))
         self.stream.connection_made(self.socket)
 
     def send(self, data: bytes) -> None:
@@ -173,7 +173,7 @@ async def test_a_stall_behind_a_whole_request_in_the_same_read_is_seen(clock: Cl
 async def test_requests_without_end_let_others_have_their_turn(clock: Clock) -> None:
     """A thousand requests in one read are answered in order, in as many turns of the loop as they need."""
     moments = itertools.count()
-    turns = Turns(replace(OS, monotonic_s=lambda: next(moments) * 0.001))
+    turns = FairScheduler(replace(OS, monotonic_s=lambda: next(moments) * 0.001))
     peer = Peer(RequestMemory(100 * MIB), clock, turns)
     frames = [announce(8) + struct.pack(">hhi", ApiKey.API_VERSIONS, 99, number) for number in range(1_000)]
     peer.send(b"".join(frames))
@@ -191,7 +191,7 @@ async def test_many_who_send_at_once_are_read_from_in_many_rounds() -> None:
     """Each look at the clock takes a millisecond of the five that a round has for clients, and of the five after those in which they are
     only read from."""
     moments = itertools.count()
-    turns = Turns(replace(OS, monotonic_s=lambda: next(moments) * 0.001))
+    turns = FairScheduler(replace(OS, monotonic_s=lambda: next(moments) * 0.001))
     shared, memory = Shared(), RequestMemory(100 * MIB)
     with contextlib.ExitStack() as sockets:
         streams = []

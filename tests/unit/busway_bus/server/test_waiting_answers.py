@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from busway.net.machine import OS
-from busway_bus.handlers.common.pending_response import Pending
+from busway_bus.handlers.common.pending_response import PendingResponse
 from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import REQUEST_BYTES_WORKED_MAX
-from busway_bus.scheduling.fair_share import Turns
+from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.connection import Connection
 from busway_bus.server.dispatch import Reply
 from busway_bus.server.frame_reader import scratch_buffer
@@ -64,7 +64,7 @@ class Bench:
         self.memory = memory or RequestMemory(100 * MIB)
         self.line = Line(self.shared)
         self.connection = Connection(
-            cast("Any", SimpleNamespace(turns=Turns(replace(OS, monotonic_s=lambda: 0.0)))),
+            cast("Any", SimpleNamespace(scheduler=FairScheduler(replace(OS, monotonic_s=lambda: 0.0)))),
             self.line,
             advertised=Endpoint(name="X", host="h", port=1),
             max_request_bytes=100 * MIB,
@@ -89,9 +89,9 @@ class Bench:
             data = data[count:]
 
 
-def reply(*, pipelined: bool) -> tuple[Reply, Pending]:
+def reply(*, pipelined: bool) -> tuple[Reply, PendingResponse]:
     """An answer that is not there, and what completes it."""
-    pending = Pending()
+    pending = PendingResponse()
     return Reply(cast("Any", SimpleNamespace(pipelined=pipelined)), 1, pending), pending
 
 

@@ -5,13 +5,13 @@ from uuid import UUID
 import pytest
 
 from busway_bus.kernel.resets import Begin, Reset, parse_reset
-from busway_bus.share.sessions import Place, ShareSessions
+from busway_bus.share.sessions import ShareSessions, TopicIdPartition
 from busway_protocol.errors import ErrorCode, KafkaError
 
 TOPIC = UUID(int=1)
 
 
-def places(*numbers: int) -> list[Place]:
+def places(*numbers: int) -> list[TopicIdPartition]:
     """Partitions of a topic."""
     return [(TOPIC, number) for number in numbers]
 

@@ -9,7 +9,7 @@ from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import TRANSACTIONS_BYTES_MAX
 from busway_bus.transactions.fencing import Identity
 from busway_bus.transactions.shard import Change, Levels, TransactionShard, transactions_share
-from busway_bus.transactions.transaction import Place, Transaction
+from busway_bus.transactions.transaction import TopicPartition, Transaction
 from busway_protocol.errors import ErrorCode, KafkaError
 
 P0, P1 = ("t", 0), ("t", 1)
@@ -53,7 +53,7 @@ class Bench:
             new_id, self.next_id = self.next_id, self.next_id + 1
 
     def add(
-        self, identity: Identity, *partitions: Place, client: int = 2, name: str = "x", host: str = "here"
+        self, identity: Identity, *partitions: TopicPartition, client: int = 2, name: str = "x", host: str = "here"
     ) -> ErrorCode:
         """AddPartitionsToTxn."""
         levels = self.levels(client)

@@ -14,7 +14,7 @@ from tests.unit.busway_bus.transactions.conftest import P0, P1, Bench
 from busway_bus.transactions.fencing import Identity
 from busway_bus.transactions.shard import TransactionShard, transactions_share
 from busway_bus.transactions.states import State
-from busway_bus.transactions.transaction import EPOCH_MAX, Place
+from busway_bus.transactions.transaction import EPOCH_MAX, TopicPartition
 from busway_protocol.errors import ErrorCode, KafkaError
 
 FENCED, BUSY, NONE = ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE
@@ -48,7 +48,7 @@ class Transactions(RuleBasedStateMachine):
         super().__init__()
         self.bench = Bench()
         self.current: Identity | None = None
-        self.opened: set[Place] | None = None
+        self.opened: set[TopicPartition] | None = None
         self.opened_ms = 0
         self.ending: End | None = None
         self.ended: End | None = None
@@ -132,7 +132,7 @@ class Transactions(RuleBasedStateMachine):
             self.given(name, wanted)
 
     @rule(name=PRODUCERS, age=st.sampled_from([1, 1, 2]), place=st.sampled_from([P0, P1]), client=CLIENTS)
-    def adds(self, name: str, age: int, place: Place, client: int) -> None:
+    def adds(self, name: str, age: int, place: TopicPartition, client: int) -> None:
         """A partition to its transaction."""
         identity = self.identity(name, age)
         wanted = UNMAPPED if self.current is None else BUSY if self.ending else self.stranger(identity) or NONE

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from busway.app.calling.depends import Current, current
-from busway.app.tables.row_locks import WHOLE, Turns
+from busway.app.tables.row_locks import WHOLE, RowLocks
 
 KEYS = st.sampled_from([b"a", b"b", b"c", WHOLE])
 STEPS = st.lists(st.tuples(st.sampled_from(["come", "come", "leave", "cancel"]), KEYS, st.integers(0, 7)), max_size=40)
@@ -18,7 +18,7 @@ class Calls:
     """Calls that came and have not gone, in their order, each with its key; `running` are those whose turn it is."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = RowLocks()
         self.here: dict[asyncio.Task[None], Hashable] = {}
         self.running: dict[asyncio.Task[None], asyncio.Event] = {}
 
@@ -107,7 +107,7 @@ async def test_a_call_that_is_cancelled_as_its_turn_comes_lets_the_next_one_in(*
 async def test_a_deadline_stands_still_while_a_call_waits() -> None:
     """It has none as long as it waits, and then all the time that it had."""
     loop = asyncio.get_running_loop()
-    turns = Turns()
+    turns = RowLocks()
     deadlines: list[float | None] = []
 
     async def timed() -> None:

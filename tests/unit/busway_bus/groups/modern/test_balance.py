@@ -15,7 +15,7 @@ from busway_bus.groups.modern.group import Assignment
 from busway_bus.groups.modern.requests import ConsumerHeartbeat, ConsumerLimits, HeartbeatResult
 from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.shard import GroupShard
-from busway_bus.groups.share.heartbeat import ShareGroupLimits, ShareHeartbeat, beat
+from busway_bus.groups.share.heartbeat import ShareGroupLimits, ShareHeartbeat, share_group_heartbeat
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.steps import finished
 from busway_bus.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -54,7 +54,9 @@ class Driver:
             self.shard.apply(change, self.now)
         return decision.reply
 
-    def beat(self, name: str, epoch: int = 0, topics: Iterable[str] = ("t", "u"), **changes: Any) -> HeartbeatResult:
+    def consumer_heartbeat(
+        self, name: str, epoch: int = 0, topics: Iterable[str] = ("t", "u"), **changes: Any
+    ) -> HeartbeatResult:
         values: dict[str, Any] = {
             "instance_id": None,
             "rack_id": None,
@@ -64,14 +66,14 @@ class Driver:
             "topics": frozenset(topics),
             "regex": None,
             "assignor": None,
-            "said": {},
+            "owned": {},
             **changes,
         }
-        beaten = self.carry_out(
-            self.shard.beat("g", ConsumerHeartbeat(member_id=name, epoch=epoch, **values), self.now)
+        result = self.carry_out(
+            self.shard.consumer_heartbeat("g", ConsumerHeartbeat(member_id=name, epoch=epoch, **values), self.now)
         )
-        assert isinstance(beaten, HeartbeatResult)
-        return beaten
+        assert isinstance(result, HeartbeatResult)
+        return result
 
     def plan(self) -> Plan:
         plan = plan_of(self.shard.groups, "g", self.now)
@@ -92,8 +94,8 @@ def test_a_small_group_is_balanced_within_the_heartbeat_and_a_large_one_after_it
     small, large = Driver(100, counts), Driver(11, counts)
     for driver in (small, large):
         for name in "abc":
-            beaten = driver.beat(name, topics="tu" if name == "a" else "t")
-            assert beaten.unassigned is (driver is large and name != "a"), name
+            result = driver.consumer_heartbeat(name, topics="tu" if name == "a" else "t")
+            assert result.unassigned is (driver is large and name != "a"), name
             driver.now += 2_000
     assert small.group.target_epoch == small.group.epoch == 4
     assert large.group.state_name == "Assigning"
@@ -111,15 +113,15 @@ def test_a_small_group_is_balanced_within_the_heartbeat_and_a_large_one_after_it
 def test_what_happens_meanwhile_is_seen() -> None:
     """Who has left gets nothing, who has a static member's place gets what was meant for that one, and who has come is for the next time."""
     driver = Driver(0, {"t": 3, "u": 3})
-    driver.beat("a")
-    driver.beat("b", instance_id="seat")
-    driver.beat("c")
+    driver.consumer_heartbeat("a")
+    driver.consumer_heartbeat("b", instance_id="seat")
+    driver.consumer_heartbeat("c")
     plan = driver.plan()
-    driver.beat("a", epoch=-1)
-    driver.beat("b", epoch=-2, instance_id="seat")
-    driver.beat("b2", instance_id="seat")
-    driver.beat("d")
-    assert driver.beat("c").unassigned is False, "it is being done"
+    driver.consumer_heartbeat("a", epoch=-1)
+    driver.consumer_heartbeat("b", epoch=-2, instance_id="seat")
+    driver.consumer_heartbeat("b2", instance_id="seat")
+    driver.consumer_heartbeat("d")
+    assert driver.consumer_heartbeat("c").unassigned is False, "it is being done"
     targets = finished(plan.steps)
     assert driver.write(plan, targets)
     plan.group.unplanned()
@@ -127,7 +129,7 @@ def test_what_happens_meanwhile_is_seen() -> None:
     assert driver.group.target.keys() == {"b2", "c"}
     assert driver.group.target["b2"] == targets["b"]
     driver.now += 2_000
-    assert driver.beat("c").unassigned
+    assert driver.consumer_heartbeat("c").unassigned
     assert driver.plan().epoch == driver.group.epoch
 
 
@@ -135,19 +137,19 @@ def test_what_happens_meanwhile_is_seen() -> None:
 def test_a_plan_that_is_of_no_use_any_more_changes_nothing(how: str) -> None:
     """Its group is gone, another one has its name, or it has a newer target."""
     driver = Driver(0, {"t": 3, "u": 3})
-    driver.beat("a")
+    driver.consumer_heartbeat("a")
     plan = driver.plan()
     targets = finished(plan.steps)
     if how == "overtaken":
         plan.group.unplanned()
-        driver.beat("b")
+        driver.consumer_heartbeat("b")
         newer = driver.plan()
         assert driver.write(newer, finished(newer.steps))
     else:
-        driver.beat("a", epoch=-1)
+        driver.consumer_heartbeat("a", epoch=-1)
         driver.carry_out(driver.shard.delete_group("g"))
     if how == "begun anew":
-        driver.beat("a")
+        driver.consumer_heartbeat("a")
     before = dict(driver.group.target) if how != "deleted" else {}
     assert not driver.write(plan, targets)
     if how != "deleted":
@@ -161,7 +163,7 @@ def test_no_step_is_the_whole_work(assignor: str, uneven: bool) -> None:
     names = [f"{at:04}" for at in range(700)]
     driver = Driver(0, dict.fromkeys(names, 1))
     for at in range(30):
-        driver.beat(f"{at}", topics=names[at:] if uneven else names, assignor=assignor)
+        driver.consumer_heartbeat(f"{at}", topics=names[at:] if uneven else names, assignor=assignor)
     steps = driver.plan().steps
     assert sum(1 for _ in steps) > 10
 
@@ -185,7 +187,7 @@ def test_a_broker_that_has_another_rack_is_seen() -> None:
     """Racks are part of what a group knew of its topics (KIP-1101): its epoch goes up with the next heartbeat, and only with that one."""
     driver = Driver(100, {"t": 1})
     driver.image = with_rack(driver.image, "one")
-    driver.beat("a", topics="t")
+    driver.consumer_heartbeat("a", topics="t")
     share_limits = ShareGroupLimits(
         max_size=9, session_timeout_ms=1_000, heartbeat_interval_ms=1_000, assignment_interval_ms=0
     )
@@ -193,14 +195,14 @@ def test_a_broker_that_has_another_rack_is_seen() -> None:
 
     def share(epoch: int) -> int:
         said = ShareHeartbeat(group_id="s", member_id="m", epoch=epoch, topics=frozenset("t"))
-        decision = beat(shares, said, share_limits, now=driver.now, wall_ms=driver.now)
+        decision = share_group_heartbeat(shares, said, share_limits, now=driver.now, wall_ms=driver.now)
         for key, value in decision.records:
             shares.apply(key, value, driver.now)
         return shares.epoch
 
-    driver.beat("a", epoch=driver.group.members["a"].epoch, topics="t")
+    driver.consumer_heartbeat("a", epoch=driver.group.members["a"].epoch, topics="t")
     before = driver.group.epoch, share(0)
     driver.image = with_rack(driver.image, "two")
     for _ in range(2):
-        driver.beat("a", epoch=driver.group.members["a"].epoch, topics="t")
+        driver.consumer_heartbeat("a", epoch=driver.group.members["a"].epoch, topics="t")
         assert (driver.group.epoch, share(shares.members["m"].epoch)) == (before[0] + 1, before[1] + 1)

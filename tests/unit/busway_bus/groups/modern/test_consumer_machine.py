@@ -174,7 +174,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.send(client, lost=lost, whole=whole or obeys)
 
     def send(self, client: Client, *, lost: bool, whole: bool, assignor: str | None = None) -> None:
-        beat = ConsumerHeartbeat(
+        heartbeat = ConsumerHeartbeat(
             member_id=client.member_id,
             epoch=client.epoch,
             instance_id=STATIC.get(client.name),
@@ -185,10 +185,10 @@ class ConsumerGroups(RuleBasedStateMachine):
             topics=client.topics if whole else None,
             regex=client.regex if whole else None,
             assignor=assignor,
-            said=client.owned if whole else None,
+            owned=client.owned if whole else None,
         )
         try:
-            decision = self.shard.beat("g", beat, self.now)
+            decision = self.shard.consumer_heartbeat("g", heartbeat, self.now)
         except KafkaError as problem:
             if problem.code is not ErrorCode.UNRELEASED_INSTANCE_ID or not lost:
                 self.forget(client)
@@ -218,7 +218,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         instance_id = STATIC.get(name)
         if not client.member_id or (epoch == -2 and instance_id is None):
             return
-        beat = ConsumerHeartbeat(
+        heartbeat = ConsumerHeartbeat(
             member_id=client.member_id,
             epoch=epoch,
             instance_id=instance_id,
@@ -229,11 +229,11 @@ class ConsumerGroups(RuleBasedStateMachine):
             topics=None,
             regex=None,
             assignor=None,
-            said=None,
+            owned=None,
         )
         self.forget(client)
         try:
-            self.carry_out(self.shard.beat("g", beat, self.now))
+            self.carry_out(self.shard.consumer_heartbeat("g", heartbeat, self.now))
         except KafkaError:
             return
 

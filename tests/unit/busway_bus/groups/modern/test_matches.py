@@ -16,13 +16,13 @@ ALL = frozenset(f"{at:06}" for at in range(1_000))
 
 def driver() -> Driver:
     made = Driver(100, {"t": 1})
-    made.beat("a", topics="t")
+    made.consumer_heartbeat("a", topics="t")
     return made
 
 
 def join(driver: Driver, *regexes: str) -> None:
     for regex in regexes:
-        driver.beat(f"m{regex}", topics=(), regex=regex)
+        driver.consumer_heartbeat(f"m{regex}", topics=(), regex=regex)
 
 
 def resolve(driver: Driver, found: dict[str, frozenset[str]], *, last: bool = True) -> list[str]:
@@ -37,21 +37,21 @@ def test_equal_matches_are_held_once_and_counted() -> None:
     """Three patterns match the same thousand topics; what they take is given back when the last of them goes."""
     one = driver()
     join(one, "x.*", "y.*", "z.*")
-    used = one.group._holding.held
+    used = one.group._usage.held
     tracemalloc.start()
     resolve(one, {regex: frozenset(ALL) for regex in ("x.*", "y.*", "z.*")})
     gc.collect()
     took = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    held = one.group._holding.held - used
+    held = one.group._usage.held - used
     assert took <= held <= 3 * took + NAME_BYTES * len(ALL)
     assert held < 2 * NAME_BYTES * len(ALL)
     assert len({id(resolved.topics) for resolved in one.group.resolved.values()}) == 1
     for regex in ("x.*", "y.*", "z.*"):
         assert one.group.reads("000001")
-        one.beat(f"m{regex}", epoch=-1)
+        one.consumer_heartbeat(f"m{regex}", epoch=-1)
     assert not one.group.reads("000001")
-    assert one.group._holding.held < used
+    assert one.group._usage.held < used
 
 
 def test_only_what_has_changed_is_written() -> None:
@@ -66,11 +66,13 @@ def test_only_what_has_changed_is_written() -> None:
     assert resolve(one, {"x.*": ALL, "y.*": ALL - {"000001"}}) == ["y.*"]
     assert one.group.epoch == epoch + 1
     one.now += 700_000
-    asked = one.beat("mx.*", epoch=one.group.members["mx.*"].epoch, topics=(), regex="x.*").unresolved
+    asked = one.consumer_heartbeat("mx.*", epoch=one.group.members["mx.*"].epoch, topics=(), regex="x.*").unresolved
     assert asked == ("x.*", "y.*"), "it is long ago"
     assert resolve(one, {"x.*": ALL, "y.*": ALL - {"000001"}}) == []
     one.now += 20_000
-    assert one.beat("mx.*", epoch=one.group.members["mx.*"].epoch, topics=(), regex="x.*").unresolved == ()
+    assert (
+        one.consumer_heartbeat("mx.*", epoch=one.group.members["mx.*"].epoch, topics=(), regex="x.*").unresolved == ()
+    )
 
 
 def test_a_pattern_that_matches_more_than_there_is_room_for_is_refused_by_name() -> None:
@@ -82,10 +84,10 @@ def test_a_pattern_that_matches_more_than_there_is_room_for_is_refused_by_name()
     assert "x.*" not in one.group.resolved
     for name in ("mx.*", "another"):
         with pytest.raises(KafkaError, match=r"`x\.\*`") as refused:
-            one.beat(name, topics=(), regex="x.*")
+            one.consumer_heartbeat(name, topics=(), regex="x.*")
         assert refused.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
-    one.beat("a", topics="t")
-    one.beat("mx.*", epoch=-1)
+    one.consumer_heartbeat("a", topics="t")
+    one.consumer_heartbeat("mx.*", epoch=-1)
     join(one, "x.*")
     assert resolve(one, {"x.*": ALL}) == ["x.*"]
     join(one, "x.*")

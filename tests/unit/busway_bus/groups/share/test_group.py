@@ -14,7 +14,13 @@ from busway_bus.groups.modern.topics import Topics
 from busway_bus.groups.shard import GroupShard
 from busway_bus.groups.share import partitions
 from busway_bus.groups.share.group import NamedPartitions, ShareGroup
-from busway_bus.groups.share.heartbeat import ShareGroupLimits, ShareHeartbeat, ShareHeartbeatReply, beat, leave
+from busway_bus.groups.share.heartbeat import (
+    ShareGroupLimits,
+    ShareHeartbeat,
+    ShareHeartbeatReply,
+    leave,
+    share_group_heartbeat,
+)
 from busway_bus.kernel.decision import Decision
 from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -85,14 +91,18 @@ class Bench:
         assert isinstance(group, ShareGroup)
         return group
 
-    def beat(self, member: str, epoch: int, *topics: str, begins: bool | None = True) -> ShareHeartbeatReply:
+    def share_group_heartbeat(
+        self, member: str, epoch: int, *topics: str, begins: bool | None = True
+    ) -> ShareHeartbeatReply:
         """A heartbeat; the share coordinator begins what it is asked for, refuses it, or is never heard of."""
         group = self.shard.groups.get("g") or self.shard.new_share_group("g")
         assert isinstance(group, ShareGroup)
         heartbeat = ShareHeartbeat(
             group_id="g", member_id=member, epoch=epoch, topics=frozenset(topics) if topics else None
         )
-        reply: ShareHeartbeatReply = self.carry_out(beat(group, heartbeat, LIMITS, now=self.now, wall_ms=self.now))
+        reply: ShareHeartbeatReply = self.carry_out(
+            share_group_heartbeat(group, heartbeat, LIMITS, now=self.now, wall_ms=self.now)
+        )
         if reply.initialize and begins is not None:
             done = (
                 (partitions.begun(self.group(), reply.initialize),)
@@ -134,19 +144,19 @@ def seen(shard: GroupShard) -> Any:
 def test_partitions_are_given_out_once_they_are_begun() -> None:
     """With the heartbeat after that; another topic's partitions and new ones of a topic follow."""
     bench = Bench()
-    first = bench.beat("m", 0, "a")
+    first = bench.share_group_heartbeat("m", 0, "a")
     assert first.assignment == {}
     a = bench.image.topics["a"].topic_id
     assert first.initialize == {a: NamedPartitions(name="a", partitions=frozenset({0, 1}))}
-    second = bench.beat("m", first.epoch)
+    second = bench.share_group_heartbeat("m", first.epoch)
     assert (second.epoch, second.assignment, second.initialize) == (first.epoch + 1, {a: (0, 1)}, {})
-    assert bench.beat("m", second.epoch).assignment is None
+    assert bench.share_group_heartbeat("m", second.epoch).assignment is None
     bench.make("a", 3)
-    third = bench.beat("m", second.epoch)
+    third = bench.share_group_heartbeat("m", second.epoch)
     assert third.initialize == {a: NamedPartitions(name="a", partitions=frozenset({2}))}
-    fourth = bench.beat("m", third.epoch)
+    fourth = bench.share_group_heartbeat("m", third.epoch)
     assert fourth.assignment == {a: (0, 1, 2)}
-    assert bench.beat("m", fourth.epoch) == ShareHeartbeatReply(
+    assert bench.share_group_heartbeat("m", fourth.epoch) == ShareHeartbeatReply(
         member_id="m", epoch=fourth.epoch, state_epoch=fourth.epoch
     )
 
@@ -154,49 +164,49 @@ def test_partitions_are_given_out_once_they_are_begun() -> None:
 def test_a_member_that_is_an_epoch_behind_is_told_again_what_it_has() -> None:
     """The answer that told it was lost, and may have been the only one."""
     bench = Bench()
-    first = bench.beat("m", 0, "a")
-    given = bench.beat("m", first.epoch)
+    first = bench.share_group_heartbeat("m", 0, "a")
+    given = bench.share_group_heartbeat("m", first.epoch)
     assert given.assignment
-    again = bench.beat("m", first.epoch)
+    again = bench.share_group_heartbeat("m", first.epoch)
     assert (again.epoch, again.assignment) == (given.epoch, given.assignment)
-    assert bench.beat("m", again.epoch).assignment is None
+    assert bench.share_group_heartbeat("m", again.epoch).assignment is None
 
 
 def test_what_could_not_be_begun_is_tried_again() -> None:
     """With the next heartbeat where it was refused, after a while where nothing was heard."""
     bench = Bench()
-    epoch = bench.beat("m", 0, "a", begins=False).epoch
-    assert bench.beat("m", epoch, begins=None).initialize
-    assert not bench.beat("m", epoch, begins=None).initialize
+    epoch = bench.share_group_heartbeat("m", 0, "a", begins=False).epoch
+    assert bench.share_group_heartbeat("m", epoch, begins=None).initialize
+    assert not bench.share_group_heartbeat("m", epoch, begins=None).initialize
     bench.now += partitions.RETRY_MS
-    assert bench.beat("m", epoch).initialize
-    assert bench.beat("m", epoch).assignment
+    assert bench.share_group_heartbeat("m", epoch).initialize
+    assert bench.share_group_heartbeat("m", epoch).assignment
 
 
 def test_a_topic_that_is_made_anew_is_begun_anew() -> None:
     """And one that was deleted leaves nothing, not even a group that is balanced with each heartbeat."""
     bench = Bench()
-    epoch = bench.beat("m", 0, "a").epoch
-    epoch = bench.beat("m", epoch).epoch
+    epoch = bench.share_group_heartbeat("m", 0, "a").epoch
+    epoch = bench.share_group_heartbeat("m", epoch).epoch
     bench.drop("a")
-    epoch = bench.beat("m", epoch).epoch
+    epoch = bench.share_group_heartbeat("m", epoch).epoch
     assert not bench.group().partitions.initialized
-    assert bench.beat("m", epoch).epoch == epoch
+    assert bench.share_group_heartbeat("m", epoch).epoch == epoch
     bench.make("a", 1)
-    epoch = bench.beat("m", epoch).epoch
-    assert bench.beat("m", epoch).assignment == {bench.image.topics["a"].topic_id: (0,)}
+    epoch = bench.share_group_heartbeat("m", epoch).epoch
+    assert bench.share_group_heartbeat("m", epoch).assignment == {bench.image.topics["a"].topic_id: (0,)}
 
 
 def test_sessions_end() -> None:
     """Also those that were read from a log; the others are balanced anew, and an empty group stays."""
     bench = Bench()
-    bench.beat("m1", 0, "a")
+    bench.share_group_heartbeat("m1", 0, "a")
     bench.now += SESSION_MS // 2
-    epoch = bench.beat("m2", 0, "a").epoch
+    epoch = bench.share_group_heartbeat("m2", 0, "a").epoch
     bench.now += SESSION_MS // 2
     bench.carry_out(bench.shard.tick(bench.now))
     assert list(bench.group().members) == ["m2"]
-    assert bench.beat("m2", epoch).epoch > epoch
+    assert bench.share_group_heartbeat("m2", epoch).epoch > epoch
     replayed = bench.replayed()
     bench.shard = replayed
     bench.now += SESSION_MS
@@ -217,7 +227,9 @@ def test_a_clock_that_is_set_back_keeps_nobody_from_partitions() -> None:
         heartbeat = ShareHeartbeat(group_id="g", member_id=member, epoch=epoch, topics=frozenset({"a"}))
         group = bench.shard.groups.get("g") or bench.shard.new_share_group("g")
         assert isinstance(group, ShareGroup)
-        reply: ShareHeartbeatReply = bench.carry_out(beat(group, heartbeat, limits, now=bench.now, wall_ms=wall_ms))
+        reply: ShareHeartbeatReply = bench.carry_out(
+            share_group_heartbeat(group, heartbeat, limits, now=bench.now, wall_ms=wall_ms)
+        )
         if reply.initialize:
             bench.carry_out(Decision(records=(partitions.begun(bench.group(), reply.initialize),), reply=None))
         return reply
@@ -233,22 +245,22 @@ def test_who_may_not_is_refused() -> None:
     """One more than may be, one who is unknown, one in another epoch, one who would hold too much; none of them leaves anything."""
     bench = Bench()
     for member in ("m1", "m2", "m3"):
-        epoch = bench.beat(member, 0, "a").epoch
+        epoch = bench.share_group_heartbeat(member, 0, "a").epoch
     for member, said, code in (
         ("m4", 0, ErrorCode.GROUP_MAX_SIZE_REACHED),
         ("m4", 3, ErrorCode.GROUP_MAX_SIZE_REACHED),
         ("m3", epoch + 1, ErrorCode.FENCED_MEMBER_EPOCH),
     ):
         with pytest.raises(KafkaError, match=f"^{code.name}:"):
-            bench.beat(member, said, "a")
+            bench.share_group_heartbeat(member, said, "a")
     bench.carry_out(leave(bench.group(), "m3"))
     with pytest.raises(KafkaError, match=r"^UNKNOWN_MEMBER_ID:"):
-        bench.beat("m3", 1)
+        bench.share_group_heartbeat("m3", 1)
     with pytest.raises(KafkaError, match=r"^UNKNOWN_MEMBER_ID:"):
         leave(bench.group(), "m3")
     small = Bench(GroupMemory(limit=2_000, group_limit=2_000))
     with pytest.raises(KafkaError, match=r"^GROUP_MAX_SIZE_REACHED:"):
-        small.beat("m", 0, "x" * 2_000)
+        small.share_group_heartbeat("m", 0, "x" * 2_000)
     assert not small.shard.groups
     assert small.memory.used == 0
 
@@ -271,9 +283,9 @@ def test_the_log_says_what_is_in_force(steps: list[Any]) -> None:
         known = group.members.get(member) if isinstance(group, ShareGroup) else None
         try:
             if what == "join":
-                bench.beat(member, 0, *topics, begins=begins)
+                bench.share_group_heartbeat(member, 0, *topics, begins=begins)
             elif what == "beat" and known is not None:
-                bench.beat(member, known.epoch, begins=begins)
+                bench.share_group_heartbeat(member, known.epoch, begins=begins)
             elif what == "leave" and known is not None:
                 bench.carry_out(leave(bench.group(), member))
             elif what == "wait":
@@ -310,7 +322,7 @@ def settle(bench: Bench) -> None:
     for _ in range(5):
         bench.now += partitions.RETRY_MS
         for member in tuple(group.members.values()):
-            bench.beat(member.member_id, group.members[member.member_id].epoch)
+            bench.share_group_heartbeat(member.member_id, group.members[member.member_id].epoch)
     for name in group.subscribed:
         topic = bench.image.topics.get(name)
         if topic is not None:
@@ -318,5 +330,5 @@ def settle(bench: Bench) -> None:
             assert given_out == set(range(len(topic.partitions)))
     before = group.epoch
     for member in tuple(group.members.values()):
-        bench.beat(member.member_id, member.epoch)
+        bench.share_group_heartbeat(member.member_id, member.epoch)
     assert group.epoch == before
