@@ -206,12 +206,12 @@ class GroupCoordinator:
             KafkaError: as `GroupShard.beat` too.
         """
         number, now = self.runtime.partition_of(group_id), self.runtime.now()
-        beaten = await self.runtime.write(number, lambda shard: shard.beat(group_id, beat, now))
-        if beaten.unresolved:
-            self._start_task(self._resolve(number, group_id, beaten.unresolved))
-        if beaten.unassigned:
+        result = await self.runtime.write(number, lambda shard: shard.beat(group_id, beat, now))
+        if result.unresolved:
+            self._start_task(self._resolve(number, group_id, result.unresolved))
+        if result.unassigned:
             self._balance(number, group_id)
-        return beaten
+        return result
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

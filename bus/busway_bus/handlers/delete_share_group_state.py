@@ -1,6 +1,5 @@
 """DeleteShareGroupState (key 86, version 0): delete states of share partitions.
 
-Versions: 0 is the only one.
 Behaviour: for group coordinators. A missing state is no error.
 *Not supported*: nothing is left out.
 """

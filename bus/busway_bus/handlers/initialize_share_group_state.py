@@ -1,6 +1,5 @@
 """InitializeShareGroupState (key 83, version 0): initialize states of share partitions.
 
-Versions: 0 is the only one.
 Behaviour: for group coordinators. An existing state is replaced; an older state epoch is FENCED_STATE_EPOCH.
 *Not supported*: nothing is left out.
 """

@@ -1,6 +1,5 @@
 """ReadShareGroupState (key 84, version 0): read states of share partitions, for partition leaders.
 
-Versions: 0 is the only one.
 Behaviour: for brokers. The leader epoch is stored, which fences earlier leaders (FENCED_LEADER_EPOCH).
 *Not supported*: nothing is left out.
 """
