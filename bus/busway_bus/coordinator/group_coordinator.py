@@ -128,13 +128,13 @@ class GroupCoordinator:
         self._resolving = asyncio.Semaphore(GROUPS_RESOLVED_AT_ONCE_MAX)
         self._verifications = OffsetCommitVerifications()
 
-    def _on_loaded(self, number: int, shard: ExplainedShard) -> None:
+    def _on_loaded(self, partition: int, shard: ExplainedShard) -> None:
         shard.live = True
         if self._limits.offsets.full:
             logger.warning(
                 "with the groups and offsets of %s-%d there are more than may be let in: new ones are refused",
                 OFFSETS_TOPIC,
-                number,
+                partition,
             )
 
     def _unloaded(self, shard: ExplainedShard) -> None:
@@ -162,31 +162,33 @@ class GroupCoordinator:
         Raises:
             KafkaError: the coordinator is elsewhere, is loading or cannot write. So for all methods below.
         """
-        number, now = self.runtime.partition_of(group_id), self.runtime.now()
+        partition, now = self.runtime.partition_of(group_id), self.runtime.now()
 
         def parked(waiter: "asyncio.Future[Any]") -> None:
             if not request.member_id:
                 self.fencing.parked(peer, group_id, waiter)
             peer.waits(waiter)
 
-        self.runtime.decide(number, lambda shard: shard.create(group_id, request, now))
+        self.runtime.decide(partition, lambda shard: shard.create(group_id, request, now))
         joined = await self.runtime.park(
-            number, lambda shard, waiter: shard.join(group_id, request, waiter, now), parked
+            partition, lambda shard, waiter: shard.join(group_id, request, waiter, now), parked
         )
         if joined.unassigned:
-            self._balance(number, group_id)
+            self._balance(partition, group_id)
         return joined
 
     async def sync(self, group_id: str, request: Sync, parked: Parked) -> SyncResult:
         """Send or fetch assignments; return once they are durable."""
-        number, now = self.runtime.partition_of(group_id), self.runtime.now()
-        return await self.runtime.park(number, lambda shard, waiter: shard.sync(group_id, request, waiter, now), parked)
+        partition, now = self.runtime.partition_of(group_id), self.runtime.now()
+        return await self.runtime.park(
+            partition, lambda shard, waiter: shard.sync(group_id, request, waiter, now), parked
+        )
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Extend a classic member's session; REBALANCE_IN_PROGRESS makes it rejoin."""
-        number, now = self.runtime.partition_of(group_id), self.runtime.now()
+        partition, now = self.runtime.partition_of(group_id), self.runtime.now()
         return self.runtime.decide(
-            number, lambda shard: shard.heartbeat(group_id, member_id, instance_id, generation, now)
+            partition, lambda shard: shard.heartbeat(group_id, member_id, instance_id, generation, now)
         )
 
     async def leave(
@@ -205,12 +207,12 @@ class GroupCoordinator:
         Raises:
             KafkaError: as `GroupShard.beat` too.
         """
-        number, now = self.runtime.partition_of(group_id), self.runtime.now()
-        result = await self.runtime.write(number, lambda shard: shard.beat(group_id, beat, now))
+        partition, now = self.runtime.partition_of(group_id), self.runtime.now()
+        result = await self.runtime.write(partition, lambda shard: shard.beat(group_id, beat, now))
         if result.unresolved:
-            self._start_task(self._resolve(number, group_id, result.unresolved))
+            self._start_task(self._resolve(partition, group_id, result.unresolved))
         if result.unassigned:
-            self._balance(number, group_id)
+            self._balance(partition, group_id)
         return result
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
@@ -218,27 +220,27 @@ class GroupCoordinator:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _balance(self, number: int, group_id: str) -> None:
+    def _balance(self, partition: int, group_id: str) -> None:
         """Assign a large consumer group in steps, unless that is under way."""
-        shard, now = self.runtime.shards().get(number), self.runtime.now()
+        shard, now = self.runtime.shards().get(partition), self.runtime.now()
         plan = None if shard is None else plan_of(shard.groups, group_id, now)
         if plan is not None:
-            self._start_task(self._assign_in_steps(number, plan))
+            self._start_task(self._assign_in_steps(partition, plan))
 
-    async def _assign_in_steps(self, number: int, plan: Plan) -> None:
+    async def _assign_in_steps(self, partition: int, plan: Plan) -> None:
         """Compute a target assignment and write it in parts. It counts with the last."""
         try:
             targets = await self._replicas.turns.run("", plan.steps)
             for part, last in plan.parts(targets):
                 write = functools.partial(_write_part, plan=plan, part=part, now=self.runtime.now(), last=last)
-                if not await self.runtime.write(number, write):
+                if not await self.runtime.write(partition, write):
                     break
         except KafkaError as problem:
             logger.warning("who is to have what in group %s cannot be written: %s", plan.group.group_id, problem)
         finally:
             plan.group.unplanned()
 
-    async def _resolve(self, number: int, group_id: str, regexes: Sequence[str]) -> None:
+    async def _resolve(self, partition: int, group_id: str, regexes: Sequence[str]) -> None:
         """Match a group's regular expressions in steps; write one result after another."""
         try:
             async with self._resolving:
@@ -249,11 +251,11 @@ class GroupCoordinator:
                     resolve = functools.partial(
                         _resolved, group_id=group_id, matches=matches, version=version, now=self.runtime.now()
                     )
-                    if not await self.runtime.write(number, resolve):
+                    if not await self.runtime.write(partition, resolve):
                         return
         except KafkaError as problem:
             logger.warning("what the regular expressions of group %s match cannot be written: %s", group_id, problem)
-            shard = self.runtime.shards().get(number)
+            shard = self.runtime.shards().get(partition)
             if shard is not None:
                 shard.resolution_failed(group_id)
 
@@ -274,12 +276,12 @@ class GroupCoordinator:
         Raises:
             KafkaError: as `GroupShard.commit` too.
         """
-        number, wall_ms = self.runtime.partition_of(group_id), self._machine.wall_ms()
+        partition, wall_ms = self.runtime.partition_of(group_id), self._machine.wall_ms()
 
         def write(part: Mapping[Place, NewOffset]) -> Awaitable[dict[Place, ErrorCode]]:
             now = self.runtime.now()
             return self.runtime.write(
-                number,
+                partition,
                 lambda shard: shard.commit(group_id, committer, part, now=now, wall_ms=wall_ms),
             )
 
@@ -309,7 +311,7 @@ class GroupCoordinator:
             ended meanwhile; INVALID_PRODUCER_EPOCH after a newer producer; INVALID_COMMIT_OFFSET_SIZE if they exceed a
             batch.
         """
-        number = self.runtime.partition_of(group_id)
+        partition = self.runtime.partition_of(group_id)
         batch = BatchBuilder(
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
@@ -320,18 +322,20 @@ class GroupCoordinator:
             group_id,
             offsets,
             batch,
-            bytes_max=self.runtime.batch_bytes_max(number),
+            bytes_max=self.runtime.batch_bytes_max(partition),
             metadata_bytes_max=self._limits.max_offset_metadata_bytes,
             wall_ms=self._machine.wall_ms(),
         )
         small = len(offsets) <= OFFSETS_PER_COMMIT_MAX
         records, codes = finished(steps) if small else await self._replicas.turns.run(committer.host, steps)
-        if not self.runtime.is_open(number, producer.producer_id, producer.epoch):
-            await self._verifications.verify(verifier, producer, (OFFSETS_TOPIC, number), add=add, host=committer.host)
+        if not self.runtime.is_open(partition, producer.producer_id, producer.epoch):
+            await self._verifications.verify(
+                verifier, producer, (OFFSETS_TOPIC, partition), add=add, host=committer.host
+            )
         # Nothing may be awaited from here until they are in the log.
         now = self.runtime.now()
         await self.runtime.write_in_transaction(
-            number,
+            partition,
             batch,
             records,
             lambda shard: shard.check_commit(group_id, committer, offsets, now),
@@ -339,11 +343,11 @@ class GroupCoordinator:
         )
         return codes
 
-    async def end_transaction(self, number: int, marker: EndTransaction) -> ErrorCode:
+    async def end_transaction(self, partition: int, marker: EndTransaction) -> ErrorCode:
         """Write and apply a marker. NOT_LEADER_OR_FOLLOWER makes the transaction coordinator retry."""
         self._verifications.ended(marker.producer_id)
         try:
-            await self.runtime.end_transaction(number, marker)
+            await self.runtime.end_transaction(partition, marker)
         except KafkaError as problem:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if problem.code in _RETRIABLE else problem.code
         return ErrorCode.NONE
@@ -359,7 +363,7 @@ class GroupCoordinator:
         Raises:
             KafkaError: as `Group.check_fetch` too.
         """
-        number = self.runtime.partition_of(group_id)
+        partition = self.runtime.partition_of(group_id)
 
         def read(shard: GroupShard) -> tuple[dict[Place, CommittedOffset], frozenset[Place]]:
             group = shard.groups.get(group_id)
@@ -367,7 +371,7 @@ class GroupCoordinator:
                 group.check_fetch(member_id, epoch)
             return dict(shard.offsets.get(group_id, {})), frozenset(shard.pending.of(group_id))
 
-        return await self.runtime.read(number, read)
+        return await self.runtime.read(partition, read)
 
     async def delete_offsets(self, group_id: str, places: Collection[Place]) -> dict[Place, ErrorCode]:
         """Delete offsets of a group; return a code for each.
@@ -375,8 +379,8 @@ class GroupCoordinator:
         Raises:
             KafkaError: as `GroupShard.delete_offsets` too.
         """
-        number = self.runtime.partition_of(group_id)
-        return await self.runtime.write(number, lambda shard: shard.delete_offsets(group_id, places))
+        partition = self.runtime.partition_of(group_id)
+        return await self.runtime.write(partition, lambda shard: shard.delete_offsets(group_id, places))
 
     # Groups
 
@@ -404,20 +408,20 @@ class GroupCoordinator:
         """Delete an empty group with its offsets."""
         if self.runtime.partitions == 0:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        number = self.runtime.partition_of(group_id)
-        return await self.runtime.write(number, lambda shard: shard.delete_group(group_id))
+        partition = self.runtime.partition_of(group_id)
+        return await self.runtime.write(partition, lambda shard: shard.delete_group(group_id))
 
     async def expire(self) -> None:
         """Delete expired offsets, and groups with nothing left."""
         self.runtime.load()
-        for number, shard in self.runtime.shards().items():
+        for partition, shard in self.runtime.shards().items():
             for part in shard.expirable():
-                if self.runtime.shards().get(number) is not shard:
+                if self.runtime.shards().get(partition) is not shard:
                     break  # unloaded or reloaded
                 try:
-                    await self.runtime.write(number, functools.partial(self._expired, part=part))
+                    await self.runtime.write(partition, functools.partial(self._expired, part=part))
                 except KafkaError as problem:
-                    logger.error("what has expired in %s-%d cannot be removed: %s", OFFSETS_TOPIC, number, problem)
+                    logger.error("what has expired in %s-%d cannot be removed: %s", OFFSETS_TOPIC, partition, problem)
                     return
                 await asyncio.sleep(0)
 

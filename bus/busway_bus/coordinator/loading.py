@@ -53,50 +53,50 @@ class Loader(Generic[S]):
         """Whether shards are being loaded."""
         return bool(self._tasks)
 
-    def begin(self, number: int) -> None:
+    def begin(self, partition: int) -> None:
         """Load a partition's shard, unless loading or failed. Skip it if offline or led elsewhere."""
-        if number in self._tasks or number in self._problems:
+        if partition in self._tasks or partition in self._problems:
             return
         try:
-            partition = self._replicas.find(self._topic, number)
+            replica = self._replicas.find(self._topic, partition)
         except KafkaError:
             return
-        if partition.state.role is not Role.LEADER:
+        if replica.state.role is not Role.LEADER:
             return
-        if partition.log.size_bytes == 0:
-            self._loaded(number, self._new_shard())
-        elif partition.high_watermark < partition.log.end_offset:
+        if replica.log.size_bytes == 0:
+            self._loaded(partition, self._new_shard())
+        elif replica.high_watermark < replica.log.end_offset:
             # A crash may revoke what is not durable, so it must not be served.
-            self._fail(number, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its end is not durable"))
+            self._fail(partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its end is not durable"))
         else:
-            task = self._tasks[number] = asyncio.ensure_future(self._load(partition.log))
-            task.add_done_callback(functools.partial(self._over, number, partition.leader_epoch))
+            task = self._tasks[partition] = asyncio.ensure_future(self._load(replica.log))
+            task.add_done_callback(functools.partial(self._over, partition, replica.leader_epoch))
 
-    def refusal(self, number: int) -> KafkaError:
+    def refusal(self, partition: int) -> KafkaError:
         """Return why a partition has no shard.
 
         COORDINATOR_LOAD_IN_PROGRESS while its log is read; NOT_COORDINATOR if another broker leads it or its disk
         failed; else COORDINATOR_NOT_AVAILABLE.
         """
-        if number in self._tasks:
-            return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic}-{number} is being read")
-        problem = self._problems.get(number)
+        if partition in self._tasks:
+            return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic}-{partition} is being read")
+        problem = self._problems.get(partition)
         if isinstance(problem, KafkaError):
             return refusal(problem)
-        if problem is None and not self.led(number) and not self._offline(number):
-            return KafkaError(ErrorCode.NOT_COORDINATOR, f"{self._topic}-{number} is led by another broker")
-        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic}-{number} cannot be read")
+        if problem is None and not self.led(partition) and not self._offline(partition):
+            return KafkaError(ErrorCode.NOT_COORDINATOR, f"{self._topic}-{partition} is led by another broker")
+        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic}-{partition} cannot be read")
 
-    def led(self, number: int) -> bool:
+    def led(self, partition: int) -> bool:
         """Whether this node leads a partition and has it open."""
         try:
-            return self._replicas.find(self._topic, number).state.role is Role.LEADER
+            return self._replicas.find(self._topic, partition).state.role is Role.LEADER
         except KafkaError:
             return False
 
-    def _offline(self, number: int) -> bool:
+    def _offline(self, partition: int) -> bool:
         try:
-            self._replicas.find(self._topic, number)
+            self._replicas.find(self._topic, partition)
         except KafkaError as problem:
             return problem.code is ErrorCode.KAFKA_STORAGE_ERROR
         return False
@@ -108,9 +108,9 @@ class Loader(Generic[S]):
 
     def look_again(self) -> None:
         """Allow retries after disk errors. Damaged logs wait for the next start."""
-        for number, problem in tuple(self._problems.items()):
+        for partition, problem in tuple(self._problems.items()):
             if isinstance(problem, (OSError, KafkaError)):
-                self._complaints[number] = str(self._problems.pop(number))
+                self._complaints[partition] = str(self._problems.pop(partition))
 
     def stop(self) -> None:
         """Stop loading and clear all failures."""
@@ -130,24 +130,24 @@ class Loader(Generic[S]):
         await self._replicas.turns.run("", apply_records(shard, records, self._now()))
         return shard
 
-    def _over(self, number: int, leader_epoch: int, task: "asyncio.Task[S]") -> None:
-        if self._tasks.get(number) is not task:
+    def _over(self, partition: int, leader_epoch: int, task: "asyncio.Task[S]") -> None:
+        if self._tasks.get(partition) is not task:
             return  # stopped
-        del self._tasks[number]
-        if not self.led(number) or self._replicas.find(self._topic, number).leader_epoch != leader_epoch:
-            self.begin(number)  # another broker may have written meanwhile
+        del self._tasks[partition]
+        if not self.led(partition) or self._replicas.find(self._topic, partition).leader_epoch != leader_epoch:
+            self.begin(partition)  # another broker may have written meanwhile
             return
         problem = task.exception()
         if problem is not None:
-            self._fail(number, problem)
+            self._fail(partition, problem)
             return
-        if self._complaints.pop(number, None) is not None:
-            logger.warning("%s-%d is read now, and what it keeps is served", self._topic, number)
-        self._loaded(number, task.result())
+        if self._complaints.pop(partition, None) is not None:
+            logger.warning("%s-%d is read now, and what it keeps is served", self._topic, partition)
+        self._loaded(partition, task.result())
 
-    def _fail(self, number: int, problem: BaseException) -> None:
-        self._problems[number] = problem
-        if self._complaints.pop(number, None) != str(problem):
+    def _fail(self, partition: int, problem: BaseException) -> None:
+        self._problems[partition] = problem
+        if self._complaints.pop(partition, None) != str(problem):
             expected = isinstance(problem, (ProtocolError, KafkaError, OSError))
             text = "%s-%d cannot be read, what it keeps is not served: %s"
-            logger.error(text, self._topic, number, problem, exc_info=None if expected else problem)
+            logger.error(text, self._topic, partition, problem, exc_info=None if expected else problem)

@@ -42,22 +42,22 @@ class LocalMarkerWriter:
         """Write a marker to each partition; return their codes once durable."""
         codes: dict[tuple[str, int], ErrorCode] = {}
         durable: dict[tuple[str, int], asyncio.Future[None]] = {}
-        for count, (topic, number) in enumerate(partitions, 1):
+        for count, (topic, partition) in enumerate(partitions, 1):
             if topic == OFFSETS_TOPIC:
                 continue
             try:
-                _, acknowledged = self._replicas.append_marker(self._replicas.find(topic, number), marker)
+                _, acknowledged = self._replicas.append_marker(self._replicas.find(topic, partition), marker)
             except KafkaError as problem:
-                codes[topic, number] = problem.code
+                codes[topic, partition] = problem.code
             else:
-                codes[topic, number] = ErrorCode.NONE
+                codes[topic, partition] = ErrorCode.NONE
                 if acknowledged is not None:
-                    durable[topic, number] = acknowledged
+                    durable[topic, partition] = acknowledged
             if count % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
-        for topic, number in partitions:
+        for topic, partition in partitions:
             if topic == OFFSETS_TOPIC:
-                codes[topic, number] = await self._groups.end_transaction(number, marker)
+                codes[topic, partition] = await self._groups.end_transaction(partition, marker)
         for place, acknowledged in durable.items():
             try:
                 await asyncio.shield(acknowledged)

@@ -43,8 +43,8 @@ class _Ending:
         "transactional_id",
     )
 
-    def __init__(self, number: int, transactional_id: str) -> None:
-        self.number = number
+    def __init__(self, partition: int, transactional_id: str) -> None:
+        self.number = partition
         self.transactional_id = transactional_id
         self.identity: Identity | None = None
         self.coordinator_epoch = -1
@@ -83,17 +83,17 @@ class Markers:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closed = False
 
-    def begin(self, number: int, transactional_id: str) -> None:
+    def begin(self, partition: int, transactional_id: str) -> None:
         """End a prepared transaction, unless under way."""
         if self._closed or transactional_id in self._endings:
             return
-        ending = self._endings[transactional_id] = _Ending(number, transactional_id)
+        ending = self._endings[transactional_id] = _Ending(partition, transactional_id)
         self._enqueue(ending)
 
-    def go_on(self, number: int, shard: TransactionShard) -> None:
+    def go_on(self, partition: int, shard: TransactionShard) -> None:
         """End the prepared transactions of a loaded shard."""
         for transactional_id in shard.prepared:
-            self.begin(number, transactional_id)
+            self.begin(partition, transactional_id)
 
     def remaining(self, transactional_id: str, identity: Identity) -> frozenset[Place] | None:
         """Return the partitions without a marker; None if unknown."""
@@ -175,20 +175,20 @@ class Markers:
         Raises:
             KafkaError: `__transaction_state` cannot be read or written.
         """
-        number, transactional_id = ending.number, ending.transactional_id
+        state_partition, transactional_id = ending.number, ending.transactional_id
         # Only a durable decision is carried out: a crash must not revoke it after a marker is written.
-        transaction = await self._runtime.read(number, lambda shard: shard.transactions.get(transactional_id))
+        transaction = await self._runtime.read(state_partition, lambda shard: shard.transactions.get(transactional_id))
         if transaction is None or not transaction.state.prepared:
             return ""
         identity = (transaction.producer_id, transaction.epoch)
-        epoch = self._coordinator_epoch(number)
+        epoch = self._coordinator_epoch(state_partition)
         if (ending.identity, ending.coordinator_epoch) != (identity, epoch):
             ending.identity, ending.coordinator_epoch = identity, epoch
             ending.remaining = set(transaction.partitions)
         ending.remaining = {place for place in ending.remaining if self._exists(*place)}
         if ending.remaining:
             codes = await self._writer.write(transaction.marker(epoch), tuple(sorted(ending.remaining)))
-            if self._coordinator_epoch(number) != epoch:
+            if self._coordinator_epoch(state_partition) != epoch:
                 return "another broker may have ended it meanwhile"
             ending.remaining -= {place for place, code in codes.items() if code in _WRITTEN}
             if ending.remaining:
@@ -196,9 +196,10 @@ class Markers:
                 code = refused.get((topic, partition), ErrorCode.UNKNOWN_SERVER_ERROR)
                 return f"{topic}-{partition} has no marker: {code.name}"
         self._runtime.decide(
-            number, lambda shard: shard.complete(transactional_id, identity, self._levels(), self._runtime.now())
+            state_partition,
+            lambda shard: shard.complete(transactional_id, identity, self._levels(), self._runtime.now()),
         )
         # The next transaction may be prepared meanwhile, for older clients with the same identity. It needs new markers.
         ending.identity = None
-        await self._runtime.read(number, lambda shard: None)
+        await self._runtime.read(state_partition, lambda shard: None)
         return ""

@@ -42,8 +42,8 @@ class Loaded(Generic[S]):
 
     __slots__ = ("durable", "incremental", "number", "shard", "timer")
 
-    def __init__(self, number: int, shard: S) -> None:
-        self.number = number
+    def __init__(self, partition: int, shard: S) -> None:
+        self.number = partition
         self.shard = shard
         self.incremental: IncrementalShard | None = shard if isinstance(shard, IncrementalShard) else None
         self.durable: Durable | None = None
@@ -68,7 +68,7 @@ class Runtime(Generic[S]):
         replicas: ReplicaManager,
         machine: Machine,
         image: Callable[[], TopicImage | None],
-        loaded: Callable[[int, S], None] = lambda number, shard: None,
+        loaded: Callable[[int, S], None] = lambda partition, shard: None,
         unloaded: Callable[[S], None] = lambda shard: None,
     ) -> None:
         self._topic = topic
@@ -105,18 +105,18 @@ class Runtime(Generic[S]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self._topic} is not there yet")
         return partition_for(key, count)
 
-    def shard(self, number: int) -> S:
+    def shard(self, partition: int) -> S:
         """Return a partition's state, including what is not durable yet.
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS while its log is read, COORDINATOR_NOT_AVAILABLE if it cannot be,
             NOT_COORDINATOR where another broker may be.
         """
-        return self._find(number).shard
+        return self._find(partition).shard
 
     def shards(self) -> dict[int, S]:
         """Return the loaded shards by partition, in order."""
-        return {number: loaded.shard for number, loaded in sorted(self._loaded.items())}
+        return {partition: loaded.shard for partition, loaded in sorted(self._loaded.items())}
 
     def all_shards(self) -> dict[int, S]:
         """Return the loaded shards by partition, in order, once nothing is loading.
@@ -129,39 +129,39 @@ class Runtime(Generic[S]):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic} is being read")
         return self.shards()
 
-    def _find(self, number: int) -> Loaded[S]:
-        if number not in self._loaded:
+    def _find(self, partition: int) -> Loaded[S]:
+        if partition not in self._loaded:
             self.load()
-        loaded = self._loaded.get(number)
+        loaded = self._loaded.get(partition)
         if loaded is not None:
             return loaded
-        raise self._loader.refusal(number)
+        raise self._loader.refusal(partition)
 
     # Deciding
 
-    def decide(self, number: int, operation: Callable[[S], Decision[R]]) -> R:
+    def decide(self, partition: int, operation: Callable[[S], Decision[R]]) -> R:
         """Decide, append and apply; return the reply before it is durable.
 
         Raises:
             KafkaError: as `shard`; from the operation; NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE if it cannot be
             written.
         """
-        return self._decide(self._find(number), operation).reply
+        return self._decide(self._find(partition), operation).reply
 
-    async def write(self, number: int, operation: Callable[[S], Decision[R]]) -> R:
+    async def write(self, partition: int, operation: Callable[[S], Decision[R]]) -> R:
         """Decide, append and apply; return the reply once durable with everything before.
 
         Raises:
             KafkaError: as `decide`, also if it does not become durable.
         """
-        loaded = self._find(number)
+        loaded = self._find(partition)
         decision = self._decide(loaded, operation)
         await replies.durably(loaded.durable)
         return decision.reply
 
     async def park(
         self,
-        number: int,
+        partition: int,
         operation: Callable[[S, Waiter], Decision[R | Unanswered]],
         parked: Callable[["asyncio.Future[Any]"], None],
     ) -> R:
@@ -170,7 +170,7 @@ class Runtime(Generic[S]):
         Args:
             parked: called with the future of a parked request. Cancelling it ends only the wait.
         """
-        loaded = self._find(number)
+        loaded = self._find(partition)
         waiter: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         decision = self._decide(loaded, lambda shard: operation(shard, waiter))
         reply = decision.reply
@@ -180,13 +180,13 @@ class Runtime(Generic[S]):
         await replies.durably(loaded.durable)
         return reply
 
-    async def read(self, number: int, operation: Callable[[S], R]) -> R:
+    async def read(self, partition: int, operation: Callable[[S], R]) -> R:
         """Read a shard; return once what was read is durable. No crash revokes it.
 
         Raises:
             KafkaError: as `write`.
         """
-        return await self.write(number, lambda shard: Decision(reply=operation(shard)))
+        return await self.write(partition, lambda shard: Decision(reply=operation(shard)))
 
     def _decide(self, loaded: Loaded[S], operation: Callable[[S], Decision[R]]) -> Decision[R]:
         decision = operation(loaded.shard)
@@ -238,8 +238,8 @@ class Runtime(Generic[S]):
             KafkaError: it cannot be written; nothing is applied.
         """
         try:
-            partition = self._replicas.find(self._topic, loaded.number)
-            info, durable = self._replicas.append(partition, batch.build())
+            replica = self._replicas.find(self._topic, loaded.number)
+            info, durable = self._replicas.append(replica, batch.build())
         except KafkaError as problem:
             raise replies.refusal(problem) from problem
         now = self.now()
@@ -285,9 +285,9 @@ class Runtime(Generic[S]):
     def load(self) -> None:
         """Begin to load every shard that is not loaded."""
         self.follow()
-        for number in range(self.partitions):
-            if number not in self._loaded:
-                self._loader.begin(number)
+        for partition in range(self.partitions):
+            if partition not in self._loaded:
+                self._loader.begin(partition)
 
     async def wait_loaded(self, *, within_s: float) -> None:
         """Wait until loading has finished, or for `within_s`."""
@@ -298,10 +298,10 @@ class Runtime(Generic[S]):
         self._loader.look_again()
         self.load()
 
-    def _serve(self, number: int, shard: S) -> None:
-        loaded = self._loaded[number] = Loaded(number, shard)
+    def _serve(self, partition: int, shard: S) -> None:
+        loaded = self._loaded[partition] = Loaded(partition, shard)
         self._set_timer(loaded)
-        self._notify_loaded(number, shard)
+        self._notify_loaded(partition, shard)
 
     # Unloading
 
@@ -319,9 +319,9 @@ class Runtime(Generic[S]):
             for loaded in tuple(self._loaded.values()):
                 self._unload(loaded)
             return
-        for number, (placed, placed_before) in enumerate(zip(image.partitions, before.partitions, strict=False)):
-            if placed is not placed_before and number in self._loaded and not self._loader.led(number):
-                self._unload(self._loaded[number])
+        for partition, (placed, placed_before) in enumerate(zip(image.partitions, before.partitions, strict=False)):
+            if placed is not placed_before and partition in self._loaded and not self._loader.led(partition):
+                self._unload(self._loaded[partition])
 
     def _unload(self, loaded: Loaded[S]) -> None:
         del self._loaded[loaded.number]

@@ -191,9 +191,9 @@ class ShareGroups:
     ) -> dict[tuple[UUID, int], KafkaError]:
         """Send a request to the share coordinator for each; return the errors."""
         keys = [
-            SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=number)
+            SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=partition)
             for topic_id, numbers in sorted(wanted.items())
-            for number in sorted(numbers)
+            for partition in sorted(numbers)
         ]
         failed: dict[tuple[UUID, int], KafkaError] = {}
 
@@ -265,12 +265,14 @@ class ShareGroups:
         if not delta.removed:
             return
         gone = tuple(delta.removed)
-        for number, shard in self._groups.runtime.shards().items():
+        for partition, shard in self._groups.runtime.shards().items():
             for group_id, group in tuple(shard.groups.items()):
-                if not isinstance(group, ShareGroup) or self._groups.runtime.shards().get(number) is not shard:
+                if not isinstance(group, ShareGroup) or self._groups.runtime.shards().get(partition) is not shard:
                     continue
                 try:
-                    self._groups.runtime.decide(number, functools.partial(_deleted, group_id=group_id, topic_ids=gone))
+                    self._groups.runtime.decide(
+                        partition, functools.partial(_deleted, group_id=group_id, topic_ids=gone)
+                    )
                 except KafkaError as problem:
                     logger.error("share group %s cannot let go of deleted topics: %s", group_id, problem)
                 await asyncio.sleep(0)
@@ -287,13 +289,15 @@ class ShareGroups:
 
         return await self._decide(group_id, look)
 
-    async def summary(self, group_id: str, topic_id: UUID, number: int) -> ShareState:
+    async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState:
         """Return a share partition's state without batches, with its start offset.
 
         Raises:
             KafkaError: see `SharePersister`.
         """
-        return await self._persister.summary(SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=number))
+        return await self._persister.summary(
+            SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=partition)
+        )
 
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[UUID, tuple[str, Mapping[int, int]]]

@@ -138,13 +138,13 @@ class ShareCoordinator:
     async def renew(self, *, older_ms: int) -> None:
         """Rewrite snapshots of at least this age. A `quiet` shard is skipped: its log must not grow."""
         self.runtime.load()
-        for number, shard in self.runtime.shards().items():
+        for partition, shard in self.runtime.shards().items():
             if shard.quiet:
                 continue
             wall_ms = self._machine.wall_ms()
             for part in _parts(shard):
                 decide = functools.partial(ShareStateShard.renewed, keys=part, wall_ms=wall_ms, older_ms=older_ms)
-                if not await self._written(number, shard, decide):
+                if not await self._written(partition, shard, decide):
                     break
 
     async def prune(self) -> None:
@@ -153,42 +153,42 @@ class ShareCoordinator:
         Also retry deletions of states that could not be written.
         """
         self.runtime.load()
-        for number, shard in self.runtime.shards().items():
+        for partition, shard in self.runtime.shards().items():
             gone = shard.gone()
             if gone:
                 await self._forget(gone)
             needed_from = shard.needed_from()
             try:
-                await self.runtime.read(number, lambda shard: None)
-                self._cut(number, shard, needed_from)
+                await self.runtime.read(partition, lambda shard: None)
+                self._cut(partition, shard, needed_from)
             except KafkaError as problem:
-                logger.error("%s-%d cannot be cut: %s", SHARE_STATE_TOPIC, number, problem)
+                logger.error("%s-%d cannot be cut: %s", SHARE_STATE_TOPIC, partition, problem)
         await self._replicas.logs.checkpoint()
 
-    def _cut(self, number: int, shard: ShareStateShard, needed_from: int) -> None:
-        if self.runtime.shards().get(number) is not shard:
+    def _cut(self, partition: int, shard: ShareStateShard, needed_from: int) -> None:
+        if self.runtime.shards().get(partition) is not shard:
             return
-        partition = self._replicas.find(SHARE_STATE_TOPIC, number)
-        offset = min(needed_from, partition.high_watermark)
-        if offset > partition.log.start_offset:
-            partition.log.advance_start(offset, self._machine.wall_ms())
+        replica = self._replicas.find(SHARE_STATE_TOPIC, partition)
+        offset = min(needed_from, replica.high_watermark)
+        if offset > replica.log.start_offset:
+            replica.log.advance_start(offset, self._machine.wall_ms())
 
     async def _forget(self, topic_ids: Collection[UUID]) -> None:
-        for number, shard in self.runtime.shards().items():
+        for partition, shard in self.runtime.shards().items():
             decide = functools.partial(ShareStateShard.forget, topic_ids=topic_ids, at_most=SHARE_STATES_PER_TICK_MAX)
-            while await self._written(number, shard, decide):
+            while await self._written(partition, shard, decide):
                 pass
 
     async def _written(
-        self, number: int, shard: ShareStateShard, decide: Callable[[ShareStateShard], Decision[bool]]
+        self, partition: int, shard: ShareStateShard, decide: Callable[[ShareStateShard], Decision[bool]]
     ) -> bool:
         """Write a part of periodic work; return whether more is due."""
-        if self.runtime.shards().get(number) is not shard:
+        if self.runtime.shards().get(partition) is not shard:
             return False  # unloaded or reloaded
         try:
-            more = self.runtime.decide(number, decide)
+            more = self.runtime.decide(partition, decide)
         except KafkaError as problem:
-            logger.error("what is due in %s-%d cannot be written: %s", SHARE_STATE_TOPIC, number, problem)
+            logger.error("what is due in %s-%d cannot be written: %s", SHARE_STATE_TOPIC, partition, problem)
             return False
         await asyncio.sleep(0)
         return more

@@ -70,14 +70,14 @@ class TransactionCoordinator:
         self.markers = Markers(
             self.runtime,
             writer,
-            coordinator_epoch=lambda number: replicas.find(TRANSACTIONS_TOPIC, number).state.leader_epoch,
+            coordinator_epoch=lambda partition: replicas.find(TRANSACTIONS_TOPIC, partition).state.leader_epoch,
             exists=exists,
             levels=lambda: self._levels(0),
         )
         self._creating = asyncio.Lock()
 
-    def _loaded(self, number: int, shard: TransactionShard) -> None:
-        self.markers.go_on(number, shard)
+    def _loaded(self, partition: int, shard: TransactionShard) -> None:
+        self.markers.go_on(partition, shard)
 
     def _levels(self, client_version: int) -> Levels:
         return Levels(client=client_version, server=self._version())
@@ -105,11 +105,11 @@ class TransactionCoordinator:
         """
         if not 0 < timeout_ms <= self._config.get("transaction.max.timeout.ms"):
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, "see transaction.max.timeout.ms of the broker")
-        number = self.runtime.partition_of(transactional_id)
+        partition = self.runtime.partition_of(transactional_id)
 
         def decide(new_id: int | None) -> Begun:
             return self.runtime.decide(
-                number,
+                partition,
                 lambda shard: shard.begin(
                     transactional_id,
                     timeout_ms,
@@ -121,7 +121,7 @@ class TransactionCoordinator:
                 ),
             )
 
-        return await self._settled(transactional_id, lambda: self._with_id(number, transactional_id, decide))
+        return await self._settled(transactional_id, lambda: self._with_id(partition, transactional_id, decide))
 
     async def add(
         self,
@@ -137,11 +137,11 @@ class TransactionCoordinator:
         Raises:
             KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
         """
-        number, levels = self.runtime.partition_of(transactional_id), self._levels(client_version)
+        partition, levels = self.runtime.partition_of(transactional_id), self._levels(client_version)
 
         async def attempt() -> None:
             await self.runtime.write(
-                number,
+                partition,
                 lambda shard: shard.add(
                     transactional_id, identity, partitions, levels, now=self.runtime.now(), host=host
                 ),
@@ -157,17 +157,17 @@ class TransactionCoordinator:
         Raises:
             KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
         """
-        number, levels = self.runtime.partition_of(transactional_id), self._levels(client_version)
+        partition, levels = self.runtime.partition_of(transactional_id), self._levels(client_version)
 
         def decide(new_id: int | None) -> Ended:
             return self.runtime.decide(
-                number,
+                partition,
                 lambda shard: shard.end(
                     transactional_id, identity, new_id, levels, commit=commit, now=self.runtime.now()
                 ),
             )
 
-        return await self._settled(transactional_id, lambda: self._with_id(number, transactional_id, decide))
+        return await self._settled(transactional_id, lambda: self._with_id(partition, transactional_id, decide))
 
     async def verify(
         self,
@@ -192,21 +192,23 @@ class TransactionCoordinator:
                 return dict.fromkeys(partitions, ErrorCode.NONE)
             if not self._config.get("transaction.partition.verification.enable"):
                 return dict.fromkeys(partitions, ErrorCode.NONE)
-            number = self.runtime.partition_of(transactional_id)
-            return await self.runtime.read(number, lambda shard: shard.verify(transactional_id, identity, partitions))
+            partition = self.runtime.partition_of(transactional_id)
+            return await self.runtime.read(
+                partition, lambda shard: shard.verify(transactional_id, identity, partitions)
+            )
         except KafkaError as problem:
             return dict.fromkeys(partitions, problem.code)
 
     async def _with_id(
-        self, number: int, transactional_id: str, decide: Callable[[int | None], Begun | Ended]
+        self, partition: int, transactional_id: str, decide: Callable[[int | None], Begun | Ended]
     ) -> Identity:
         """Decide, with a new producer id if needed; return the durable identity."""
         outcome = decide(None)
         if outcome.needs_id:
             outcome = decide(await self._new_producer_id())
         if outcome.ending:
-            self.markers.begin(number, transactional_id)  # reads only what is durable
-        await self.runtime.read(number, lambda shard: None)
+            self.markers.begin(partition, transactional_id)  # reads only what is durable
+        await self.runtime.read(partition, lambda shard: None)
         if outcome.identity is None:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the open transaction is being aborted")
         return outcome.identity
@@ -256,14 +258,14 @@ class TransactionCoordinator:
     async def abort_overdue(self) -> None:
         """Abort transactions that exceed their timeout."""
         self.runtime.load()
-        for number in tuple(self.runtime.shards()):
-            if not await self._abort_overdue(number):
+        for partition in tuple(self.runtime.shards()):
+            if not await self._abort_overdue(partition):
                 return
 
-    async def _abort_overdue(self, number: int) -> bool:
+    async def _abort_overdue(self, partition: int) -> bool:
         """Abort one partition's in bounded parts; False if that cannot be written."""
         new_id: int | None = None
-        while number in self.runtime.shards():
+        while partition in self.runtime.shards():
             decide = functools.partial(
                 TransactionShard.timed_out,
                 now=self.runtime.now(),
@@ -272,13 +274,15 @@ class TransactionCoordinator:
                 new_id=new_id,
             )
             try:
-                overdue = self.runtime.decide(number, decide)
+                overdue = self.runtime.decide(partition, decide)
                 for transactional_id in overdue.ending:
                     logger.info("transaction %s took longer than its timeout and is aborted", transactional_id)
-                    self.markers.begin(number, transactional_id)
+                    self.markers.begin(partition, transactional_id)
                 new_id = await self._new_producer_id() if overdue.needs_id else None
             except KafkaError as problem:
-                logger.error("what is overdue in %s-%d cannot be aborted yet: %s", TRANSACTIONS_TOPIC, number, problem)
+                logger.error(
+                    "what is overdue in %s-%d cannot be aborted yet: %s", TRANSACTIONS_TOPIC, partition, problem
+                )
                 return False
             if not overdue.needs_id and len(overdue.ending) < TRANSACTIONS_PER_TICK_MAX:
                 break
@@ -289,18 +293,18 @@ class TransactionCoordinator:
         """Remove ids unused for `transactional.id.expiration.ms`."""
         self.runtime.load()
         before = self.runtime.now() - self._config.get("transactional.id.expiration.ms")
-        for number, shard in self.runtime.shards().items():
+        for partition, shard in self.runtime.shards().items():
             transactional_ids = tuple(shard.transactions)
             for start in range(0, len(transactional_ids), TRANSACTIONS_PER_TICK_MAX):
-                if self.runtime.shards().get(number) is not shard:
+                if self.runtime.shards().get(partition) is not shard:
                     break
                 batch = transactional_ids[start : start + TRANSACTIONS_PER_TICK_MAX]
                 try:
                     await self.runtime.write(
-                        number, functools.partial(TransactionShard.expire, transactional_ids=batch, before=before)
+                        partition, functools.partial(TransactionShard.expire, transactional_ids=batch, before=before)
                     )
                 except KafkaError as problem:
-                    logger.error("what expired in %s-%d cannot be removed: %s", TRANSACTIONS_TOPIC, number, problem)
+                    logger.error("what expired in %s-%d cannot be removed: %s", TRANSACTIONS_TOPIC, partition, problem)
                     return
                 await asyncio.sleep(0)
 

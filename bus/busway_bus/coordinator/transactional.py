@@ -22,31 +22,31 @@ T = TypeVar("T", bound=TransactionalShard)
 class TransactionalRuntime(Runtime[T]):
     """A runtime with transactions of producers."""
 
-    def is_open(self, number: int, producer_id: int, producer_epoch: int) -> bool:
+    def is_open(self, partition: int, producer_id: int, producer_epoch: int) -> bool:
         """Whether a producer has an open transaction in the partition.
 
         Raises:
             KafkaError: as `shard`.
         """
-        return self._log(number).producers.is_open(producer_id, producer_epoch)
+        return self._log(partition).producers.is_open(producer_id, producer_epoch)
 
-    def batch_bytes_max(self, number: int) -> int:
+    def batch_bytes_max(self, partition: int) -> int:
         """Return `max.message.bytes`, which as in Kafka bounds a transaction's batch.
 
         Raises:
             KafkaError: as `shard`.
         """
-        return self._log(number).config.max_message_bytes
+        return self._log(partition).config.max_message_bytes
 
-    def _log(self, number: int) -> PartitionLog:
-        self._find(number)
+    def _log(self, partition: int) -> PartitionLog:
+        self._find(partition)
         try:
-            return self._replicas.find(self._topic, number).log
+            return self._replicas.find(self._topic, partition).log
         except KafkaError as problem:
             raise replies.refusal(problem) from problem
 
     async def write_in_transaction(
-        self, number: int, batch: BatchBuilder, records: Sequence[Record], check: Callable[[T], None], host: str
+        self, partition: int, batch: BatchBuilder, records: Sequence[Record], check: Callable[[T], None], host: str
     ) -> None:
         """Append one batch of a transaction; return once it is durable.
 
@@ -60,7 +60,7 @@ class TransactionalRuntime(Runtime[T]):
         Raises:
             KafkaError: as `write`, from `check`, and INVALID_PRODUCER_EPOCH after a newer producer.
         """
-        loaded = self._find(number)
+        loaded = self._find(partition)
         shard = loaded.shard
         check(shard)
 
@@ -71,16 +71,16 @@ class TransactionalRuntime(Runtime[T]):
             self._append_batch(loaded, records, batch, apply)
         await replies.durably(loaded.durable)
 
-    async def end_transaction(self, number: int, marker: EndTransaction) -> None:
+    async def end_transaction(self, partition: int, marker: EndTransaction) -> None:
         """Write and apply a marker; return once it is durable. A repeated one changes nothing.
 
         Raises:
             KafkaError: as `write`, INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED.
         """
-        loaded = self._find(number)
+        loaded = self._find(partition)
         try:
-            partition = self._replicas.find(self._topic, number)
-            _, durable = self._replicas.append_marker(partition, marker)
+            replica = self._replicas.find(self._topic, partition)
+            _, durable = self._replicas.append_marker(replica, marker)
         except KafkaError as problem:
             raise replies.refusal(problem) from problem
         loaded.shard.end_transaction(marker.producer_id, self.now(), committed=marker.committed)
