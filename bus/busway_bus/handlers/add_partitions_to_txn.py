@@ -62,7 +62,7 @@ async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) ->
 async def _results(
     transaction: AddPartitionsToTxnTransaction, context: RequestContext, *, client_version: int
 ) -> list[AddPartitionsToTxnTopicResult]:
-    places = [(topic.name, number) for topic in transaction.topics for number in topic.partitions]
+    places = [(topic.name, partition_index) for topic in transaction.topics for partition_index in topic.partitions]
     image = context.node.image
     # Kafka allows brokers any internal topic, but adds only that of offsets; markers in others have no use.
     refused = INTERNAL - {OFFSETS_TOPIC} if context.api_version >= BATCHED_SINCE else INTERNAL
@@ -116,9 +116,9 @@ def _by_topic(
             name=topic.name,
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
-                    partition_index=number, partition_error_code=codes[topic.name, number]
+                    partition_index=partition_index, partition_error_code=codes[topic.name, partition_index]
                 )
-                for number in topic.partitions
+                for partition_index in topic.partitions
             ],
         )
         for topic in topics

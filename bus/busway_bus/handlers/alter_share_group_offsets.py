@@ -67,11 +67,11 @@ def _topic(
     _, starts = offsets.get(topic_id, ("", {}))
     rows = []
     for partition in topic.partitions:
-        number = partition.partition_index
-        problem = failed.get((topic_id, number)) if number in starts else _MISSING
+        partition_index = partition.partition_index
+        problem = failed.get((topic_id, partition_index)) if partition_index in starts else _MISSING
         rows.append(
             AlterShareGroupOffsetsResponsePartition(
-                partition_index=number,
+                partition_index=partition_index,
                 error_code=ErrorCode.NONE if problem is None else problem.code,
                 error_message=None if problem is None else problem.message,
             )

@@ -39,5 +39,5 @@ async def handle(request: DeleteShareGroupStateRequest, context: RequestContext)
     )
 
 
-def _refused(number: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
-    return InitializeStatePartitionResult(partition=number, error_code=code, error_message=text)
+def _refused(partition_index: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
+    return InitializeStatePartitionResult(partition=partition_index, error_code=code, error_message=text)

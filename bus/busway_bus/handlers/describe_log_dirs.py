@@ -63,7 +63,9 @@ def _partitions(request: DescribeLogDirsRequest, local: LocalPartitions) -> Iter
     if request.topics is None:
         return local
     # As in Kafka, a repeated partition is described once, in the order of the request.
-    keys = dict.fromkeys((topic.topic, number) for topic in request.topics for number in topic.partitions)
+    keys = dict.fromkeys(
+        (topic.topic, partition_index) for topic in request.topics for partition_index in topic.partitions
+    )
     return [partition for key in keys if (partition := local.get(key)) is not None]
 
 

@@ -46,11 +46,13 @@ def _response(
     for name, numbers in named.items():
         answer = TopicResponse(name=name, partitions=[])
         response.topics.append(answer)
-        for number in numbers:
-            partition = PartitionResponse(partition_index=number, error_code=ErrorCode.NONE, active_producers=[])
+        for partition_index in numbers:
+            partition = PartitionResponse(
+                partition_index=partition_index, error_code=ErrorCode.NONE, active_producers=[]
+            )
             answer.partitions.append(partition)
             try:
-                producers = context.node.replicas.find(name, number).log.producers
+                producers = context.node.replicas.find(name, partition_index).log.producers
                 if not room.take(ROW_BYTES * (1 + len(producers))):
                     raise KafkaError(
                         ErrorCode.NOT_LEADER_OR_FOLLOWER, "the answer is full; ask for this partition again"

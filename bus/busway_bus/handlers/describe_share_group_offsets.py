@@ -85,16 +85,16 @@ async def _topic(
     topic = context.node.image.topics.get(name)
     if topic is None:
         return DescribeShareGroupOffsetsResponseTopic(
-            topic_name=name, topic_id=ZERO_UUID, partitions=[_unknown(number) for number in numbers]
+            topic_name=name, topic_id=ZERO_UUID, partitions=[_unknown(partition_index) for partition_index in numbers]
         )
 
-    async def partition(number: int) -> DescribeShareGroupOffsetsResponsePartition:
+    async def partition(partition_index: int) -> DescribeShareGroupOffsetsResponsePartition:
         try:
-            state = await context.node.share_groups.summary(group_id, topic.topic_id, number)
+            state = await context.node.share_groups.summary(group_id, topic.topic_id, partition_index)
         except KafkaError:
-            return _unknown(number)
+            return _unknown(partition_index)
         answer = DescribeShareGroupOffsetsResponsePartition(
-            partition_index=number,
+            partition_index=partition_index,
             start_offset=state.start_offset,
             leader_epoch=state.leader_epoch,
             error_code=ErrorCode.NONE,
@@ -102,9 +102,9 @@ async def _topic(
         if UNKNOWN in {state.start_offset, state.delivery_complete_count}:
             return answer
         try:
-            end = context.node.replicas.find(name, number).high_watermark
+            end = context.node.replicas.find(name, partition_index).high_watermark
         except KafkaError as problem:
-            return _unknown(number, problem)
+            return _unknown(partition_index, problem)
         # After truncation of damage a group's state may be beyond the log's end; a negative lag would mean unknown.
         answer.lag = max(end - state.start_offset - state.delivery_complete_count, 0)
         return answer
@@ -112,13 +112,15 @@ async def _topic(
     wanted = list(numbers)
     rows: list[DescribeShareGroupOffsetsResponsePartition] = []
     for start in range(0, len(wanted), TOGETHER):
-        rows += await asyncio.gather(*(partition(number) for number in wanted[start : start + TOGETHER]))
+        rows += await asyncio.gather(
+            *(partition(partition_index) for partition_index in wanted[start : start + TOGETHER])
+        )
     return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic.topic_id, partitions=rows)
 
 
-def _unknown(number: int, problem: KafkaError | None = None) -> DescribeShareGroupOffsetsResponsePartition:
+def _unknown(partition_index: int, problem: KafkaError | None = None) -> DescribeShareGroupOffsetsResponsePartition:
     return DescribeShareGroupOffsetsResponsePartition(
-        partition_index=number,
+        partition_index=partition_index,
         start_offset=UNKNOWN if problem is None else 0,
         leader_epoch=0,
         error_code=ErrorCode.NONE if problem is None else problem.code,

@@ -79,18 +79,21 @@ def _topic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL,
-        partitions=[_partition(topic.partitions[number], number, image, listener) for number in numbers],
+        partitions=[
+            _partition(topic.partitions[partition_index], partition_index, image, listener)
+            for partition_index in numbers
+        ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    partition: PartitionImage, number: int, image: ClusterImage, listener: str
+    partition: PartitionImage, partition_index: int, image: ClusterImage, listener: str
 ) -> DescribeTopicPartitionsResponsePartition:
     led = image.address(partition.leader, listener) is not None
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=number,
+        partition_index=partition_index,
         leader_id=partition.leader if led else NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),

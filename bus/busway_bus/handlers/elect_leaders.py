@@ -29,7 +29,9 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
     command = ElectLeaders(
         kind=request.election_type,
         partitions=(
-            None if topics is None else tuple((topic.topic, number) for topic in topics for number in topic.partitions)
+            None
+            if topics is None
+            else tuple((topic.topic, partition_index) for topic in topics for partition_index in topic.partitions)
         ),
     )
     problems = await context.node.controller.request(command, context.for_controller)

@@ -41,5 +41,5 @@ async def handle(
     )
 
 
-def _refused(number: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
-    return InitializeStatePartitionResult(partition=number, error_code=code, error_message=text)
+def _refused(partition_index: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
+    return InitializeStatePartitionResult(partition=partition_index, error_code=code, error_message=text)

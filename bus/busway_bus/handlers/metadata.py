@@ -126,12 +126,14 @@ def _topic(topic: TopicImage) -> MetadataResponseTopic:
     )
 
 
-def _partition(topic: TopicImage, number: int, image: ClusterImage, listener: str) -> MetadataResponsePartition:
-    partition = topic.partitions[number]
+def _partition(
+    topic: TopicImage, partition_index: int, image: ClusterImage, listener: str
+) -> MetadataResponsePartition:
+    partition = topic.partitions[partition_index]
     led = image.address(partition.leader, listener) is not None
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=number,
+        partition_index=partition_index,
         leader_id=partition.leader if led else NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
@@ -149,8 +151,8 @@ def _response(
     for topic in topics:
         if isinstance(topic, TopicImage):
             answer = _topic(topic)
-            for number in range(len(topic.partitions)):
-                answer.partitions.append(_partition(topic, number, image, context.listener))
+            for partition_index in range(len(topic.partitions)):
+                answer.partitions.append(_partition(topic, partition_index, image, context.listener))
                 yield
         else:
             answer = _missing(*topic, creates, context)

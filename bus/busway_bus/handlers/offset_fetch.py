@@ -94,13 +94,13 @@ def _one_group(topics: TopicPartitions, table: Table, code: ErrorCode) -> Genera
                 name=name or "",
                 partitions=[
                     OffsetFetchResponsePartition(
-                        partition_index=number,
+                        partition_index=partition_index,
                         committed_offset=committed.offset,
                         committed_leader_epoch=committed.leader_epoch,
                         metadata=committed.metadata,
                         error_code=_code(name, committed, code),
                     )
-                    for number, committed in _committed(table, name, numbers)
+                    for partition_index, committed in _committed(table, name, numbers)
                 ],
             )
         )
@@ -193,13 +193,13 @@ def _group(
                 topic_id=topic_id,
                 partitions=[
                     OffsetFetchResponsePartitions(
-                        partition_index=number,
+                        partition_index=partition_index,
                         committed_offset=committed.offset,
                         committed_leader_epoch=committed.leader_epoch,
                         metadata=committed.metadata,
                         error_code=_code(name, committed, ErrorCode.NONE),
                     )
-                    for number, committed in _committed(table, name, numbers)
+                    for partition_index, committed in _committed(table, name, numbers)
                 ],
             )
         )
@@ -230,8 +230,8 @@ async def _table(
     offsets, pending = await context.node.groups.offsets(group_id, member_id, epoch)
     topics = context.node.image.topics
     table = {
-        (name, number): committed
-        for (name, number), committed in offsets.items()
+        (name, partition_index): committed
+        for (name, partition_index), committed in offsets.items()
         if name in topics and committed.of_topic(topics[name].topic_id)
     }
     if stable:
@@ -241,14 +241,14 @@ async def _table(
 
 def _all(table: dict[tuple[str, int], CommittedOffset]) -> TopicPartitions:
     by_topic: dict[str, list[int]] = {}
-    for (topic, number), committed in table.items():
+    for (topic, partition_index), committed in table.items():
         if committed is not UNSTABLE_FIRST:
-            by_topic.setdefault(topic, []).append(number)
+            by_topic.setdefault(topic, []).append(partition_index)
     return [(topic, ZERO_UUID, sorted(numbers)) for topic, numbers in by_topic.items()]
 
 
 def _committed(
     table: dict[tuple[str, int], CommittedOffset], name: str | None, numbers: Sequence[int]
 ) -> Iterable[tuple[int, CommittedOffset]]:
-    for number in numbers:
-        yield number, table.get((name or "", number), NOTHING)
+    for partition_index in numbers:
+        yield partition_index, table.get((name or "", partition_index), NOTHING)

@@ -54,7 +54,7 @@ async def handle(request: ReadShareGroupStateRequest, context: RequestContext) -
     )
 
 
-def _refused(number: int, code: ErrorCode, text: str) -> ReadStatePartitionResult:
+def _refused(partition_index: int, code: ErrorCode, text: str) -> ReadStatePartitionResult:
     return ReadStatePartitionResult(
-        partition=number, error_code=code, error_message=text, state_epoch=0, start_offset=0, state_batches=[]
+        partition=partition_index, error_code=code, error_message=text, state_epoch=0, start_offset=0, state_batches=[]
     )

@@ -101,7 +101,11 @@ def _session(request: ShareFetchRequest, context: RequestContext, group_id: str,
         if _acknowledges(request):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a session begins without acknowledgements")
         return shares.open(group_id, member_id, places, context.peer)
-    forget = [(topic.topic_id, number) for topic in request.forgotten_topics_data for number in topic.partitions]
+    forget = [
+        (topic.topic_id, partition_index)
+        for topic in request.forgotten_topics_data
+        for partition_index in topic.partitions
+    ]
     return shares.sessions.go_on(group_id, member_id, epoch, places, forget)
 
 

@@ -190,7 +190,9 @@ class Transaction:
             timeout_ms=value.transaction_timeout_ms,
             state=state,
             partitions=frozenset(
-                (topic.topic, number) for topic in value.transaction_partitions or () for number in topic.partition_ids
+                (topic.topic, partition)
+                for topic in value.transaction_partitions or ()
+                for partition in topic.partition_ids
             ),
             started_ms=value.transaction_start_timestamp_ms,
             updated_ms=value.transaction_last_update_timestamp_ms,
@@ -201,6 +203,6 @@ class Transaction:
 def by_topic(partitions: Iterable[Place]) -> list[PartitionsSchema]:
     """Sort partitions by topic, as in the log."""
     topics: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
     return [PartitionsSchema(topic=topic, partition_ids=sorted(topics[topic])) for topic in sorted(topics)]
