@@ -26,8 +26,8 @@ class Loader(Generic[S]):
     """Loads the shards of one topic.
 
     Args:
-        now: the time at which records are applied, in ms.
-        loaded: called with each partition and its loaded shard.
+        now: time in ms at which records are applied.
+        loaded: called with each partition and its shard.
     """
 
     def __init__(

@@ -36,12 +36,11 @@ class ShareCoordinator:
     """All states on this node; a `SharePersister`.
 
     Args:
-        create_topic: creates `__share_group_state`.
-        image: that topic, as for `Runtime`.
+        image: `__share_group_state`, as for `Runtime`; `create_topic` creates it.
         exists: whether a partition of a topic exists.
 
     Attributes:
-        begun_anew: called with a share partition whose state was reset or deleted: its leader's state is stale.
+        begun_anew: called with a share partition after a reset or deletion: its leader's state is stale.
     """
 
     def __init__(

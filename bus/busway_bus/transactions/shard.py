@@ -130,7 +130,6 @@ class TransactionShard:
         share: memory of all shards, by host.
 
     Attributes:
-        transactions: by transactional id.
         prepared: ids whose end is decided, without all markers.
     """
 
