@@ -103,8 +103,8 @@ def _unsynced_commit(_: Any) -> Any:
 
 
 def _tells_unsynced(_: Any) -> Any:
-    async def read(self: Any, number: int, operation: Any) -> Any:
-        return operation(self.shard(number))
+    async def read(self: Any, partition: int, operation: Any) -> Any:
+        return operation(self.shard(partition))
 
     return read
 

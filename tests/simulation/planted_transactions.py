@@ -65,7 +65,7 @@ def _tells_no_aborts(original: Any) -> Any:
 
 
 def _forgets_prepared(_: Any) -> Any:
-    def go_on(self: Any, number: int, shard: Any) -> None:
+    def go_on(self: Any, partition: int, shard: Any) -> None:
         pass
 
     return go_on
@@ -94,14 +94,14 @@ def _any_member(_: Any) -> Any:
 
 
 def _answers_undurable(_: Any) -> Any:
-    async def with_id(self: Any, number: int, transactional_id: str, decide: Any) -> Any:
+    async def with_id(self: Any, partition: int, transactional_id: str, decide: Any) -> Any:
         from busway_protocol.errors import ErrorCode, KafkaError
 
         outcome = decide(None)
         if outcome.needs_id:
             outcome = decide(await self._new_producer_id())
         if outcome.ending:
-            self.markers.begin(number, transactional_id)
+            self.markers.begin(partition, transactional_id)
         if outcome.identity is None:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return outcome.identity

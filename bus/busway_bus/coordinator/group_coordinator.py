@@ -48,9 +48,7 @@ from busway_protocol.types import ZERO_UUID
 
 logger = logging.getLogger("busway.groups")
 LOAD_GRACE_S: Final = 0.5
-"""How long a start waits for the groups to load. A small node serves them from the start, a large one serves other
-requests meanwhile.
-"""
+"""How long a start waits for the groups. A large node serves other requests before them."""
 _RETRIABLE: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -155,10 +153,7 @@ class GroupCoordinator:
     # Members
 
     async def join(self, group_id: str, request: Join, peer: WaitingCarrier) -> JoinResult:
-        """Join a group; return when the rebalance is over.
-
-        Args:
-            peer: the connection; its end ends the wait.
+        """Join a group; return when the rebalance, or the connection, ends.
 
         Raises:
             KafkaError: the coordinator is elsewhere, is loading or cannot write. So for all methods below.

@@ -26,8 +26,8 @@ class Loader(Generic[S]):
     """Loads the shards of one topic.
 
     Args:
-        now: the time at which records are applied, in ms.
-        loaded: called with each partition and its loaded shard.
+        now: time in ms at which records are applied.
+        loaded: called with each partition and its shard.
     """
 
     def __init__(
@@ -53,24 +53,24 @@ class Loader(Generic[S]):
         """Whether shards are being loaded."""
         return bool(self._tasks)
 
-    def begin(self, partition_index: int) -> None:
+    def begin(self, partition: int) -> None:
         """Load a partition's shard, unless loading or failed. Skip it if offline or led elsewhere."""
-        if partition_index in self._tasks or partition_index in self._problems:
+        if partition in self._tasks or partition in self._problems:
             return
         try:
-            partition = self._replicas.find(self._topic, partition_index)
+            replica = self._replicas.find(self._topic, partition)
         except KafkaError:
             return
-        if partition.state.role is not Role.LEADER:
+        if replica.state.role is not Role.LEADER:
             return
-        if partition.log.size_bytes == 0:
-            self._loaded(partition_index, self._new_shard())
-        elif partition.high_watermark < partition.log.end_offset:
+        if replica.log.size_bytes == 0:
+            self._loaded(partition, self._new_shard())
+        elif replica.high_watermark < replica.log.end_offset:
             # A crash may revoke what is not durable, so it must not be served.
-            self._fail(partition_index, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its end is not durable"))
+            self._fail(partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its end is not durable"))
         else:
-            task = self._tasks[partition_index] = asyncio.ensure_future(self._load(partition.log))
-            task.add_done_callback(functools.partial(self._over, partition_index, partition.leader_epoch))
+            task = self._tasks[partition] = asyncio.ensure_future(self._load(replica.log))
+            task.add_done_callback(functools.partial(self._over, partition, replica.leader_epoch))
 
     def refusal(self, partition: int) -> KafkaError:
         """Return why a partition has no shard.

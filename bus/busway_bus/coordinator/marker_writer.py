@@ -42,25 +42,25 @@ class LocalMarkerWriter:
         """Write a marker to each partition; return their codes once durable."""
         codes: dict[tuple[str, int], ErrorCode] = {}
         durable: dict[tuple[str, int], asyncio.Future[None]] = {}
-        for count, (topic, partition_index) in enumerate(partitions, 1):
+        for count, (topic, partition) in enumerate(partitions, 1):
             if topic == OFFSETS_TOPIC:
                 continue
             try:
-                _, acknowledged = self._replicas.append_marker(self._replicas.find(topic, partition_index), marker)
+                _, acknowledged = self._replicas.append_marker(self._replicas.find(topic, partition), marker)
             except KafkaError as problem:
-                codes[topic, partition_index] = problem.code
+                codes[topic, partition] = problem.code
             else:
-                codes[topic, partition_index] = ErrorCode.NONE
+                codes[topic, partition] = ErrorCode.NONE
                 if acknowledged is not None:
-                    durable[topic, partition_index] = acknowledged
+                    durable[topic, partition] = acknowledged
             if count % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
-        for topic, partition_index in partitions:
+        for topic, partition in partitions:
             if topic == OFFSETS_TOPIC:
-                codes[topic, partition_index] = await self._groups.end_transaction(partition_index, marker)
-        for partition, acknowledged in durable.items():
+                codes[topic, partition] = await self._groups.end_transaction(partition, marker)
+        for topic_partition, acknowledged in durable.items():
             try:
                 await asyncio.shield(acknowledged)
             except KafkaError as problem:
-                codes[partition] = problem.code
+                codes[topic_partition] = problem.code
         return codes

@@ -175,20 +175,20 @@ class Markers:
         Raises:
             KafkaError: `__transaction_state` cannot be read or written.
         """
-        partition_index, transactional_id = ending.partition, ending.transactional_id
+        state_partition, transactional_id = ending.partition, ending.transactional_id
         # Only a durable decision is carried out: a crash must not revoke it after a marker is written.
-        transaction = await self._runtime.read(partition_index, lambda shard: shard.transactions.get(transactional_id))
+        transaction = await self._runtime.read(state_partition, lambda shard: shard.transactions.get(transactional_id))
         if transaction is None or not transaction.state.prepared:
             return ""
         identity = (transaction.producer_id, transaction.epoch)
-        epoch = self._coordinator_epoch(partition_index)
+        epoch = self._coordinator_epoch(state_partition)
         if (ending.identity, ending.coordinator_epoch) != (identity, epoch):
             ending.identity, ending.coordinator_epoch = identity, epoch
             ending.remaining = set(transaction.partitions)
         ending.remaining = {topic_partition for topic_partition in ending.remaining if self._exists(*topic_partition)}
         if ending.remaining:
             codes = await self._writer.write(transaction.marker(epoch), tuple(sorted(ending.remaining)))
-            if self._coordinator_epoch(partition_index) != epoch:
+            if self._coordinator_epoch(state_partition) != epoch:
                 return "another broker may have ended it meanwhile"
             ending.remaining -= {topic_partition for topic_partition, code in codes.items() if code in _WRITTEN}
             if ending.remaining:
@@ -196,10 +196,10 @@ class Markers:
                 code = refused.get((topic, partition), ErrorCode.UNKNOWN_SERVER_ERROR)
                 return f"{topic}-{partition} has no marker: {code.name}"
         self._runtime.decide(
-            partition_index,
+            state_partition,
             lambda shard: shard.complete(transactional_id, identity, self._levels(), self._runtime.now()),
         )
         # The next transaction may be prepared meanwhile, for older clients with the same identity. It needs new markers.
         ending.identity = None
-        await self._runtime.read(partition_index, lambda shard: None)
+        await self._runtime.read(state_partition, lambda shard: None)
         return ""

@@ -35,7 +35,6 @@ class Carrier(Protocol):
     """A connection of members.
 
     Attributes:
-        gone: whether it has ended.
         closed_by_client: whether the client, not the broker, ended it.
         members: those whose last request it carried.
         when_closed: called once with `closed_by_client`.

@@ -18,10 +18,7 @@ from busway_protocol.records.builder import BatchBuilder
 _AT_A_STEP: Final = 50
 
 
-async def in_stretches(
-    offsets: NewOffsets,
-    write: Callable[[NewOffsets], Awaitable[OffsetErrors]],
-) -> OffsetErrors:
+async def in_stretches(offsets: NewOffsets, write: Callable[[NewOffsets], Awaitable[OffsetErrors]]) -> OffsetErrors:
     """Write offsets, `OFFSETS_PER_COMMIT_MAX` at a time; return their codes.
 
     Each part is checked as a commit of its own. Parts before a refused one stay written.

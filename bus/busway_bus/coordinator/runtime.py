@@ -54,9 +54,8 @@ class Runtime(Generic[S]):
     """All shards of a topic on this node.
 
     Args:
-        new_shard: makes an empty shard.
-        image: the topic in the current image, None if it does not exist; a new object after every change.
-        loaded: called with each partition and shard from now on served.
+        image: the topic in the current image, None if missing; a new object after every change.
+        loaded: called with each partition and shard once served.
         unloaded: called with each shard no longer served.
     """
 
@@ -238,8 +237,8 @@ class Runtime(Generic[S]):
             KafkaError: it cannot be written; nothing is applied.
         """
         try:
-            partition = self._replicas.find(self._topic, loaded.partition)
-            info, durable = self._replicas.append(partition, batch.build())
+            replica = self._replicas.find(self._topic, loaded.partition)
+            info, durable = self._replicas.append(replica, batch.build())
         except KafkaError as problem:
             raise replies.refusal(problem) from problem
         now = self.now()

@@ -60,7 +60,7 @@ class ShareGroups:
 
     Args:
         groups: its shards keep them.
-        persister: keeps the states of their share partitions.
+        persister: keeps their states.
         setting: a group's effective setting.
     """
 

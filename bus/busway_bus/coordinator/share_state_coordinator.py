@@ -36,12 +36,11 @@ class ShareCoordinator:
     """All states on this node; a `SharePersister`.
 
     Args:
-        create_topic: creates `__share_group_state`.
-        image: that topic, as for `Runtime`.
+        image: `__share_group_state`, as for `Runtime`; `create_topic` creates it.
         exists: whether a partition of a topic exists.
 
     Attributes:
-        begun_anew: called with a share partition whose state was reset or deleted: its leader's state is stale.
+        begun_anew: called with a share partition after a reset or deletion: its leader's state is stale.
     """
 
     def __init__(
@@ -165,13 +164,13 @@ class ShareCoordinator:
                 logger.error("%s-%d cannot be cut: %s", SHARE_STATE_TOPIC, partition, problem)
         await self._replicas.logs.checkpoint()
 
-    def _cut(self, partition_index: int, shard: ShareStateShard, needed_from: int) -> None:
-        if self.runtime.shards().get(partition_index) is not shard:
+    def _cut(self, partition: int, shard: ShareStateShard, needed_from: int) -> None:
+        if self.runtime.shards().get(partition) is not shard:
             return
-        partition = self._replicas.find(SHARE_STATE_TOPIC, partition_index)
-        offset = min(needed_from, partition.high_watermark)
-        if offset > partition.log.start_offset:
-            partition.log.advance_start(offset, self._machine.wall_ms())
+        replica = self._replicas.find(SHARE_STATE_TOPIC, partition)
+        offset = min(needed_from, replica.high_watermark)
+        if offset > replica.log.start_offset:
+            replica.log.advance_start(offset, self._machine.wall_ms())
 
     async def _forget(self, topic_ids: Collection[UUID]) -> None:
         for partition, shard in self.runtime.shards().items():

@@ -33,12 +33,9 @@ class TransactionCoordinator:
     """All transactional ids of this node; a `kernel.transactions.TransactionVerifier`.
 
     Args:
-        create_topic: creates `__transaction_state`.
-        image: that topic, as for `Runtime`.
+        image: `__transaction_state`, as for `Runtime`; `create_topic` creates it.
         exists: whether a partition of a topic exists.
         version: finalized level of `transaction.version`.
-        new_producer_id: returns an unused id.
-        writer: writes markers.
     """
 
     def __init__(

@@ -71,16 +71,16 @@ class TransactionalRuntime(Runtime[T]):
             self._append_batch(loaded, records, batch, apply)
         await replies.durably(loaded.durable)
 
-    async def end_transaction(self, partition_index: int, marker: EndTransaction) -> None:
+    async def end_transaction(self, partition: int, marker: EndTransaction) -> None:
         """Write and apply a marker; return once it is durable. A repeated one changes nothing.
 
         Raises:
             KafkaError: as `write`, INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED.
         """
-        loaded = self._find(partition_index)
+        loaded = self._find(partition)
         try:
-            partition = self._replicas.find(self._topic, partition_index)
-            _, durable = self._replicas.append_marker(partition, marker)
+            replica = self._replicas.find(self._topic, partition)
+            _, durable = self._replicas.append_marker(replica, marker)
         except KafkaError as problem:
             raise replies.refusal(problem) from problem
         loaded.shard.end_transaction(marker.producer_id, self.now(), committed=marker.committed)

@@ -55,7 +55,7 @@ class PendingOffsets:
         return self._account.held
 
     def refusal(self, host: str, more: int) -> str | None:
-        """Return why a host may not commit this many bytes more, or None."""
+        """Return why a host may not commit this many more bytes, or None."""
         return self._account.refusal(host, more)
 
     def of(self, group_id: str) -> Collection[TopicPartition]:

@@ -361,7 +361,8 @@ class GroupShard:
     def check_commit(self, group_id: str, committer: Committer, offsets: NewOffsets, now: int) -> None:
         """Refuse a commit that is not allowed.
 
-        Without an epoch, any client may commit to an empty group.
+        Without an epoch, any client may commit to an empty group. `apply_pending` keeps those of a transaction until it
+        ends.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION in a transaction, for a missing group;

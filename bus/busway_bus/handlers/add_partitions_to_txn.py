@@ -119,9 +119,9 @@ def _by_topic(
             name=topic.name,
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
-                    partition_index=partition, partition_error_code=codes[topic.name, partition]
+                    partition_index=partition_index, partition_error_code=codes[topic.name, partition_index]
                 )
-                for partition in topic.partitions
+                for partition_index in topic.partitions
             ],
         )
         for topic in topics

@@ -1,6 +1,5 @@
 """AlterShareGroupOffsets (key 91, version 0): set an empty share group's offsets (KIP-932).
 
-Versions: 0 is the only one.
 Behaviour: a missing group is created. The states of records from the offset on are deleted.
 *Not supported*: nothing is left out.
 """

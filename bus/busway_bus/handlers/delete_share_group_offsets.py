@@ -1,6 +1,5 @@
 """DeleteShareGroupOffsets (key 92, version 0): remove topics from an empty share group (KIP-932).
 
-Versions: 0 is the only one.
 Behaviour: UNKNOWN_TOPIC_OR_PARTITION for a topic without state.
 *Not supported*: nothing is left out.
 """

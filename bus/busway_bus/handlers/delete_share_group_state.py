@@ -1,6 +1,5 @@
 """DeleteShareGroupState (key 86, version 0): delete states of share partitions.
 
-Versions: 0 is the only one.
 Behaviour: for group coordinators. A missing state is no error.
 *Not supported*: nothing is left out.
 """
@@ -40,5 +39,5 @@ async def handle(request: DeleteShareGroupStateRequest, context: RequestContext)
     )
 
 
-def _refused(partition: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
-    return InitializeStatePartitionResult(partition=partition, error_code=code, error_message=text)
+def _refused(partition_index: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
+    return InitializeStatePartitionResult(partition=partition_index, error_code=code, error_message=text)

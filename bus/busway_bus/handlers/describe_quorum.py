@@ -72,11 +72,11 @@ def _quorum(node: NodeServices) -> PartitionData:
     )
 
 
-def not_hosted(partition: int, version: int) -> PartitionData:
+def not_hosted(partition_index: int, version: int) -> PartitionData:
     """Refuse a partition other than the metadata log's."""
     text = "This server does not host this topic-partition." if version >= TEXTS_SINCE else ""
     return PartitionData(
-        partition_index=partition,
+        partition_index=partition_index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         error_message=text,
         leader_id=0,

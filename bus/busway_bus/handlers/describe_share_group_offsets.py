@@ -122,9 +122,9 @@ async def _topic(
     return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic.topic_id, partitions=rows)
 
 
-def _unknown(partition: int, problem: KafkaError | None = None) -> DescribeShareGroupOffsetsResponsePartition:
+def _unknown(partition_index: int, problem: KafkaError | None = None) -> DescribeShareGroupOffsetsResponsePartition:
     return DescribeShareGroupOffsetsResponsePartition(
-        partition_index=partition,
+        partition_index=partition_index,
         start_offset=UNKNOWN if problem is None else 0,
         leader_epoch=0,
         error_code=ErrorCode.NONE if problem is None else problem.code,

@@ -79,7 +79,10 @@ def _topic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL,
-        partitions=[_partition(topic.partitions[partition], partition, image, listener) for partition in partitions],
+        partitions=[
+            _partition(topic.partitions[partition_index], partition_index, image, listener)
+            for partition_index in partitions
+        ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 

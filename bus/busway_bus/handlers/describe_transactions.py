@@ -1,6 +1,5 @@
 """DescribeTransactions (key 65, version 0): the state of transactions by name (KIP-664).
 
-Versions: 0 is the only one.
 Behaviour: while a transaction is ending, the partitions without a marker are shown. A repeated id is described once,
 where Kafka describes each mention. One that would make the response too large gets COORDINATOR_LOAD_IN_PROGRESS, to be
 retried.

@@ -31,7 +31,7 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
         partitions=(
             None
             if topics is None
-            else tuple((topic.topic, partition) for topic in topics for partition in topic.partitions)
+            else tuple((topic.topic, partition_index) for topic in topics for partition_index in topic.partitions)
         ),
     )
     problems = await context.node.controller.request(command, context.for_controller)

@@ -230,14 +230,14 @@ class _Fetch(PendingResponse):
         return size
 
     def _find(self, cached: CachedPartition) -> Partition:
-        topic, topic_id, partition = cached.key
+        topic, topic_id, partition_index = cached.key
         replicas = self._context.node.replicas
         name: str | None = topic
         if self._context.api_version >= TOPIC_IDS_SINCE:
             name = replicas.name_of(topic_id)
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return replicas.find(name or "", partition)
+        return replicas.find(name or "", partition_index)
 
     def _readable(self, partition: Partition) -> int:
         return partition.last_stable_offset if self._request.isolation_level else partition.high_watermark

@@ -1,6 +1,5 @@
 """InitializeShareGroupState (key 83, version 0): initialize states of share partitions.
 
-Versions: 0 is the only one.
 Behaviour: for group coordinators. An existing state is replaced; an older state epoch is FENCED_STATE_EPOCH.
 *Not supported*: nothing is left out.
 """
@@ -42,5 +41,5 @@ async def handle(
     )
 
 
-def _refused(partition: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
-    return InitializeStatePartitionResult(partition=partition, error_code=code, error_message=text)
+def _refused(partition_index: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
+    return InitializeStatePartitionResult(partition=partition_index, error_code=code, error_message=text)

@@ -151,8 +151,8 @@ def _response(
     for topic in topics:
         if isinstance(topic, TopicImage):
             answer = _topic(topic)
-            for partition in range(len(topic.partitions)):
-                answer.partitions.append(_partition(topic, partition, image, context.listener))
+            for partition_index in range(len(topic.partitions)):
+                answer.partitions.append(_partition(topic, partition_index, image, context.listener))
                 yield
         else:
             answer = _missing(*topic, creates, context)

@@ -73,7 +73,7 @@ def _name(topic: OffsetCommitRequestTopic, context: RequestContext) -> str | Non
     return context.node.image.names.get(topic.topic_id)
 
 
-def _code(name: str | None, partition: int, codes: dict[TopicPartition, ErrorCode]) -> ErrorCode:
+def _code(name: str | None, partition_index: int, codes: dict[TopicPartition, ErrorCode]) -> ErrorCode:
     if name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    return codes.get((name, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return codes.get((name, partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -92,13 +92,13 @@ def _one_group(topics: TopicPartitions, table: Table, code: ErrorCode) -> Genera
                 name=name or "",
                 partitions=[
                     OffsetFetchResponsePartition(
-                        partition_index=partition,
+                        partition_index=partition_index,
                         committed_offset=committed.offset,
                         committed_leader_epoch=committed.leader_epoch,
                         metadata=committed.metadata,
                         error_code=_code(name, committed, code),
                     )
-                    for partition, committed in _committed(table, name, partitions)
+                    for partition_index, committed in _committed(table, name, partitions)
                 ],
             )
         )
@@ -191,13 +191,13 @@ def _group(
                 topic_id=topic_id,
                 partitions=[
                     OffsetFetchResponsePartitions(
-                        partition_index=partition,
+                        partition_index=partition_index,
                         committed_offset=committed.offset,
                         committed_leader_epoch=committed.leader_epoch,
                         metadata=committed.metadata,
                         error_code=_code(name, committed, ErrorCode.NONE),
                     )
-                    for partition, committed in _committed(table, name, partitions)
+                    for partition_index, committed in _committed(table, name, partitions)
                 ],
             )
         )
@@ -243,14 +243,14 @@ async def _table(
 
 def _all(table: dict[tuple[str, int], CommittedOffset]) -> TopicPartitions:
     by_topic: dict[str, list[int]] = {}
-    for (topic, partition), committed in table.items():
+    for (topic, partition_index), committed in table.items():
         if committed is not UNSTABLE_FIRST:
-            by_topic.setdefault(topic, []).append(partition)
+            by_topic.setdefault(topic, []).append(partition_index)
     return [(topic, ZERO_UUID, sorted(partitions)) for topic, partitions in by_topic.items()]
 
 
 def _committed(
     table: dict[tuple[str, int], CommittedOffset], name: str | None, partitions: Sequence[int]
 ) -> Iterable[tuple[int, CommittedOffset]]:
-    for partition in partitions:
-        yield partition, table.get((name or "", partition), NOTHING)
+    for partition_index in partitions:
+        yield partition_index, table.get((name or "", partition_index), NOTHING)

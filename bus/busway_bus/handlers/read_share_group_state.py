@@ -1,6 +1,5 @@
 """ReadShareGroupState (key 84, version 0): read states of share partitions, for partition leaders.
 
-Versions: 0 is the only one.
 Behaviour: for brokers. The leader epoch is stored, which fences earlier leaders (FENCED_LEADER_EPOCH).
 *Not supported*: nothing is left out.
 """
@@ -55,7 +54,7 @@ async def handle(request: ReadShareGroupStateRequest, context: RequestContext) -
     )
 
 
-def _refused(partition: int, code: ErrorCode, text: str) -> ReadStatePartitionResult:
+def _refused(partition_index: int, code: ErrorCode, text: str) -> ReadStatePartitionResult:
     return ReadStatePartitionResult(
-        partition=partition, error_code=code, error_message=text, state_epoch=0, start_offset=0, state_batches=[]
+        partition=partition_index, error_code=code, error_message=text, state_epoch=0, start_offset=0, state_batches=[]
     )

@@ -49,7 +49,7 @@ async def handle(
     )
 
 
-def _refused(partition: int, code: ErrorCode, text: str) -> ReadSummaryStatePartitionResult:
+def _refused(partition_index: int, code: ErrorCode, text: str) -> ReadSummaryStatePartitionResult:
     return ReadSummaryStatePartitionResult(
-        partition=partition, error_code=code, error_message=text, state_epoch=0, leader_epoch=0, start_offset=0
+        partition=partition_index, error_code=code, error_message=text, state_epoch=0, leader_epoch=0, start_offset=0
     )

@@ -58,5 +58,5 @@ def _change(asked: WriteStatePartition) -> ShareState:
     )
 
 
-def _refused(partition: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
-    return InitializeStatePartitionResult(partition=partition, error_code=code, error_message=text)
+def _refused(partition_index: int, code: ErrorCode, text: str) -> InitializeStatePartitionResult:
+    return InitializeStatePartitionResult(partition=partition_index, error_code=code, error_message=text)

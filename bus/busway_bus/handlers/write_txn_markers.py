@@ -47,7 +47,9 @@ async def _write(marker: WritableTxnMarker, context: RequestContext) -> Writable
         coordinator_epoch=marker.coordinator_epoch,
         transaction_version=marker.transaction_version,
     )
-    partitions = [(topic.name, partition) for topic in marker.topics for partition in topic.partition_indexes]
+    partitions = [
+        (topic.name, partition_index) for topic in marker.topics for partition_index in topic.partition_indexes
+    ]
     codes = await context.node.markers.write_for_peer(end, partitions)
     return WritableTxnMarkerResult(
         producer_id=marker.producer_id,
@@ -55,8 +57,10 @@ async def _write(marker: WritableTxnMarker, context: RequestContext) -> Writable
             WritableTxnMarkerTopicResult(
                 name=topic.name,
                 partitions=[
-                    WritableTxnMarkerPartitionResult(partition_index=partition, error_code=codes[topic.name, partition])
-                    for partition in topic.partition_indexes
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=partition_index, error_code=codes[topic.name, partition_index]
+                    )
+                    for partition_index in topic.partition_indexes
                 ],
             )
             for topic in marker.topics

@@ -44,11 +44,11 @@ class Connection:
 
     Args:
         routes: of its listener; a broker's by default.
-        advertised: this node's address for the client, by its listener.
+        advertised: its listener's address for clients.
         scratch: the event loop's read buffer (see `frame_reader`).
         memory: limits the requests of all connections.
         on_close: called once it is closed and all its requests are done.
-        warn_about_peer: logs one line about a bad peer; rate-limited by the server.
+        warn_about_peer: logs a line, rate-limited by the server.
     """
 
     def __init__(

@@ -180,7 +180,6 @@ class Dispatcher:
     Args:
         node: the services for the handlers of `routes`.
         advertised: this node's address for the client.
-        peer: notes the end of the connection.
         routes: of the listener; a broker's by default.
     """
 

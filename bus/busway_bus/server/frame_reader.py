@@ -1,4 +1,4 @@
-"""Reads from the socket straight into frames, as `asyncio.BufferedProtocol` does.
+"""Reads from the socket straight into frames, for `asyncio.BufferedProtocol` and sockets.
 
 What lives here: the four-byte size before every request, and the read buffers. What does not: sockets, the memory limit
 of all connections (`request_memory`), the meaning of a frame (`dispatch`). A large request, usually a produce, is read

@@ -57,12 +57,9 @@ class Shared:
 class Stream(ABC):
     """The bytes of one client.
 
-    Args:
-        host: the client's address.
-
     Attributes:
         taken_at: loop time at which the client last accepted bytes.
-        closing: whether reading has ended, and only the queue is still written.
+        closing: whether only the queue is still written.
         owed: bytes of responses that wait for an earlier one.
     """
 

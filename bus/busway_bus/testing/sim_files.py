@@ -176,10 +176,9 @@ class SimFiles:
     Attributes:
         failing: whether all writes and syncs fail, as on a dying disk.
         failing_syncs: whether all syncs fail.
-        faults: occasional faults.
         syncs: number of syncs, of files and of replaced small files.
         cold: paths of files not in memory until waited for.
-        steps_left: number of disk steps before a `PowerCut`; it fails all later steps until `cut_power` or `power_on`.
+        steps_left: disk steps before a `PowerCut`; it fails all later steps until `cut_power` or `power_on`.
         on_cut: called at that step.
         waits: called with the seconds of a sync.
     """

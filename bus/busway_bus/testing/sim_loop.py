@@ -83,9 +83,6 @@ class SimNetwork(Protocol):
 class SimLoop(asyncio.BaseEventLoop):
     """The loop of a world.
 
-    Args:
-        seed: of all random numbers.
-
     Attributes:
         chance: decides the order of events.
         problems: unhandled exceptions in live processes.

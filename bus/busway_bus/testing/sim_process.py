@@ -28,9 +28,8 @@ class Host:
 
     Attributes:
         up: whether it has power.
-        wall_offset_ms: error of its wall clock.
         slowness: factor for the duration of work in threads.
-        waited_s: disk waits of the code that runs now, to be added to its duration.
+        waited_s: disk waits of the running code, to be added to its duration.
     """
 
     def __init__(self, name: str, address: str) -> None:

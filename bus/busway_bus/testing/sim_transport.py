@@ -70,8 +70,6 @@ class SimTransport(asyncio.Transport):
     """One end.
 
     Attributes:
-        process: its owner.
-        peer: the other end.
         lost: whether it is closed for its process.
         vanished: whether its host lost power, so that it does not respond.
     """

@@ -353,8 +353,8 @@ class World:
         """Make a broker on a new host with an empty disk.
 
         Args:
-            name: of the host.
-            properties: settings by Kafka's names, beyond a listener at `name:9092`.
+            name: of the host; clients reach it at `name:9092`.
+            properties: further settings by Kafka's names.
         """
         return SimNode(self, name, properties or {})
 

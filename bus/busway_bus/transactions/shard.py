@@ -130,7 +130,6 @@ class TransactionShard:
         share: memory of all shards, by host.
 
     Attributes:
-        transactions: by transactional id.
         prepared: ids whose end is decided, without all markers.
     """
 
@@ -192,11 +191,13 @@ class TransactionShard:
     def _count(
         self, transactional_id: str, before: Transaction | None, after: Transaction | None, host: str | None
     ) -> None:
-        had = self._hosts.pop(transactional_id, NOBODY)
-        has = had if host is None else host
-        self._account.replace((had, _size(transactional_id, before)), (has, _size(transactional_id, after)))
-        if after is not None and has != NOBODY:
-            self._hosts[transactional_id] = has
+        host_before = self._hosts.pop(transactional_id, NOBODY)
+        host_after = host_before if host is None else host
+        self._account.replace(
+            (host_before, _size(transactional_id, before)), (host_after, _size(transactional_id, after))
+        )
+        if after is not None and host_after != NOBODY:
+            self._hosts[transactional_id] = host_after
 
     def _check_room(self, host: str, more: int) -> None:
         refusal = self._account.refusal(host, more)
@@ -247,16 +248,16 @@ class TransactionShard:
             if new_id is None:
                 return Decision(reply=Begun(needs_id=True))
             known = new
-        todo = check_begin(known, expected)
-        if todo is Begin.FENCE:
+        action = check_begin(known, expected)
+        if action is Begin.FENCE:
             if new_id is None and _rotates(known, levels.server):
                 return Decision(reply=Begun(needs_id=True))
             return _changed(transactional_id, _fenced(known, levels, now, new_id), levels, Begun(ending=True))
-        if todo is Begin.ROTATE:
+        if action is Begin.ROTATE:
             if new_id is None:
                 return Decision(reply=Begun(needs_id=True))
             begun = known.rotated(new_id, timeout_ms, now, known=expected is not None)
-        elif todo is Begin.REPEAT:
+        elif action is Begin.REPEAT:
             begun = known.repeated(timeout_ms, now)
         else:
             last_epoch = -1 if expected is None else known.epoch
@@ -323,9 +324,9 @@ class TransactionShard:
         """
         version = levels.effective
         known = self.transactions.get(transactional_id)
-        todo = check_end(known, identity, commit=commit, client_version=version)
+        action = check_end(known, identity, commit=commit, client_version=version)
         assert known is not None
-        if todo is End.REPEAT:
+        if action is End.REPEAT:
             return Decision(reply=Ended(identity=(known.producer_id, known.epoch)))
         next_id = NO_ID
         if _rotates(known, version):

@@ -96,11 +96,11 @@ class Acknowledging:
             for partition in topic.partitions
         }
         empty: list[TopicIdPartition] = []
-        judged, count = False, 0
+        has_acknowledgements, count = False, 0
         for topic_partition, batches in acknowledged.items():
             try:
                 if acknowledgements := self._checked(topic_partition, batches):
-                    judged = True
+                    has_acknowledgements = True
                     share = self._context.node.shares.loaded(self._group_id, topic_partition)
                     self._written[topic_partition] = share.acknowledge(self._member_id, acknowledgements)
                 else:
@@ -111,7 +111,7 @@ class Acknowledging:
             if count >= ACKNOWLEDGED_TOGETHER:
                 count = 0
                 await asyncio.sleep(0)
-        if judged:
+        if has_acknowledgements:
             self._outcomes |= dict.fromkeys(empty)
 
     def _checked(self, partition: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> list[Acknowledgement]:

@@ -1,9 +1,9 @@
 """Vote (key 52, versions 0-2): a voter requests this one's vote (KIP-595).
 
 Versions: 1 has both voters' directories (KIP-853), 2 pre-votes (KIP-996).
-Behaviour: the vote is on disk before the response. It goes to one candidate per epoch, with a log at least as long as
-this one's; no pre-vote is granted while a leader is alive. An older epoch is FENCED_LEADER_EPOCH, a request for another
-voter INVALID_VOTER_KEY.
+Behaviour: the vote is on disk before the response. It is for one candidate per epoch, with a log at least as up to date
+as this one; no pre-vote is granted while a leader responds. An older epoch is FENCED_LEADER_EPOCH, a request for
+another voter INVALID_VOTER_KEY.
 *Not supported*: nothing is left out.
 """
 

@@ -101,10 +101,7 @@ def test_nobody_begins_a_group_where_there_is_no_room() -> None:
         owned={},
     )
     assert bench.shard.consumer_heartbeat("a", heartbeat, 0).records
-    for begin in (
-        lambda: bench.shard.create("b", join, 0),
-        lambda: bench.shard.consumer_heartbeat("b", heartbeat, 0),
-    ):
+    for begin in (lambda: bench.shard.create("b", join, 0), lambda: bench.shard.consumer_heartbeat("b", heartbeat, 0)):
         with pytest.raises(KafkaError) as refusal:
             begin()
         assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
