@@ -18,7 +18,7 @@ from busway_connect.connector import Config, ConfigInvalid
 
 PREFIX: Final = "config.providers"
 _REFERENCE: Final = re.compile(r"\$\{((?:[^}:$]|\$(?!\{))+):((?:[^}$]|\$(?!\{))*)\}")
-"""References do not nest, so the search takes linear time, also in `${env:${env:${env:…`."""
+"""References do not nest: linear time, also for `${env:${env:${env:…`."""
 _FILE_BYTES_MAX: Final = 64 * 1024
 
 

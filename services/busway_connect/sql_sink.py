@@ -42,8 +42,8 @@ _OTHER_NAMES: Final = {
 _KAFKA: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
 _BATCH: Final = 500
 _PASSING: Final = frozenset({"08", "25", "40", "53", "55", "57", "58"})
-"""Temporary SQLSTATE classes: connection, server in read-only mode, serialization, resources, unavailable lock,
-operator intervention, system error.
+"""Temporary SQLSTATE classes. Connection, read-only server, serialization, resources, lock unavailable, operator
+intervention, system error.
 """
 _INTERRUPT_EVERY_S: Final = 0.5
 _INTERRUPTS: Final = 20
@@ -229,9 +229,7 @@ class JdbcSink(Sink):
                 raise RecordRefused(index, _said(problem)) from None
 
     def _judge(self, problem: Exception) -> None:
-        """Raise failures that no record causes: temporary ones, a table that does not fit the settings, a missing
-        right.
-        """
+        """Raise failures that no record causes. Temporary ones, an unfit table, a missing right."""
         if isinstance(problem, ConfigInvalid):
             raise problem
         state = str(getattr(getattr(problem, "orig", None), "sqlstate", None) or "")

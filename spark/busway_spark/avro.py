@@ -79,7 +79,7 @@ def decode_avro(
 
 
 def available_decoder(spark: SparkSession) -> Decoder:
-    """Return the JVM's decoder if Spark's Avro module is on the class path, else Python's."""
+    """Return the JVM's decoder if Spark's Avro module is present."""
     try:
         spark.range(0).select(F.expr("""from_avro(cast('' AS binary), '"string"', map())"""))
     except AnalysisException:

@@ -42,7 +42,7 @@ SCHEMA: Final = pa.schema(
 
 
 def to_arrow(batches: Sequence[Batch], partition: TopicPartition, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Return the records from `start` to before `end` as record batches of `SCHEMA`.
+    """Return records from `start` to before `end` as batches of `SCHEMA`.
 
     Raises:
         CorruptBatch: the records do not match their batch's header.

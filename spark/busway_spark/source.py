@@ -144,7 +144,7 @@ class OffsetRange(InputPartition):
 
 
 def split(ranges: list[OffsetRange], *, min_partitions: int, max_records: int | None) -> list[OffsetRange]:
-    """Cut ranges into equal pieces of at most `max_records`, and into about `min_partitions` or more."""
+    """Cut ranges into equal pieces of at most `max_records`. About `min_partitions` or more result."""
     total = sum(offsets.end - offsets.start for offsets in ranges)
     pieces: list[OffsetRange] = []
     for offsets in ranges:

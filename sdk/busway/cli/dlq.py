@@ -60,7 +60,7 @@ def _selection(
 
 
 def _selecting(limit: int | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of `_selection` after a command's topic, and pass it `selection`.
+    """Add the options of `_selection` after a command's topic. Passes it `selection`.
 
     Args:
         limit: default of --limit.

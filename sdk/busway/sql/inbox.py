@@ -56,7 +56,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A partition in the tables: floor, topic id, highest offset in the inbox (-1 for none)."""
+    """A partition's floor, topic id, and highest inbox offset (-1 for none)."""
 
     floor: int
     topic_id: UUID | None
@@ -125,7 +125,7 @@ class Sql(Extension):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def _turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
-        """Serialise this process's writers to SQLite: its queue is neither fair nor patient.
+        """Serialise writers to SQLite, whose queue is neither fair nor patient.
 
         Each event loop has a lock, as an app of a module may run in one loop after another.
         """
@@ -365,7 +365,7 @@ class Sql(Extension):
         return _Settled(position=position, changed=cut)
 
     async def _made_anew(self, reader: str, partition: TopicPartition) -> bool:
-        """Return whether rows had to be deleted because a partition returned to passed offsets.
+        """Return whether a partition that went back had to lose rows.
 
         That happens when its topic was deleted and created again, or lost its tail.
         """

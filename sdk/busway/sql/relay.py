@@ -120,7 +120,7 @@ class Relay:
         self._woken.set()
 
     def _returned(self, _connection: Any, record: Any) -> None:
-        """Wake when a marked connection returns to its pool: its writes are committed or rolled back."""
+        """Wake when a marked connection, now committed or rolled back, returns."""
         if record.info.pop(MARK, None) and self._loop is not None:
             self._loop.call_soon_threadsafe(self._woken.set)
 
@@ -147,7 +147,7 @@ class Relay:
 
     @contextlib.asynccontextmanager
     async def _producing(self) -> AsyncIterator[Producer]:
-        """Run a producer that does not flush at the end: unacknowledged rows are still in the table."""
+        """Run a producer without a final flush: unacknowledged rows stay in the table."""
         producer = Producer(self._bootstrap_servers, **self._options)
         await producer.start()
         try:
@@ -184,7 +184,7 @@ class Relay:
                     self._woken.clear()
 
     async def _rest(self, connection: AsyncConnection) -> None:
-        """Wait for a notification, the end of a hold, or the poll interval."""
+        """Wait for a notification, a hold's end, or the poll interval."""
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
         if self._listens:
             waits.append(asyncio.ensure_future(_notified(connection)))

@@ -25,11 +25,11 @@ from busway.net.machine import OS
 from busway_protocol.machine import Machine
 
 REACT_S: Final = 20.0
-"""Real time that an app may take for due work before the next wait ends."""
+"""Limit on the app's reaction to due waits, in real time."""
 _CALM_S: Final = 0.001
 """Silence on all sockets required before time advances."""
 _BRIEF_S: Final = 0.02
-"""A real timer due this soon delays the advance: a producer's batch that fills up."""
+"""A real timer due this soon delays the advance. Example: a producer's batch."""
 _BRIEF_MAX_S: Final = 0.2
 """Longest delay by a chain of such timers."""
 _SAME_S: Final = 1e-6
@@ -86,7 +86,7 @@ class FrozenTime:
 
     @contextlib.contextmanager
     def passing(self) -> Iterator[None]:
-        """Run the app's time in real time within: for its start and stop."""
+        """Run the app's time in real time, for start and stop."""
         self._pass()
         self._passing += 1
         try:

@@ -58,7 +58,7 @@ class Mask:
         return (("truncateLength", str(self.chars)),) if length is not None and length > self.chars else ()
 
     def of(self, value: Any, length: int) -> Any:
-        """Return the replacement of a text or None in a column of this length."""
+        """Return the replacement of a text or None."""
         if self.truncates:
             return value if value is None else _cut(value, self.chars)
         if self.algorithm is None:
@@ -81,9 +81,7 @@ def _cut(text: str, units: int) -> str:
 
 
 def _serialized(text: str) -> bytes:
-    """Return ObjectOutputStream's form of a String: modified UTF-8, with two bytes for zero and three for a
-    surrogate.
-    """
+    """Return ObjectOutputStream's String. In its UTF-8 zero has two bytes and a surrogate three."""
     units = text.encode("utf-16-be")
     data = bytearray()
     for (unit,) in struct.iter_unpack(">H", units):

@@ -32,7 +32,7 @@ _IN_PYTHON: Final[dict[str, Callable[[str], int | str]]] = {
     "timestamp": values.timestamp_us,
     "timestamptz": values.timestamp_us,
 }
-"""By type: a key's text → a value that Python orders like the server."""
+"""By type: key text → a value that Python orders alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Snapshot:
         self._partition: Mapping[str, str] = {}
 
     def records(self, partition: Mapping[str, str]) -> Iterator[SourceRecord]:
-        """Yield the rows after the position, each with its mark, including `last` for the last of all."""
+        """Yield the rows after the position with marks, the final one `last`."""
         self._partition = partition
         held: tuple[Layout, Row, InSnapshot, str, str] | None = None
         for number, table in enumerate(self._tables):

@@ -118,7 +118,7 @@ class Written:
         self._last.update(await self.last_marks(topic, partitions))
 
     async def last_marks(self, topic: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Mark]:
-        """Return this connector's last mark in each of a topic's partitions, if any."""
+        """Return this connector's last mark in each partition, if any."""
         wanted = list(partitions)
         firsts = await self._admin.list_offsets(dict.fromkeys(wanted, -2))
         ends = await self._admin.list_offsets(dict.fromkeys(wanted, -1))

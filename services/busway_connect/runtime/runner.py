@@ -177,7 +177,7 @@ class Runner:
                 await self._around.stores.configs.put_tasks(self.name, [])
 
     async def _attempts(self) -> None:
-        """Run the task until a change is requested or it failed for good."""
+        """Run the task until a change is requested or it failed finally."""
         first_time = not self._around.stores.configs.tasks(self.name)
         if self.target == "PAUSED" and first_time:
             await self._show("PAUSED", None)  # no task yet, as in Kafka Connect
@@ -229,7 +229,7 @@ class Runner:
             running.result()
 
     async def _contained(self) -> None:
-        """Turn exits and stray cancellations of a connector's code into a failure of its task."""
+        """Turn exits and stray cancellations into a failure of the task."""
         try:
             await self._run_task()
         except SystemExit as problem:

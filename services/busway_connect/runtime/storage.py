@@ -161,7 +161,7 @@ class ConfigStore:
         await self._topic.put(f"commit-{name}".encode(), {"tasks": len(tasks)})
 
     def tasks(self, name: str) -> int:
-        """Return its number of tasks: 0 before the first start and while stopped."""
+        """Return its number of tasks: 0 before the start and while stopped."""
         return self._number(f"commit-{name}", "tasks")
 
     async def put_target_state(self, name: str, state: str) -> None:
@@ -176,11 +176,11 @@ class ConfigStore:
         await self._topic.put(f"commit-{name}".encode(), {"tasks": 0})
 
     def epoch(self, name: str) -> int:
-        """Return how often a user changed the offsets, or a record was refused before others were written."""
+        """Return how often offsets were changed, or a refused record left a hole."""
         return self._number(f"source-epoch-{name}", "epoch")
 
     async def raise_epoch(self, name: str) -> None:
-        """Invalidate marks in topics: a user changed the offsets, or a refused record left a hole.
+        """Invalidate marks, after changed offsets or a hole of a refused record.
 
         Counts in memory even if storing fails: distrusting a valid mark duplicates a record, trusting an invalid one
         loses it.

@@ -92,7 +92,7 @@ class Transactional:
             await self._as_asked(self._boundaries.due(record))
 
     async def batch_over(self) -> None:
-        """End the transaction, if the boundary is the poll, is due, or is requested by the source."""
+        """End the transaction at a poll boundary, when due, or on request."""
         if self._boundaries is not None:
             await self._as_asked(self._boundaries.due())
         elif self._boundary == "POLL" or time.monotonic() - self._committed_at >= self._interval_s:

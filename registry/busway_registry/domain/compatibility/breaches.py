@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
 MOST_STEPS: Final = 500_000
-"""Limit of a request over all versions and both directions: some seconds, at most 300 MiB. A record of 2,000 fields
-against 30 versions in both directions takes half.
+"""Limit of a request over all versions and both directions. It takes seconds and at most 300 MiB; 2,000 fields against
+30 versions take half.
 """
 MOST_BREACHES: Final = 200
 """Limit of breaches reported for a request."""
