@@ -93,7 +93,7 @@ class TransactionInDoubt(TransactionFailed):
 
 
 class InvalidTransactionState(BuswayError):
-    """A call does not fit the transaction's state: a mistake in the program."""
+    """A mistake in the program: the call does not fit the transaction's state."""
 
 
 class NotRunning(BuswayError):

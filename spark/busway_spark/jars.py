@@ -44,7 +44,7 @@ class JarsMissing(BuswayError):
 
 
 def jar_folder(*, delta: bool = False) -> Path:
-    """Return a set's folder: `$BUSWAY_SPARK_JARS`, else in the user's cache."""
+    """Return a set's folder. `$BUSWAY_SPARK_JARS`, else a folder named by the set in the user's cache."""
     given = os.environ.get("BUSWAY_SPARK_JARS")
     if given:
         return Path(given)

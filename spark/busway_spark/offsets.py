@@ -16,7 +16,7 @@ from busway import Admin, BuswayError, ConnectionFailed, Consumer, RequestTimedO
 Position = str | Mapping[int, int] | dt.datetime
 """earliest, latest, offsets by partition (all. -2 earliest, -1 latest), or a time: the first record at or after it."""
 Offsets = dict[str, dict[str, int]]
-"""Topic → partition → next offset, as in Spark's checkpoints."""
+"""Topic → partition → next offset, as in Spark's checkpoints (JSON: text keys)."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 PATIENCE_S: Final = 60.0

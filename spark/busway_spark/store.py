@@ -63,7 +63,7 @@ def to_store(
 
 
 def delta_writer(path: str, partition_by: Sequence[str] = (), *, application: str | None = None) -> Any:
-    """Make a function for `foreachBatch` that appends to a Delta table and skips batches appended already.
+    """Make a function for `foreachBatch` that appends to a Delta table. It skips batches appended already.
 
     Args:
         partition_by: columns whose values name sub-folders.

@@ -45,7 +45,7 @@ _AFTER_SURROGATES: Final = 0xE000
 _ALIVE: Final = VERSIONS.c.deleted.is_(false())
 Item = TypeVar("Item")
 _migrating: Final = threading.Lock()
-"""A lock of the process, not the event loop: Alembic's `op` is global."""
+"""A lock of the process, not the loop: Alembic's `op` is global."""
 _MIGRATING_LOOK_S: Final = 0.01
 
 

@@ -39,7 +39,7 @@ SCHEMAS = Table(
 )
 
 NAME: Final = String(1024).with_variant(String(1024, collation="C"), "postgresql")
-"""Sorted by code points in any database, so that prefixes use an index."""
+"""Sorted by code points in any database, so an index serves prefixes."""
 
 VERSIONS = Table(
     "versions",

@@ -111,7 +111,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, c
 
 
 def note(text: str) -> None:
-    """Print a line beside a table, in a pipe on stderr."""
+    """Print a line beside a table. In a pipe it goes to stderr, which leaves stdout to the table."""
     typer.echo(text, err=not sys.stdout.isatty())
 
 
@@ -124,7 +124,7 @@ def show(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 
 
 def write_json(value: Any) -> None:
-    """Print strict JSON in a line: NaN as string, bytes as `base64:…`."""
+    """Print strict JSON in a line. NaN and infinities are strings, bytes `base64:…`."""
     typer.echo(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, default=str))
 
 

@@ -102,7 +102,7 @@ def serve_http(app: App, address: str, *, insecure: bool) -> None:
 
 
 def make_static(app: App, instance_id: str) -> None:
-    """Make the app a static member: it keeps its partitions through restarts (KIP-345).
+    """Make the app a static member, whose partitions stay through restarts (KIP-345).
 
     Raises:
         CommandFailed: the app sets its group_instance_id.

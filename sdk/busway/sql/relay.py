@@ -147,7 +147,7 @@ class Relay:
 
     @contextlib.asynccontextmanager
     async def _producing(self) -> AsyncIterator[Producer]:
-        """Run a producer without a final flush: unacknowledged rows stay in the table."""
+        """Run a producer without a final flush. Unacknowledged rows stay in the table."""
         producer = Producer(self._bootstrap_servers, **self._options)
         await producer.start()
         try:

@@ -290,7 +290,7 @@ class TestBus:
         await self._clock.advance(seconds)
 
     async def _given(self) -> None:
-        """Wait until the app has received all records, or takes none.
+        """Wait until the app has received all records, or takes none. It takes none when full, stopped or killed.
 
         Raises:
             AssertionError: not within `SETTLE_S`.

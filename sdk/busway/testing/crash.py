@@ -61,7 +61,7 @@ class Probe(Extension):
         return {}
 
     def finished(self, handling: Handling) -> None:
-        """Report progress to the clock, except for a retry."""
+        """Report progress to the clock. A retry waits or calls the handler next, and is not reported."""
         if handling.outcome != "retried":
             self._clock.stir()
 

@@ -147,7 +147,7 @@ class FrozenTime:
         return future
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Replace `selector.select` of the loop: without ready sockets, time advances if the test wants it."""
+        """Replace the loop's `selector.select`. Without ready sockets, time advances if the test wants it."""
         self._pass()
         if self._end_waits():
             return self._poll(0)
@@ -189,7 +189,7 @@ class FrozenTime:
         self._passed_at_s = now_s
 
     def _move(self) -> None:
-        """Advance to the next end of a wait, or to the test's target."""
+        """Advance to the next wait's end, or to the test's target."""
         self._forget_cancelled()
         until_s, _, done = self._targets[0]
         due_s = self._timers[0][0] if self._timers else math.inf

@@ -320,7 +320,7 @@ class Reader:
         select.select([server], [], [], _WAIT_S)
 
     def _beat(self, server: ReplicationConnection, stream: Stream) -> None:
-        """Send a due heartbeat if the log was read beyond the newest offset."""
+        """Send a due heartbeat, if more was read than the newest offset says."""
         interval_ms = self._settings.heartbeat_interval_ms
         if not interval_ms or time.monotonic() - self._beat_at < interval_ms / 1000:
             return

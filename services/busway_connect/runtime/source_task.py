@@ -171,7 +171,7 @@ class _Sender:
         await self._failures.refused(lambda: bad, problem)
 
     async def _shown(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """Return a source record's bytes for a dead letter: JSON, or Python's repr."""
+        """Return a source record's bytes for a dead letter. JSON with its schema, or at worst Python's repr."""
         try:
             return await self._readable.from_connect(topic, schema, value)
         except ConversionFailed:

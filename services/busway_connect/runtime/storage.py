@@ -176,7 +176,7 @@ class ConfigStore:
         await self._topic.put(f"commit-{name}".encode(), {"tasks": 0})
 
     def epoch(self, name: str) -> int:
-        """Return how often offsets were changed, or a refused record left a hole."""
+        """Return how often marks were invalidated, see `raise_epoch`."""
         return self._number(f"source-epoch-{name}", "epoch")
 
     async def raise_epoch(self, name: str) -> None:

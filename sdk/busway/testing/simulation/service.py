@@ -109,7 +109,9 @@ def _place_of(app: App) -> str:
 
 
 def _is_users(module: ModuleType, package: str | None = None) -> bool:
-    """Return whether a module is of `package`, or of neither Python, packages nor Busway."""
+    """Return whether a module is the user's. It is of `package`, or of neither Python, installed packages nor
+    Busway.
+    """
     top = module.__name__.partition(".")[0]
     return top == package or (top not in _OURS and _is_elsewhere(getattr(module, "__file__", None)))
 
