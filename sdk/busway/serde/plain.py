@@ -107,8 +107,6 @@ class Json:
     aliases.
 
     Encoding decodes its result as a check, so a value that no reader of the type accepts is refused before sending.
-
-    Args:
     """
 
     def __init__(self, kind: Any) -> None:

@@ -36,10 +36,7 @@ class _Batch:
 
 
 class Acknowledged:
-    """Delivery of one run.
-
-    Args:
-    """
+    """Delivery of one run."""
 
     def __init__(self, parts: TaskContext, source: Source, producer: Producer, admin: Admin) -> None:
         self.producer = self.dead_letters = producer
