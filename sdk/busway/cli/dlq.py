@@ -159,8 +159,7 @@ def replay(
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Write open dead letters back to their topic, for the handler that failed; other handlers and other groups skip
-    them.
+    """Write open dead letters back to their topic, for the handler that failed; other handlers and other groups skip them.
 
     At least once: if this is interrupted, the records since the last mark (at most 500) are sent again the next time.
     """
