@@ -2,10 +2,10 @@
 
 What lives here: mapping of records to rows. What does not: tables and statements (`sql_tables`), values (`sql_values`).
 
-Records are plain values or Debezium's envelopes, of which the row after the change is written. A tombstone or an
-envelope's delete deletes the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary
-key every write can be repeated: `upsert` overwrites the row, `insert` keeps the existing one. Columns with Debezium's
-placeholder for unavailable values are left unchanged.
+Records are plain values or Debezium's envelopes, of which the row after the change is written. A tombstone or delete
+deletes the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key every write
+can be repeated: `upsert` overwrites the row, `insert` keeps the existing one. Columns with Debezium's placeholder for
+unavailable values stay unchanged.
 """
 
 import asyncio

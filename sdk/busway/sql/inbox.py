@@ -4,13 +4,13 @@ What lives here: `Sql`. What does not: the tables (`tables`), sending (`outbox`)
 
 A handler's transaction first inserts the row (group, topic, partition, offset); a conflict means a duplicate. So a
 record is handled once even if its offset was never committed or two instances have it: the second waits on the primary
-key until the first commits (a duplicate) or rolls back (then it handles the record). SQLite has one writer at a time,
-with the same effect.
+key until the first commits (a duplicate) or rolls back (then it handles the record). SQLite's single writer has the
+same effect.
 
-Rows may be inserted in any order: handlers may run concurrently, and keys may wait for retries. After the group's
-commit one transaction raises the partition's floor and deletes the rows below; records below the floor are duplicates,
-too. The floor is read after the insert, so a late instance cannot pass. The inbox's size is bounded by the worker's
-limit on unfinished records, times the partitions.
+Rows may be inserted in any order, as handlers run concurrently and keys wait for retries. After the group's commit one
+transaction raises the partition's floor and deletes the rows below; records below it are duplicates, too. The floor is
+read after the insert, so a late instance cannot pass. The worker's limit on unfinished records, times the partitions,
+bounds the inbox.
 """
 
 import asyncio

@@ -4,12 +4,11 @@ What lives here: `Relay`: leadership, rounds, waking. What does not: the table's
 
 One relay of a database leads: the holder of PostgreSQL's advisory lock. The lock's connection also reads and deletes,
 so a relay that lost the lock can do neither. SQLite has no such lock: run one relay there. Lock and LISTEN belong to a
-session, so behind PgBouncer the relay's engine needs session pooling or the database's own port; senders may use
+session: behind PgBouncer the relay's engine needs session pooling or the database's own port; senders may use
 transaction pooling.
 
-A round reads the first rows, publishes them, and deletes the acknowledged ones. Without a cursor, rows with early
-positions that commit late are found by the next round. Rows of one key are published one by one, rows of different keys
-concurrently.
+A round reads the first rows, publishes them, and deletes the acknowledged ones. It has no cursor, so the next round
+finds rows with early positions that commit late. Rows of one key are published one by one, different keys concurrently.
 
 Delivery is at least once: rows acknowledged but not deleted before a relay ends are published again, with the same
 header `busway_outbox-id`. A consumer that must not see duplicates keeps the ids, or is idempotent by key.

@@ -3,9 +3,9 @@
 
 What lives here: reading them, and masking values. What does not: the values (`records`).
 
-Like in Debezium, the first setting that matches a column counts, truncation before masks before hashes; a mask replaces
-null, too; columns of other types pass unchanged, with a log message; a hash is cut to its column's length. Debezium
-publishes masked key columns unmasked; here they fail the task.
+Like in Debezium, a column's first match counts, truncation before masks before hashes; a mask replaces null, too; other
+types pass unchanged, with a log message; a hash is cut to its column's length. Debezium publishes masked key columns
+unmasked; here they fail the task.
 """
 
 import hashlib

@@ -3,9 +3,9 @@
 What lives here: reading tables under one snapshot, in key order, from any row on; the marks `first`, `last`, … What
 does not: the snapshot's origin (`reader`), records (`records`).
 
-Tables are read in the order of `schema.table`, rows in key order, so that a position identifies the rows before it.
-Keys that Python cannot order like the server, keys with a masked or omitted column, and tables without a key have no
-such position: these tables are read again from the beginning, or from the stored key.
+Tables are read in the order of `schema.table`, rows by key, so that a position identifies the rows before it. Without
+such a position, tables are read again from the beginning, or from the stored key: those whose key Python cannot order
+like the server or has a masked or omitted column, and those without a key.
 """
 
 import time

@@ -3,9 +3,9 @@
 What lives here: states and transitions. What does not: the task's work (`source_task`, `sink_task`), requests
 (`worker`).
 
-After `Retriable` or an unreachable broker the task is RESTARTING and retried with delays growing up to
-`errors.retry.delay.max.ms`; other failures make it FAILED with its trace until it is restarted or changed. A
-connector's failure never affects the worker or other connectors.
+After `Retriable` or an unreachable broker the task is RESTARTING and retried with delays up to
+`errors.retry.delay.max.ms`; other failures make it FAILED with its trace until a restart or change. A failure never
+affects the worker or other connectors.
 """
 
 import asyncio
