@@ -24,7 +24,7 @@ from busway_registry.store.interface import IdTaken, NoMoreIds, Registered, Stor
 from busway_registry.validation.validator import SchemaValidator, ValidationRequest
 
 _MOST_ATTEMPTS: Final = 20
-"""Limit of attempts while other writers, also on other nodes, change the subject."""
+"""Limit of attempts while other writers change the subject."""
 _AT_ONCE: Final = 8
 """Earlier versions in memory for comparison: at most 8 MB."""
 
@@ -258,7 +258,7 @@ def _as_earlier(version: Version, schema: StoredSchema, texts: Sequence[str]) ->
 
 
 def _held(request: SchemaRequest, known: StoredSchema | None, versions: Sequence[Version]) -> Registered | None:
-    """Return the live version with the schema, if it fits the request's number."""
+    """Return the live version with the schema, if the request's number fits."""
     if known is None:
         return None
     if request.id is not None and request.id != known.id:

@@ -25,7 +25,7 @@ from busway_registry.store.interface import (
 from busway_registry.validation.validator import SchemaValidator
 
 _AT_ONCE: Final = 8
-"""Schemas of a list in memory while they are sent: at most 8 MB."""
+"""Schemas of a list in memory during sending: at most 8 MB."""
 
 
 class Registry:
@@ -114,7 +114,7 @@ class Registry:
     async def all_versions(
         self, prefix: str, *, deleted: bool, latest_only: bool, part: Part = WHOLE
     ) -> AsyncIterator[Registered]:
-        """Yield a part of the versions of subjects with that prefix, by subject and number; `_AT_ONCE` in memory."""
+        """Yield a part of a prefix's versions, by subject and number. `_AT_ONCE` are in memory."""
         async with self._store.read() as tx:
             versions = await tx.every_version(prefix, deleted=deleted, latest_only=latest_only, part=part)
         return self._with_schemas(versions)

@@ -56,10 +56,7 @@ class Rules:
 
 
 class Settings:
-    """The `/config` and `/mode` resources.
-
-    Args:
-    """
+    """The `/config` and `/mode` resources."""
 
     def __init__(self, store: Store, default_level: Level = Level.BACKWARD, *, mutable_mode: bool = True) -> None:
         self._store = store

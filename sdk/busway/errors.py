@@ -52,13 +52,11 @@ class OffsetReset(BuswayError):
 
 
 class CommitFailed(BuswayError):
-    """Offsets were not committed: the group has rebalanced, and other members have the partitions."""
+    """Offsets were not committed: a rebalance gave the partitions to other members."""
 
 
 class AcknowledgementFailed(BuswayError):
-    """An acknowledgement of a share group's record was refused: its lock expired, or its leader moved. The record is
-    delivered again.
-    """
+    """An acknowledgement was refused: the lock expired, or the leader moved. The record is delivered again."""
 
 
 class TransactionFailed(BuswayError):
@@ -77,11 +75,11 @@ class TransactionFailed(BuswayError):
 
 
 class TransactionAbortable(TransactionFailed):
-    """This transaction cannot be committed: abort it and repeat its work in another; the producer stays usable."""
+    """The transaction must be aborted and repeated. The producer stays usable."""
 
 
 class ProducerFenced(TransactionFailed):
-    """Another producer with the same transactional_id took over, or the transaction timed out.
+    """Another producer took over the transactional_id, or the transaction timed out.
 
     Uncommitted work of this producer will never be committed; stop it.
     """
@@ -95,7 +93,7 @@ class TransactionInDoubt(TransactionFailed):
 
 
 class InvalidTransactionState(BuswayError):
-    """A call does not fit the state of the transaction, such as a record outside of one: a mistake in the program."""
+    """A mistake in the program: the call does not fit the transaction's state."""
 
 
 class NotRunning(BuswayError):

@@ -56,8 +56,8 @@ class OffsetsGuard(Protocol):
     """The consumer of some records. Decides whether their offsets may join a transaction."""
 
     def allow(self, partitions: Iterable[TopicPartition]) -> None:
-        """Raise ValueError for a consumer with auto commit, InvalidTransactionState during a commit of these
-        partitions.
+        """Check that these offsets may join. Raises ValueError for auto commit, InvalidTransactionState during a commit
+        of them.
         """
 
     def check(self, partitions: Iterable[TopicPartition], member: "GroupMetadata") -> None:

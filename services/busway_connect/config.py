@@ -20,9 +20,7 @@ _GUARDS: Final = (
     "security.", "ssl.", "sasl.", "listeners.https.", "admin.listeners", "rest.extension.classes", "rest.servlet",
     "connector.client.config.override.policy", "header.converter",
 )  # fmt: skip
-"""Prefixes of settings for security or record contents: ignoring one would be dangerous, so unknown ones are
-refused.
-"""
+"""Prefixes of security settings, refused if unknown: ignoring them would be dangerous."""
 _AS_HERE: Final = {"security.protocol": "plaintext", "connector.client.config.override.policy": "all"}
 """Values that match the built-in behaviour."""
 

@@ -167,9 +167,7 @@ class Boundaries:
         self._ask("commit", record)
 
     def abort(self, record: SourceRecord | None = None) -> None:
-        """Abort after this record, or after the current `read`: read_committed readers see nothing of the
-        transaction.
-        """
+        """Abort after this record, or after the current `read`. Committed readers then see none of it."""
         self._ask("abort", record)
 
     def _ask(self, what: str, record: SourceRecord | None) -> None:
@@ -177,7 +175,7 @@ class Boundaries:
         asked.add(what)
 
     def due(self, record: SourceRecord | None = None) -> str | None:
-        """Take the request for this record or the current `read`: commit, abort, or None.
+        """Take the request here: commit, abort, or None.
 
         Raises:
             ValueError: both were requested.
@@ -194,7 +192,7 @@ class Boundaries:
 
 
 class Source(Connector):
-    """Reads from outside into topics: `start`, repeated `read` with `committed` in between, `stop`.
+    """Reads outside into topics: `start`, repeated `read` and `committed`, `stop`.
 
     Attributes:
         boundaries: of its transactions, if it sets them; otherwise None.
@@ -247,9 +245,7 @@ class Source(Connector):
         return None
 
     async def committed(self, offset: Offset) -> None:
-        """Note that all records up to this offset are acknowledged and the offset is stored: the external system may
-        discard them.
-        """
+        """Note that the offset is stored. The external system may discard records up to it."""
 
 
 class Sink(Connector):

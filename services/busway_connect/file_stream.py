@@ -97,7 +97,7 @@ class FileStreamSource(Source):
 
 
 class FileStreamSink(Sink):
-    """Writes each record as a line, synced to disk before its offset is committed."""
+    """Writes records as lines, synced to disk before their offsets are committed."""
 
     class_names: ClassVar[tuple[str, ...]] = ("org.apache.kafka.connect.file.FileStreamSinkConnector",)
     settings: ClassVar[tuple[Setting, ...]] = (

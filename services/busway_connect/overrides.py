@@ -77,7 +77,7 @@ def producer_options(config: Config) -> dict[str, Any]:
 
 
 def consumer_options(config: Config, session_timeout_ms: int = ConsumerOptions().session_timeout_ms) -> dict[str, Any]:
-    """Return options for a sink's `Consumer`, which reads from the beginning and commits by itself.
+    """Return options for a sink's `Consumer`: from the beginning, without auto commit.
 
     Raises:
         ValueError: an invalid one.

@@ -24,8 +24,8 @@ _BUILT_IN: Final = (
 )
 """Modules with connectors. One with missing dependencies is left out, and reported when requested."""
 _ON_REQUEST: Final = {"FileStreamSource": "busway_connect.file_stream", "FileStreamSink": "busway_connect.file_stream"}
-"""Connectors that only a worker's settings can enable: with these any client of the REST API reads and writes the
-worker's files. Kafka removed them from its class path for that reason (3.1.1).
+"""Connectors that only a worker's settings can enable. They give clients of the REST API access to the worker's files;
+Kafka removed them from its class path, too (3.1.1).
 """
 _KAFKA_NAMES: Final = {
     "io.debezium.transforms.ExtractNewRecordState": ("busway_connect.transforms.unwrap", "ExtractNewRecordState"),
@@ -123,7 +123,7 @@ class Plugins:
         return len(classes)
 
     def connector(self, name: str) -> type[Connector]:
-        """Return the connector of a class name: full, without package, or without final `Connector`.
+        """Return a connector by full or short class name, `Connector` optional.
 
         Raises:
             NoSuchPlugin: none.

@@ -2,8 +2,8 @@
 
 What lives here: the worker's `config.providers.*`, and replacing `${PROVIDER:KEY}` and `${PROVIDER:PATH:KEY}` in
 connectors' settings, so that requests, topics and responses have no passwords. What does not: stored and displayed
-settings; these keep the references. Clients of the REST API can read everything a provider reads, so the worker's
-settings must limit each: `allowed.paths` for files, `allowlist.pattern` for the environment.
+settings, which keep the references. Clients of the REST API can read all that a provider reads, so each needs a limit
+in the worker's settings: `allowed.paths` for files, `allowlist.pattern` for the environment.
 """
 
 import os
@@ -18,7 +18,7 @@ from busway_connect.connector import Config, ConfigInvalid
 
 PREFIX: Final = "config.providers"
 _REFERENCE: Final = re.compile(r"\$\{((?:[^}:$]|\$(?!\{))+):((?:[^}$]|\$(?!\{))*)\}")
-"""References do not nest, so the search takes linear time, also in `${env:${env:${env:…`."""
+"""References do not nest: linear time, also for `${env:${env:${env:…`."""
 _FILE_BYTES_MAX: Final = 64 * 1024
 
 

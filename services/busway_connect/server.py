@@ -16,10 +16,7 @@ from busway_connect.runtime.worker import Worker
 
 
 class ConnectServer:
-    """A worker with its REST API in this event loop.
-
-    Args:
-    """
+    """A worker with its REST API in this event loop."""
 
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config

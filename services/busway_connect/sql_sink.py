@@ -2,10 +2,10 @@
 
 What lives here: mapping of records to rows. What does not: tables and statements (`sql_tables`), values (`sql_values`).
 
-Records are plain values or Debezium's envelopes, of which the row after the change is written. A tombstone or an
-envelope's delete deletes the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary
-key every write can be repeated: `upsert` overwrites the row, `insert` keeps the existing one. Columns with Debezium's
-placeholder for unavailable values are left unchanged.
+Records are plain values or Debezium's envelopes, of which the row after the change is written. A tombstone or delete
+deletes the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key every write
+can be repeated: `upsert` overwrites the row, `insert` keeps the existing one. Columns with Debezium's placeholder for
+unavailable values stay unchanged.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ _OTHER_NAMES: Final = {
 _KAFKA: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
 _BATCH: Final = 500
 _PASSING: Final = frozenset({"08", "25", "40", "53", "55", "57", "58"})
-"""Temporary SQLSTATE classes: connection, server in read-only mode, serialization, resources, unavailable lock,
-operator intervention, system error.
+"""Temporary SQLSTATE classes. Connection, read-only server, serialization, resources, lock unavailable, operator
+intervention, system error.
 """
 _INTERRUPT_EVERY_S: Final = 0.5
 _INTERRUPTS: Final = 20
@@ -229,9 +229,7 @@ class JdbcSink(Sink):
                 raise RecordRefused(index, _said(problem)) from None
 
     def _judge(self, problem: Exception) -> None:
-        """Raise failures that no record causes: temporary ones, a table that does not fit the settings, a missing
-        right.
-        """
+        """Raise failures that no record causes. Temporary ones, an unfit table, a missing right."""
         if isinstance(problem, ConfigInvalid):
             raise problem
         state = str(getattr(getattr(problem, "orig", None), "sqlstate", None) or "")

@@ -25,7 +25,7 @@ _CANCEL_S: Final = 2.0
 
 
 _OWN_FORM: Final = (types.JSON, types.Uuid, types.ARRAY)
-"""Column types whose values have the database's form already, and which SQLAlchemy would convert, such as JSON text."""
+"""Column types with values in the database's form, such as JSON text. SQLAlchemy would convert them."""
 
 
 class _AsItIs(types.UserDefinedType[Any]):
@@ -35,7 +35,7 @@ class _AsItIs(types.UserDefinedType[Any]):
 
 
 def _has_more_digits(value: Decimal, kind: types.Numeric[Any]) -> bool:
-    """Return whether a value has more digits after the point than the column."""
+    """Return whether a value has more decimal places than the column."""
     if isinstance(kind, types.Float) or kind.scale is None or kind.precision is None:
         return False
     _, digits, exponent = value.as_tuple()

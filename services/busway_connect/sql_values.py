@@ -86,7 +86,7 @@ _YEAR: Final = re.compile(r"([+-]?\d{4,})(-.*)")
 
 
 def _day_text(days: int) -> str:
-    """Format a day of any year for PostgreSQL, without the suffix: BC for years before 1."""
+    """Format a day of any year without PostgreSQL's suffix BC."""
     cycles, rest = divmod(days + _DAY_ZERO.toordinal() - 1, 146_097)  # the calendar repeats after 400 years
     day = dt.date.fromordinal(rest + 1)
     year = day.year + 400 * cycles

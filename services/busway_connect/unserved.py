@@ -1,11 +1,11 @@
 """Refusing unsupported settings by name.
 
 What lives here: checking all names of a connector's settings. What does not: supported names
-(`connector.Configurable`), those of transforms and predicates (`transforms.chain`) and clients (`overrides`),
-which are checked where they are read.
+(`connector.Configurable`); those of transforms and predicates (`transforms.chain`) and clients (`overrides`),
+checked where they are read.
 
 Kafka Connect ignores unknown settings. Here an unsupported setting of Kafka's class may be the one that masks a column,
-so a connector with it must not run; settings known to have no effect are in `Configurable.inert`.
+so the connector must not run; settings without effect are in `Configurable.inert`.
 """
 
 from collections.abc import Collection

@@ -337,7 +337,7 @@ def verdict(
     *,
     transactions: bool = False,
 ) -> dict[str, Any]:
-    """Return the validate call's response: errors of resolved settings, with values as given."""
+    """Return the validate call's response: resolved settings' errors, given values."""
     wrong = problems(plugins, connector, resolved, config, transactions=transactions)
     known = known_settings(connector)
     names = {entry.setting.name for entry in known}

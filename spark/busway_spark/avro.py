@@ -3,9 +3,9 @@
 What lives here: the columns `schema_id`, `event` and `error`, decoded with each record's writer schema. What does not:
 asking the registry (`schemas`), decoding without Spark's Avro module (`avro_python`).
 
-Spark's `from_avro` hides failures: an unknown schema id becomes null, and a damaged body a struct of nulls. So the
-reader schema gets an extra field with a default: it is set in every decoded record, and null in damaged ones only. A
-null value is a tombstone, neither decoded nor damaged.
+Spark's `from_avro` hides failures: an unknown schema id becomes null, a damaged body a struct of nulls. So the reader
+schema gets an extra field with a default, which is null in damaged records only. A null value is a tombstone, neither
+decoded nor damaged.
 """
 
 import json
@@ -77,7 +77,7 @@ def decode_avro(
 
 
 def available_decoder(spark: SparkSession) -> Decoder:
-    """Return the JVM's decoder if Spark's Avro module is on the class path, else Python's."""
+    """Return the JVM's decoder if Spark's Avro module is present."""
     try:
         spark.range(0).select(F.expr("""from_avro(cast('' AS binary), '"string"', map())"""))
     except AnalysisException:

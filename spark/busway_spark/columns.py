@@ -3,9 +3,8 @@
 What lives here: finding the records of many batches at once, and extracting fields with NumPy and Arrow. What does not:
 fetching batches (`busway.read_batches`), Spark's interface (`source`).
 
-Only the lengths that chain the records are read one by one; all other varints are decoded for all records together.
-Arrow extracts keys and values from the fetched bytes: an array with offsets alternating between field and gap, of which
-the fields are taken.
+Only the lengths that chain the records are read one by one; other varints are decoded together. Arrow extracts keys and
+values from the fetched bytes: an array with offsets alternating between field and gap, of which the fields are taken.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +41,7 @@ SCHEMA: Final = pa.schema(
 
 
 def to_arrow(batches: Sequence[Batch], partition: TopicPartition, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Return the records from `start` to before `end` as record batches of `SCHEMA`.
+    """Return records from `start` to before `end` as batches of `SCHEMA`.
 
     Raises:
         CorruptBatch: the records do not match their batch's header.

@@ -1,8 +1,8 @@
 """Pinned Maven artifacts that Spark needs to read a topic, and their folder.
 
-What lives here: coordinates of the basic set and of Delta's, and one call to Maven. Every artifact is named directly
-and its dependencies are excluded: Spark's parent pom refers to a repository that many networks cannot reach, and
-PySpark has the rest anyway. The set was tested end to end with PySpark 4.2.0 on Java 17; see
+What lives here: coordinates of the basic set and of Delta's, and one call to Maven. Artifacts are named directly,
+without dependencies: Spark's parent pom refers to a repository that many networks cannot reach, and PySpark has the
+rest. What does not: versions' reasons; the set was tested with PySpark 4.2.0 on Java 17, see
 docs/decisions/0004-spark-versions.md before changing it.
 """
 
@@ -44,7 +44,7 @@ class JarsMissing(BuswayError):
 
 
 def jar_folder(*, delta: bool = False) -> Path:
-    """Return a set's folder: `$BUSWAY_SPARK_JARS`, else in the user's cache, named by the set."""
+    """Return a set's folder. `$BUSWAY_SPARK_JARS`, else a folder named by the set in the user's cache."""
     given = os.environ.get("BUSWAY_SPARK_JARS")
     if given:
         return Path(given)

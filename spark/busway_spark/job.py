@@ -70,7 +70,7 @@ class Job:
 
     @property
     def trigger(self) -> dict[str, Any]:
-        """Return the trigger: to the current end with `--until-end`, or every 5 seconds."""
+        """Return the trigger: every 5 seconds, or once with `--until-end`."""
         return {"availableNow": True} if self.given.until_end else dict(EVERY_5_S)
 
     def read(self, topic: str, **options: Any) -> DataFrame:
@@ -94,8 +94,7 @@ class Job:
         return to_store(frame, self.place(name), **given)
 
     def publish(self, rows: DataFrame, topic: str, name: str, *, reads: Sequence[str]) -> StreamingQuery:
-        """Write a stream with the columns `key` and `value` to a topic at least once, with minimal delay; see
-        `add_mode`.
+        """Write the columns `key` and `value` to a topic, at least once. Delay is minimal, see `add_mode`.
 
         Args:
             rows: stateless, from Spark's Kafka source.
@@ -201,7 +200,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def add_mode(parser: argparse.ArgumentParser) -> None:
-    """Add `--mode` for stateless jobs with `Job.publish`, which can use Spark's Real-Time Mode."""
+    """Add `--mode` for stateless jobs, which allow Real-Time Mode."""
     parser.add_argument(
         "--mode",
         default=REALTIME,

@@ -168,7 +168,7 @@ def _offsets(given: Any) -> dict[TopicPartition, int]:
 
 
 def commit_group(progress: Progress, group: str, *, bootstrap_servers: str) -> None:
-    """Publish a query's progress as committed offsets of a consumer group without members.
+    """Publish a query's progress as offsets of a memberless consumer group.
 
     They are never read back: the query continues from its checkpoint.
 

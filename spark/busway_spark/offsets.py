@@ -16,7 +16,7 @@ from busway import Admin, BuswayError, ConnectionFailed, Consumer, RequestTimedO
 Position = str | Mapping[int, int] | dt.datetime
 """earliest, latest, offsets by partition (all. -2 earliest, -1 latest), or a time: the first record at or after it."""
 Offsets = dict[str, dict[str, int]]
-"""Topic → partition → next offset, as in Spark's checkpoint (JSON has text keys)."""
+"""Topic → partition → next offset, as in Spark's checkpoints (JSON: text keys)."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 PATIENCE_S: Final = 60.0
@@ -112,7 +112,7 @@ class Asker:
             return await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
 
     async def patient_range(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """As `range`, for streams, which survive a broker's restart: waits up to `PATIENCE_S`.
+        """As `range`, for streams: waits up to `PATIENCE_S` for a broker.
 
         Raises:
             BuswayError: as `range`.

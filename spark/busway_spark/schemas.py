@@ -15,7 +15,7 @@ from busway import AvroCodec, BuswayError, RegistryClient, RegistryRefused
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 Reader = int | str | type | None
-"""Reader schema of all rows: the newest version (None), a version's number, JSON text, or an event class."""
+"""Reader schema: newest (None), a version's number, JSON text, or event class."""
 
 
 class NoSchema(BuswayError):

@@ -27,7 +27,7 @@ def session(
     delta: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Make a session with the format `busway`, Spark's Kafka source and Avro functions.
+    """Make a session with the format `busway`, Kafka source and Avro.
 
     Args:
         app_name: for Spark's user interface.

@@ -55,9 +55,9 @@ _KNOWN: Final = frozenset(
     }
 )
 _SET_BY_QUERIES: Final = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
-"""Workers' environment variables that Spark 4.2 sets at each query's start, without a lock, in a map shared by the
-session's queries and sent with every task. Two queries that started at once and both added a name left a map that no
-task could read (OptionalDataException); with the names present it keeps its shape.
+"""Environment variables of workers that Spark 4.2 sets for each query. It sets them without a lock, in a map shared by
+the session's queries and sent with every task. Two queries that started at once and both added a name left a map that
+no task could read (OptionalDataException); with the names present it keeps its shape.
 """
 
 
@@ -144,7 +144,7 @@ class OffsetRange(InputPartition):
 
 
 def split(ranges: list[OffsetRange], *, min_partitions: int, max_records: int | None) -> list[OffsetRange]:
-    """Cut ranges into equal pieces of at most `max_records`, and into about `min_partitions` or more."""
+    """Cut ranges into equal pieces of at most `max_records`. About `min_partitions` or more result."""
     total = sum(offsets.end - offsets.start for offsets in ranges)
     pieces: list[OffsetRange] = []
     for offsets in ranges:
@@ -159,7 +159,7 @@ def split(ranges: list[OffsetRange], *, min_partitions: int, max_records: int | 
 
 
 def limited(start: Offsets, end: dict[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
-    """Return the end of a micro-batch of about `limit` offsets, shared in proportion to the partitions' backlogs."""
+    """Return the end of a micro-batch of about `limit` offsets. Partitions share it in proportion to their backlogs."""
     begin = from_json(start)
     waiting = {partition: max(0, at - begin.get(partition, 0)) for partition, at in end.items()}
     total = sum(waiting.values())

@@ -2,9 +2,9 @@
 
 What lives here: streams and batches into Parquet and Delta, and the trigger of Real-Time Mode. What does not: rows.
 
-Parquet: Spark's file sink logs each micro-batch's files in `_spark_metadata`. Read the folder as a whole instead of
-files by pattern, and files left by killed tasks are ignored. Delta: each micro-batch is a transaction with the query's
-id and the batch's number, so a batch repeated after a crash is skipped (`txnAppId`, `txnVersion`).
+Parquet: Spark's file sink logs each micro-batch's files in `_spark_metadata`. Read the folder as a whole, and files
+left by killed tasks are ignored. Delta: each micro-batch is a transaction with the query's id and the batch's number,
+so a repeated batch is skipped (`txnAppId`, `txnVersion`).
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def to_store(
 
 
 def delta_writer(path: str, partition_by: Sequence[str] = (), *, application: str | None = None) -> Any:
-    """Make a function for `foreachBatch` that appends to a Delta table and skips batches appended already.
+    """Make a function for `foreachBatch` that appends to a Delta table. It skips batches appended already.
 
     Args:
         partition_by: columns whose values name sub-folders.

@@ -14,7 +14,7 @@ _KINDS: Final = ("TRANSFORM", "CONDITION")
 _MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 _DOMAIN_MODES: Final = ("WRITE", "READ", "WRITEREAD")
 RULES_MAX: Final = 1_000
-"""Limit of each list, as rules are processed on the event loop without a pause."""
+"""Limit of each list. Rules are processed on the event loop without a pause."""
 _LISTS: Final = {
     "migrationRules": _MIGRATION_MODES,
     "domainRules": _DOMAIN_MODES,
@@ -41,7 +41,7 @@ def metadata(value: Any) -> Mapping[str, Any] | None:
 
 
 def rule_set(value: Any) -> Mapping[str, Any] | None:
-    """Check migration, domain and encoding rules, and fill in default kind and mode.
+    """Check migration, domain and encoding rules. Fills in default kind and mode.
 
     Raises:
         RegistryError: 400 another shape; 42210 an invalid or repeated name, an unknown kind, a mode of another list, or

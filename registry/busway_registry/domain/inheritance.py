@@ -14,7 +14,7 @@ _VERSION: Final = "confluent:version"
 
 
 def inheriting(artifact: Artifact, latest: Artifact) -> Artifact:
-    """Return the schema with the latest version's metadata and rules for missing ones."""
+    """Fill in missing metadata and rules from the latest version."""
     return replace(
         artifact,
         metadata=latest.metadata if artifact.metadata is None else artifact.metadata,
@@ -23,7 +23,7 @@ def inheriting(artifact: Artifact, latest: Artifact) -> Artifact:
 
 
 def numbered(artifact: Artifact, version: int) -> Artifact:
-    """Return the schema with its version number in the metadata, if they have one."""
+    """Update the version number in the metadata, if present."""
     properties: Mapping[str, str] = (artifact.metadata or {}).get("properties", {})
     if _VERSION not in properties:
         return artifact

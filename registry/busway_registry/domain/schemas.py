@@ -33,7 +33,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRequest:
-    """A client's request: `text` as sent, `schema_type` in capitals, `version` and `id` only if demanded."""
+    """A client's request. `text` is as sent, `schema_type` in capitals, `version` and `id` only if demanded."""
 
     text: str
     schema_type: str = AVRO

@@ -143,7 +143,7 @@ def long_answer(request: Request, items: Sequence[Item], shape: Callable[[Item],
 
 
 def schemas_answer(request: Request, versions: AsyncIterator[Registered]) -> Response:
-    """Stream versions, so that a long list of large schemas is never in memory."""
+    """Stream versions, as a long list would not fit into memory."""
 
     async def parts() -> AsyncIterator[list[Any]]:
         async for version in versions:
@@ -153,7 +153,7 @@ def schemas_answer(request: Request, versions: AsyncIterator[Registered]) -> Res
 
 
 class _Stream(StreamingResponse):
-    """Avoids starlette's task group: it imports anyio at the first list, which blocks the event loop."""
+    """Avoids starlette's task group, whose import of anyio blocks the event loop."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.stream_response(send)

@@ -25,7 +25,7 @@ MAX_FIELD_BYTES: Final = 256 * 1024
 _HELD_BYTES: Final = 64 * 1024 * 1024
 """Limit of all large bodies, from first byte to response."""
 _LARGE_BYTES: Final = 64 * 1024
-"""Bodies up to this size are not counted: small requests pass beside any number of large ones."""
+"""Smaller bodies are not counted, so that small requests always pass."""
 _HOLD: Final = "busway_registry.hold"
 _BOM: Final = b"\xef\xbb\xbf"
 

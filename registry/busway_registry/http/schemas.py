@@ -55,7 +55,7 @@ async def every(request: Request) -> Response:
 
 
 async def by_id(request: Request) -> Response:
-    """Return a schema, also of soft-deleted versions, as records may carry its id."""
+    """Return a schema. Includes soft-deleted ones, as records carry their ids."""
     stored = await registry(request).schema(_id(request))
     content = _with_guid(stored)
     if flag(request, "fetchMaxId"):

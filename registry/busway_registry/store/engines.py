@@ -75,7 +75,7 @@ def _sqlite(url: URL) -> AsyncEngine:
 
 
 def try_sqlite(url: URL) -> None:
-    """Open the file once without the asyncio driver, which leaks a thread on failure.
+    """Open the file once: the asyncio driver leaks a thread on failure.
 
     Raises:
         StoreFailed: it cannot be opened.
@@ -97,7 +97,7 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 
 
 async def _write_ahead(connection: "aiosqlite.Connection") -> None:
-    """Switch the file to WAL mode, even when several processes open it for the first time at once.
+    """Switch to WAL mode, even when several processes open a new file.
 
     SQLite's busy timeout does not apply here: two connections that have read the file and want to change its journal
     mode would deadlock, so one fails at once.

@@ -45,7 +45,7 @@ _AFTER_SURROGATES: Final = 0xE000
 _ALIVE: Final = VERSIONS.c.deleted.is_(false())
 Item = TypeVar("Item")
 _migrating: Final = threading.Lock()
-"""A lock of the process, which may have several event loops: Alembic's `op` is a global."""
+"""A lock of the process, not the loop: Alembic's `op` is global."""
 _MIGRATING_LOOK_S: Final = 0.01
 
 
@@ -124,7 +124,7 @@ async def _alone(lock: threading.Lock) -> AsyncIterator[None]:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Convert SQLAlchemy's exceptions to the driver's messages, which are shorter and have no statement."""
+    """Convert SQLAlchemy's exceptions to the driver's short messages without statements."""
     try:
         yield
     except SQLAlchemyError as problem:
@@ -262,7 +262,7 @@ class _SqlTransaction:
         return await self._part(query.order_by(VERSIONS.c.subject), part, _first)
 
     async def _part(self, query: Select[Any], part: Part, make: Callable[[Row[Any]], Item]) -> list[Item]:
-        """Return a list, read in parts: other tasks run between the parts' conversions."""
+        """Return a list, read in parts. Other tasks run in between."""
         items: list[Item] = []
         while part.limit is None or len(items) < part.limit:
             most = _ROWS if part.limit is None else min(_ROWS, part.limit - len(items))

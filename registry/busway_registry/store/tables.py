@@ -21,7 +21,7 @@ IDS = Table(
     Column("context", String(255), primary_key=True),
     Column("last_id", BigInteger, nullable=False),
 )
-"""The highest id ever given: ids are never reused, even after a schema's deletion."""
+"""The highest id ever given. Ids of deleted schemas are not reused."""
 
 SCHEMAS = Table(
     "schemas",
@@ -39,7 +39,7 @@ SCHEMAS = Table(
 )
 
 NAME: Final = String(1024).with_variant(String(1024, collation="C"), "postgresql")
-"""Sorted by code points in any database language, so that an index serves lists and prefixes."""
+"""Sorted by code points in any database, so an index serves prefixes."""
 
 VERSIONS = Table(
     "versions",

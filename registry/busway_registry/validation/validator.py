@@ -17,7 +17,7 @@ from busway_registry.domain.schemas import Artifact, SchemaRequest, build
 from busway_registry.validation.pool import Pool
 
 HERE_CHARS: Final = 8_192
-"""Limit of text parsed on the event loop: 15 ms of CPU in the worst known case (numbers in a default, normalised)."""
+"""Limit of text on the event loop. Worst known case: 15 ms (numbers in a default, normalised)."""
 HERE_STEPS: Final = 1_000
 """Limit of comparison steps on the event loop: 5 ms. Beyond it the pool starts over."""
 DEADLINE_S: Final = 30.0
@@ -27,10 +27,7 @@ _CACHED_CHARS: Final = 500_000
 
 
 class SchemaValidator:
-    """Validates schemas for a registry.
-
-    Args:
-    """
+    """Validates schemas for a registry."""
 
     def __init__(self, pool: Pool, deadline_s: float = DEADLINE_S) -> None:
         self._pool = pool

@@ -1,9 +1,9 @@
 """A process that validates schemas for a registry, one at a time, until its input ends.
 
-What lives here: the loop, and the process's own limits. What does not: queueing and deadlines (`pool`), rules
-(`domain`). It imports only the rules, so it starts in less than 0.1 s.
+What lives here: the loop, and the process's limits. What does not: queueing and deadlines (`pool`), rules (`domain`).
+It imports only the rules, so it starts in less than 0.1 s.
 
-A request and a response are a length in eight bytes and a pickle; only the registry and this process have the pipes.
+Requests and responses are a length in eight bytes and a pickle; only the registry and this process have the pipes.
 """
 
 import os
@@ -26,13 +26,13 @@ from busway_registry.domain.schemas import build
 
 LENGTH: Final = struct.Struct(">Q")
 MEMORY_BYTES: Final = 1024 * 1024 * 1024
-"""Address space of a worker: three times the need of the most expensive request within all other limits."""
+"""Address space of a worker: three times the most expensive valid request's."""
 LONGEST_S: Final = 60
 """A worker whose registry was killed during a request ends by then."""
 _CACHED_CHARS: Final = 2_000_000
-"""About 100 MiB of trees: 30 versions of a record of 2,000 fields."""
+"""About 100 MiB of trees: 30 versions of 2,000 fields."""
 _TIRED_BYTES: Final = 256 * 1024 * 1024
-"""A worker is replaced after such a peak, as the interpreter seldom returns memory."""
+"""Peak that ends a worker, as the interpreter seldom returns memory."""
 _NICE: Final = 5
 """Lets the machine's servers run first."""
 

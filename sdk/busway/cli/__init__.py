@@ -74,7 +74,7 @@ def build(wanted: str | None = None) -> typer.Typer:
 
 
 def _without_flag_types(command: Any, parent: Any = None) -> Any:
-    """Remove `<bool>` from the help of a command and its subcommands: flags take no value."""
+    """Remove `<bool>` from a command's help, as flags take no value."""
     context = typer.Context(command, parent=parent, **command.context_settings)
     for parameter in command.get_params(context):
         if getattr(parameter, "is_flag", False):

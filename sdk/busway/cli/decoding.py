@@ -29,7 +29,7 @@ class Decoder:
         self._codecs: dict[int, AvroCodec[Any] | None] = {}
 
     async def decode(self, data: bytes | None) -> Any:
-        """Return plain values for Avro of the registry, a string for UTF-8, otherwise base 64."""
+        """Return plain values of registered Avro, UTF-8 text, or base 64."""
         if data is None:
             return None
         try:

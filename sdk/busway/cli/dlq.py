@@ -60,7 +60,7 @@ def _selection(
 
 
 def _selecting(limit: int | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of `_selection` after a command's topic, and pass it `selection`.
+    """Add the options of `_selection` after a command's topic. Passes it `selection`.
 
     Args:
         limit: default of --limit.
@@ -159,8 +159,7 @@ def replay(
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Write open dead letters back to their topic, for the handler that failed; other handlers and other groups skip
-    them.
+    """Write open dead letters back to their topic, for the handler that failed; other handlers and other groups skip them.
 
     At least once: if this is interrupted, the records since the last mark (at most 500) are sent again the next time.
     """

@@ -56,7 +56,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's work; SIGTERM cancels it like Ctrl-C, so that a consumer commits and leaves its group."""
+    """Run a command's work. SIGTERM cancels it like Ctrl-C, so that a consumer commits and leaves its group."""
 
     async def cancelled_by_sigterm() -> T:
         task = asyncio.current_task()
@@ -72,7 +72,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, columns: Sequence[str] = ()) -> None:
-    """Print rows: a table on a terminal, tab-separated with a header in a pipe, an array in JSON.
+    """Print a table, tab-separated rows in a pipe, or a JSON array.
 
     A table omits columns that are empty in all rows, and folds long cells; nothing is cut.
 
@@ -111,7 +111,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, c
 
 
 def note(text: str) -> None:
-    """Print a line beside a table: in a pipe on stderr, which leaves stdout to the table."""
+    """Print a line beside a table. In a pipe it goes to stderr, which leaves stdout to the table."""
     typer.echo(text, err=not sys.stdout.isatty())
 
 
@@ -124,7 +124,7 @@ def show(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 
 
 def write_json(value: Any) -> None:
-    """Print a line of strict JSON: NaN and infinities as strings, bytes as `base64:…`."""
+    """Print strict JSON in a line. NaN and infinities are strings, bytes `base64:…`."""
     typer.echo(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, default=str))
 
 

@@ -54,7 +54,7 @@ class Command:
 
 
 class Stopping:
-    """Handles SIGINT and SIGTERM: the first is forwarded to the children, the second kills them."""
+    """Handler of SIGINT and SIGTERM. The first is forwarded to the children, the second kills them."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

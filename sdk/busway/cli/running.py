@@ -69,7 +69,7 @@ def find_app(target: str) -> App:
 
 
 def _where(problem: Exception) -> str:
-    """Format an exception in one line, with the line of user code that raised it."""
+    """Format an exception in one line, with the user's line."""
     if isinstance(problem, SyntaxError):
         return f"{problem.filename}:{problem.lineno}: {type(problem).__name__}: {problem.msg}"
     theirs = [frame for frame in traceback.extract_tb(problem.__traceback__) if _is_theirs(frame.filename)]
@@ -103,7 +103,7 @@ def serve_http(app: App, address: str, *, insecure: bool) -> None:
 
 
 def make_static(app: App, instance_id: str) -> None:
-    """Make the app a static member, which keeps its partitions through a restart (KIP-345).
+    """Make the app a static member, whose partitions stay through restarts (KIP-345).
 
     Raises:
         CommandFailed: the app sets its group_instance_id.

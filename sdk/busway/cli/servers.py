@@ -20,7 +20,7 @@ from busway.net.machine import OS
 from busway.net.signals import until_signal
 
 HOME: Final = Path(".busway")
-"""Default data folder of `up`, `broker` and `registry`: shared, so that each finds the others' data."""
+"""Default data folder, shared by all three so that each finds the others' data."""
 Data = Annotated[Path, typer.Option("--data", help="Where everything is kept.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Listen beyond this machine without authentication: the network is trusted.")
@@ -91,7 +91,7 @@ def up(
 
 
 def make_home(folder: Path, remedy: str = "--data FOLDER takes another one") -> None:
-    """Create a data folder with a `.gitignore`, which keeps it out of the service's repository.
+    """Create a data folder. Its `.gitignore` keeps it out of the service's repository.
 
     Raises:
         CommandFailed: it cannot be created; names the option for another one.

@@ -29,7 +29,7 @@ MAX_WORKERS = 256
 """A guard against typing errors; above the cores of any supported machine."""
 
 _INSTANCE_LENGTH = 240
-"""In characters: group.instance.id has at most 249, and the worker's number is appended."""
+"""In characters. group.instance.id has at most 249, and the worker's number is appended."""
 _INSTANCE = re.compile(rf"[A-Za-z0-9._-]{{1,{_INSTANCE_LENGTH}}}")
 
 

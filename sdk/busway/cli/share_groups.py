@@ -14,7 +14,7 @@ async def is_share_group(admin: Admin, group: str) -> bool:
 
 
 async def dead_letter_topic(admin: Admin, group: str) -> str | None:
-    """Return the topic for the group's rejected records (KIP-1191); None without one."""
+    """Return the group's dead-letter topic (KIP-1191); None without one."""
     setting = (await admin.describe_configs(group, kind=GROUP)).get("errors.deadletterqueue.topic.name")
     return (setting.value or None) if setting is not None else None
 

@@ -49,7 +49,7 @@ def spark(
 
 
 def _jobs() -> str:
-    """List the jobs of `busway_spark.jobs` with their first docstring lines, without importing them and PySpark."""
+    """List `busway_spark.jobs` with first docstring lines, without importing PySpark."""
     spec = importlib.util.find_spec("busway_spark.jobs")
     lines = ["Jobs, beside any module of your own with a main(argv):"]
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():

@@ -141,7 +141,7 @@ class AvroCodec(Generic[T]):
         return schema_id in self._writers
 
     def decode(self, data: bytes | memoryview, schema_id: int, start: int = 0) -> T:
-        """Decode the body at `start`, written with that id's schema, as the codec's type.
+        """Decode the body at `start`, written with that id's schema.
 
         Raises:
             Undecodable: the body is damaged, or the schemas do not match.
@@ -169,7 +169,7 @@ class AvroCodec(Generic[T]):
 
 
 def _has_rules(kind: type) -> bool:
-    """Return whether a record class has code that may refuse its fields' values."""
+    """Return whether a record class may refuse its fields' values."""
     return is_record(kind) and (
         is_model(kind)
         or hasattr(kind, "__post_init__")
@@ -178,7 +178,7 @@ def _has_rules(kind: type) -> bool:
 
 
 def _mark(schema: Any, classes: dict[str, type], seen: set[int]) -> None:
-    """Make a reader schema mark each record's class and the fields that the writer lacked.
+    """Make a reader schema mark records' classes and missing fields.
 
     Both use fastavro's defaults: an extra field that no writer has carries the class, and `USE_DEFAULT` leaves a
     default to the class.

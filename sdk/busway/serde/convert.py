@@ -35,7 +35,7 @@ Names = Mapping[type, str]
 
 
 def _later(made: Mapping[type, Convert], kind: type) -> Convert:
-    """Defer to a function not made yet, for a record that contains its own type."""
+    """Defer to a function not made yet, for recursive records."""
 
     def convert(value: Any) -> Any:
         return made[kind](value)
@@ -134,7 +134,7 @@ def _from_keys(kind: Any, names: list[str], converts: list[tuple[str, Convert]])
 
 
 def _nearest(table: Mapping[type, tuple[str, Convert | None]], value: Any) -> tuple[str, Convert | None]:
-    """Find the branch of a subclass's value, or of an int where only a float is."""
+    """Find the branch of a subclass's value, or of a float's int."""
     for kind in type(value).__mro__:
         if kind in table:
             return table[kind]
@@ -270,9 +270,7 @@ class _Inward:
 
     @staticmethod
     def _add_plain(by_type: dict[type, Convert | None]) -> None:
-        """Accept plain values of writers without a logical type: those of the union's member with that plain Avro
-        type.
-        """
+        """Accept values written without a logical type by their plain Avro type."""
         candidates: dict[type, list[type]] = {}
         for kind in by_type:
             if (plain := _PLAIN_OF.get(kind)) is not None and plain not in by_type:

@@ -120,7 +120,7 @@ def infer_named(kind: Any) -> Inferred:
 
 
 def branch(kind: Any, names: Mapping[type, str]) -> str:
-    """Return a member's name in a union: the full name of a named type, otherwise the Avro type."""
+    """Return a union member's name: a named type's, otherwise the Avro type."""
     kind, extras = unwrap(kind)
     for extra in extras:
         if isinstance(extra, AvroType):

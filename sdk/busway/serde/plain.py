@@ -82,7 +82,7 @@ class Text:
 
 
 class Integer:
-    """A number as decimal digits: readable by any tool, with the same murmur2 everywhere."""
+    """Decimal digits: readable by any tool, with the same murmur2 everywhere."""
 
     async def prepare(self, topic: str) -> None:
         """Nothing to do."""
@@ -107,8 +107,6 @@ class Json:
     aliases.
 
     Encoding decodes its result as a check, so a value that no reader of the type accepts is refused before sending.
-
-    Args:
     """
 
     def __init__(self, kind: Any) -> None:
@@ -159,7 +157,7 @@ def _dump(value: Any) -> Any:
 
 
 def _not_finite(value: Any) -> float | None:
-    """Find a NaN or an infinity, which the encoders would turn into null."""
+    """Find a NaN or infinity, which would become null."""
 
     def opened(inner: Any) -> Any:
         return inner.model_dump(by_alias=True, warnings=False) if is_model(type(inner)) else repr(inner)

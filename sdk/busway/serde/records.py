@@ -126,7 +126,7 @@ def _key(kind: Any, name: str, hint: Any) -> FieldType:
 
 
 def droppable(kind: Any) -> frozenset[str]:
-    """Return a TypedDict's keys to leave out for Avro's null: optional, and never None."""
+    """Return a TypedDict's keys to omit for null: optional, never None."""
     if not is_typed_dict(kind):
         return frozenset()
     hints = typing.get_type_hints(kind)

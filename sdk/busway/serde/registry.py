@@ -53,10 +53,7 @@ class SchemaVersion:
 
 
 class RegistryClient:
-    """A client of Busway's registry, Confluent's, or any with its API.
-
-    Args:
-    """
+    """A client of Busway's registry, Confluent's, or any with its API."""
 
     def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
         if not url.startswith(("http://", "https://")):

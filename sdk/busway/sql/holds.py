@@ -33,7 +33,7 @@ _What = str | tuple[str, bytes] | int
 
 
 class Holds:
-    """Waits by topic, by (topic, key), and by position for rows without a key.
+    """Backoff by topic, by (topic, key), and by position without a key.
 
     Args:
         chance: random numbers below 1 for jitter.
@@ -73,12 +73,12 @@ class Holds:
         )
 
     def next_s(self, looked_s: float) -> float:
-        """Return the first end of the waits held at `looked_s`, which may lie in the past; infinity without any."""
+        """Return the first end of waits held at `looked_s`. May be past; infinity without any."""
         return min((until_s for _, until_s in self._waits.values() if until_s > looked_s), default=float("inf"))
 
 
 def is_its_own(problem: Exception) -> bool:
-    """Return whether a failure is due to the record's content, so that others of its topic may pass."""
+    """Return whether the record's content failed. Others of its topic may pass."""
     if not isinstance(problem, BuswayError):
         return True  # ValueError: partition or timestamp
     return is_too_large(problem) or (isinstance(problem, BrokerError) and problem.code in _ITS_OWN)

@@ -4,13 +4,13 @@ What lives here: `Sql`. What does not: the tables (`tables`), sending (`outbox`)
 
 A handler's transaction first inserts the row (group, topic, partition, offset); a conflict means a duplicate. So a
 record is handled once even if its offset was never committed or two instances have it: the second waits on the primary
-key until the first commits (a duplicate) or rolls back (then it handles the record). SQLite has one writer at a time,
-with the same effect.
+key until the first commits (a duplicate) or rolls back (then it handles the record). SQLite's single writer has the
+same effect.
 
-Rows may be inserted in any order: handlers may run concurrently, and keys may wait for retries. After the group's
-commit one transaction raises the partition's floor and deletes the rows below; records below the floor are duplicates,
-too. The floor is read after the insert, so a late instance cannot pass. The inbox's size is bounded by the worker's
-limit on unfinished records, times the partitions.
+Rows may be inserted in any order, as handlers run concurrently and keys wait for retries. After the group's commit one
+transaction raises the partition's floor and deletes the rows below; records below it are duplicates, too. The floor is
+read after the insert, so a late instance cannot pass. The worker's limit on unfinished records, times the partitions,
+bounds the inbox.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A partition in the tables: floor, topic id, highest offset in the inbox (-1 for none)."""
+    """A partition's floor, topic id, and highest inbox offset (-1 for none)."""
 
     floor: int
     topic_id: UUID | None
@@ -125,7 +125,7 @@ class Sql(Extension):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def _turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
-        """Serialise this process's writers to SQLite: its queue is neither fair nor patient.
+        """Serialise writers to SQLite, whose queue is neither fair nor patient.
 
         Each event loop has a lock, as an app of a module may run in one loop after another.
         """
@@ -365,7 +365,7 @@ class Sql(Extension):
         return _Settled(position=position, changed=cut)
 
     async def _made_anew(self, reader: str, partition: TopicPartition) -> bool:
-        """Return whether rows had to be deleted because a partition returned to passed offsets.
+        """Return whether a partition that went back had to lose rows.
 
         That happens when its topic was deleted and created again, or lost its tail.
         """

@@ -8,13 +8,10 @@ Debezium's outbox event router reads these columns, so a connector may replace t
 |---|---|---|
 | id | UUID, also the header `busway_outbox-id` | header `id` |
 | aggregatetype | the topic | `route.by.field`, with `route.topic.replacement=${routedByValue}` |
-| aggregateid | the key's bytes; NULL without a key | `table.field.event.key`, with `key.converter` BinaryDataConverter
-|
+| aggregateid | the key's bytes; NULL without a key | `table.field.event.key`, with `key.converter` BinaryDataConverter |
 | type | name of the value's class | place it as a header with `table.fields.additional.placement=type:header` |
-| payload | the value's bytes; NULL for a tombstone | `table.field.event.payload`, with `value.converter`
-BinaryDataConverter |
-| partition, timestamp_ms | as given, or NULL; when it was sent | `…additional.placement=partition:partition`,
-`table.field.event.timestamp` |
+| payload | the value's bytes; NULL for a tombstone | `table.field.event.payload`, with `value.converter` BinaryDataConverter |
+| partition, timestamp_ms | as given, or NULL; when it was sent | `…additional.placement=partition:partition`, `table.field.event.timestamp` |
 | headers | a JSON array of [name, value in base64 or null] | not routed |
 | position, published_ms | the order of sending; when it was published, where rows are kept | not routed |
 """
@@ -48,10 +45,7 @@ _LONGEST_TYPE: Final = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxStatus:
-    """Unpublished rows of a topic.
-
-    Attributes:
-    """
+    """Unpublished rows of a topic."""
 
     topic: str
     waiting: int

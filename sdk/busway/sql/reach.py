@@ -22,7 +22,7 @@ T = TypeVar("T")
 WAITS: Final = Exponential(0.1, 2.0, 10.0)
 """Backoff in seconds for a database or a broker; attempts are unlimited."""
 _AWAY_CLASSES: Final = ("08", "53", "57P", "25006")
-"""SQLSTATE prefixes of PostgreSQL: connection lost, no resources, shutdown or startup, read-only since a failover."""
+"""SQLSTATE prefixes: connection lost, no resources, shutdown or startup, read-only after failover."""
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 
 
@@ -31,7 +31,7 @@ class DatabaseUnreachable(BuswayError):
 
 
 def is_away(problem: BaseException) -> bool:
-    """Return whether the database is unreachable or busy, so that a retry may succeed."""
+    """Return whether the database is unreachable or busy. A retry may succeed."""
     if isinstance(problem, PoolExhausted | ConnectionError | TimeoutError | DatabaseUnreachable):
         return True
     if not isinstance(problem, DBAPIError):

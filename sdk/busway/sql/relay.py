@@ -4,12 +4,11 @@ What lives here: `Relay`: leadership, rounds, waking. What does not: the table's
 
 One relay of a database leads: the holder of PostgreSQL's advisory lock. The lock's connection also reads and deletes,
 so a relay that lost the lock can do neither. SQLite has no such lock: run one relay there. Lock and LISTEN belong to a
-session, so behind PgBouncer the relay's engine needs session pooling or the database's own port; senders may use
+session: behind PgBouncer the relay's engine needs session pooling or the database's own port; senders may use
 transaction pooling.
 
-A round reads the first rows, publishes them, and deletes the acknowledged ones. Without a cursor, rows with early
-positions that commit late are found by the next round. Rows of one key are published one by one, rows of different keys
-concurrently.
+A round reads the first rows, publishes them, and deletes the acknowledged ones. It has no cursor, so the next round
+finds rows with early positions that commit late. Rows of one key are published one by one, different keys concurrently.
 
 Delivery is at least once: rows acknowledged but not deleted before a relay ends are published again, with the same
 header `busway_outbox-id`. A consumer that must not see duplicates keeps the ids, or is idempotent by key.
@@ -120,7 +119,7 @@ class Relay:
         self._woken.set()
 
     def _returned(self, _connection: Any, record: Any) -> None:
-        """Wake when a marked connection returns to its pool: its writes are committed or rolled back."""
+        """Wake when a marked connection, now committed or rolled back, returns."""
         if record.info.pop(MARK, None) and self._loop is not None:
             self._loop.call_soon_threadsafe(self._woken.set)
 
@@ -147,7 +146,7 @@ class Relay:
 
     @contextlib.asynccontextmanager
     async def _producing(self) -> AsyncIterator[Producer]:
-        """Run a producer that does not flush at the end: unacknowledged rows are still in the table."""
+        """Run a producer without a final flush. Unacknowledged rows stay in the table."""
         producer = Producer(self._bootstrap_servers, **self._options)
         await producer.start()
         try:
@@ -184,7 +183,7 @@ class Relay:
                     self._woken.clear()
 
     async def _rest(self, connection: AsyncConnection) -> None:
-        """Wait for a notification, the end of a hold, or the poll interval."""
+        """Wait for a notification, a hold's end, or the poll interval."""
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
         if self._listens:
             waits.append(asyncio.ensure_future(_notified(connection)))

@@ -84,7 +84,7 @@ class Tables:
             schema=schema,
             sqlite_autoincrement=True,
         )
-        """Records to publish, in the columns of Debezium's outbox event router and more; see `outbox`."""
+        """Records to publish, in Debezium's outbox columns and more. See `outbox`."""
         unpublished = self.outbox.c.published_ms.is_(None)
         Index(
             f"{prefix}outbox_unpublished",

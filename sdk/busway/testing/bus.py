@@ -35,7 +35,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 SETTLE_S: Final = 20.0
 _LOOK_S: Final = 0.005
-"""Interval of polling whether records have reached the app, before its time advances."""
+"""Interval of polling whether records have reached the app."""
 _CHATTY: Final = ("httpx2", "httpcore2", "uvicorn", "uvicorn.error", "uvicorn.access", "alembic")
 _EARLIEST, _LATEST = -2, -1
 
@@ -132,7 +132,7 @@ class TestBus:
         await self._serdes.close()
 
     async def settle(self, timeout_s: float = SETTLE_S) -> None:
-        """Wait until all subscribed topics are handled and extensions are done: an `Outbox` has published.
+        """Wait until subscribed topics are handled and extensions done. An `Outbox` has then published.
 
         Includes records that the app or its handlers sent.
 
@@ -226,9 +226,12 @@ class TestBus:
         await self._start()
 
     def crash(self, *, at: str) -> Crash:
-        """Kill the app at its next arrival at a step (`crash_points`), and restart it: arm, cause the step, await.
+        """Kill the app at a step (`crash_points`), then restart it. Arm, cause the step, await.
 
-            crash = bus.crash(at="after-handler") await bus.send(rides, Ride("r1")) await crash await bus.settle()
+            crash = bus.crash(at="after-handler")
+            await bus.send(rides, Ride("r1"))
+            await crash
+            await bus.settle()
 
         Connections drop at once; nothing is drained, flushed or committed. Handlers are cancelled where they wait,
         extensions lose their state, the lifespan is left; the service's variables stay. The dead member is removed from
@@ -256,7 +259,7 @@ class TestBus:
         await self._start()
 
     async def restart_broker(self) -> None:
-        """Stop the broker cleanly and start it again under the running app, with port and data kept."""
+        """Restart the broker cleanly under the running app. Port and data stay."""
         broker = self._broker()
         await broker.stop()
         await broker.start()
@@ -293,7 +296,7 @@ class TestBus:
         await self._clock.advance(seconds)
 
     async def _given(self) -> None:
-        """Wait until the app has received every record of its partitions, or takes none: full, stopped or killed.
+        """Wait until the app has received all records, or takes none. It takes none when full, stopped or killed.
 
         Raises:
             AssertionError: not within `SETTLE_S`.
@@ -363,7 +366,7 @@ async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> 
 
 @contextlib.asynccontextmanager
 async def running_test_bus(app: Application, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
-    """Run the app on a fresh broker and registry, which end with the block.
+    """Run the app on a fresh broker and registry within the block.
 
     Args:
         app: not running.

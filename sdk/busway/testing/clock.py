@@ -23,7 +23,7 @@ class Clock(Protocol):
         """Wait between two attempts; replaces `App.sleep`."""
 
     def starting(self) -> AbstractContextManager[None]:
-        """Start the app within: its time passes, and tasks created within are the app's."""
+        """Start the app within. Its time passes, and tasks created are the app's."""
 
     def passing(self) -> AbstractContextManager[None]:
         """Run the app's time in real time within the block."""
@@ -35,7 +35,7 @@ class Clock(Protocol):
         """Begin the test; the app runs."""
 
     def standing(self) -> str:
-        """Return a suffix for timeout messages: the app may wait for its time to advance."""
+        """Return a hint for timeout messages that time may have to advance."""
 
 
 class SkippedTime:

@@ -34,7 +34,7 @@ def crash_points(*only: str) -> tuple[str, ...]:
 
 
 class Probe(Extension):
-    """An extension that watches an app for its test bus, and kills it."""
+    """An extension for watching and killing an app under test."""
 
     def __init__(self, clock: "Clock", app: Application) -> None:
         self.came = asyncio.Event()
@@ -61,7 +61,7 @@ class Probe(Extension):
         return {}
 
     def finished(self, handling: Handling) -> None:
-        """Report progress to the clock, except for a retry: it waits or calls the handler next."""
+        """Report progress to the clock. A retry waits or calls the handler next, and is not reported."""
         if handling.outcome != "retried":
             self._clock.stir()
 

@@ -1,12 +1,12 @@
 """The time of an app under test, frozen until the test advances it.
 
 What lives here: `FrozenTime`, a second clock on one event loop. What does not: choosing the clock of a wait
-(`busway.net.clock`), a test bus's use of it (`clock`), a whole simulated machine (`busway_bus.testing`).
+(`busway.net.clock`), a test bus's use of it (`clock`), a simulated machine (`busway_bus.testing`).
 
 Frozen: waits between attempts, the commit interval, windows of batches, an outbox's intervals, and all asyncio waits
 and deadlines of handlers, dependencies, extensions, the lifespan and their tasks. Real: clients, broker, registry,
-reading of tables, a drain, the test, and wall clocks. So joining a group, reconnecting, filling a batch and keeping a
-session alive need no `advance`.
+reading of tables, a drain, the test, wall clocks. So joining a group, reconnecting, filling a batch and a session's
+heartbeats need no `advance`.
 
 A timer belongs to the app where `WAITS_IN` of its context is not `Time.REAL`; tasks inherit it from the app's start.
 """
@@ -25,11 +25,11 @@ from busway.net.machine import OS
 from busway_protocol.machine import Machine
 
 REACT_S: Final = 20.0
-"""Real time that an app may take for due work before the next wait ends."""
+"""Limit on the app's reaction to due waits, in real time."""
 _CALM_S: Final = 0.001
 """Silence on all sockets required before time advances."""
 _BRIEF_S: Final = 0.02
-"""A real timer due this soon delays the advance: a producer's batch that fills up."""
+"""A real timer due this soon delays the advance. Example: a producer's batch."""
 _BRIEF_MAX_S: Final = 0.2
 """Longest delay by a chain of such timers."""
 _SAME_S: Final = 1e-6
@@ -86,7 +86,7 @@ class FrozenTime:
 
     @contextlib.contextmanager
     def passing(self) -> Iterator[None]:
-        """Run the app's time in real time within: for its start and stop."""
+        """Run the app's time in real time, for start and stop."""
         self._pass()
         self._passing += 1
         try:
@@ -147,7 +147,7 @@ class FrozenTime:
         return future
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Replace `selector.select` of the loop: without ready sockets, time advances if the test wants it."""
+        """Replace the loop's `selector.select`. Without ready sockets, time advances if the test wants it."""
         self._pass()
         if self._end_waits():
             return self._poll(0)
@@ -189,7 +189,7 @@ class FrozenTime:
         self._passed_at_s = now_s
 
     def _move(self) -> None:
-        """Advance to the next end of a wait, or to the test's target."""
+        """Advance to the next wait's end, or to the test's target."""
         self._forget_cancelled()
         until_s, _, done = self._targets[0]
         due_s = self._timers[0][0] if self._timers else math.inf

@@ -4,10 +4,8 @@ What lives here: the fixtures. What does not: the started code, which is importe
 
 | fixture | gives |
 |---|---|
-| `busway_cluster` | a fresh broker and registry: `bootstrap_servers`, `schema_registry`; for plain tests and coroutines
-|
-| `busway_bus` | `async with busway_bus(app) as bus`: an app on that cluster, as `app.test()`; several apps may share it
-|
+| `busway_cluster` | a fresh broker and registry: `bootstrap_servers`, `schema_registry`; for plain tests and coroutines |
+| `busway_bus` | `async with busway_bus(app) as bus`: an app on that cluster, as `app.test()`; several apps may share it |
 """
 
 from collections.abc import Callable, Iterator

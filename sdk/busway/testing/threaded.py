@@ -37,7 +37,7 @@ class _Elsewhere:
 
 @contextlib.contextmanager
 def cluster_in_thread() -> Iterator[Cluster]:
-    """Run a fresh broker and registry in a thread, which ends with the block.
+    """Run a fresh broker and registry in a thread within the block.
 
     Raises:
         MissingExtra: the registry's packages are not installed; the text names the extra.

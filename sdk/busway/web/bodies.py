@@ -49,7 +49,7 @@ def refusal(status: int, text: str) -> Response:
 
 
 async def read_json(request: Request, kind: type[T], *, max_bytes: int = MAX_BODY_BYTES) -> T:
-    """Decode the body to a dataclass, a struct, or any type of msgspec.
+    """Decode the body to a type of msgspec.
 
     Raises:
         Refused: 413 for a body above `max_bytes`, 400 for invalid JSON, 422 for a value that does not fit; names the

@@ -228,7 +228,7 @@ def _change_struct(schema: Schema, *, scrub: bool) -> Change | None:
 
 
 def _change_back(schema: Schema) -> Change | None:
-    """Return the conversion of fastavro's values: maps with non-text keys are lists of entries in Avro."""
+    """Return the reverse conversion. Maps with non-text keys are lists of entries in Avro."""
     if schema.type == "struct":
         parts = [(field.name, _change_back(field.schema)) for field in schema.fields]
         changes = [(name, change) for name, change in parts if change is not None]

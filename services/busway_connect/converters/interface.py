@@ -45,7 +45,7 @@ class Converter(Configurable):
         raise NotImplementedError
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """Return the value of a record of this topic, with its schema if any.
+        """Return a record's value, with its schema if any.
 
         Raises:
             ConversionFailed: another format.
@@ -73,7 +73,7 @@ class BySchema(Generic[T]):
         return None if entry is None else entry[1]
 
     def put(self, schema: Schema, made: T) -> T:
-        """Store a value, and the schema, so that its id is not reused."""
+        """Store a value with its schema, so that the id stays unique."""
         if len(self._kept) >= CACHED_SCHEMAS:
             del self._kept[next(iter(self._kept))]
         self._kept[id(schema)] = (schema, made)

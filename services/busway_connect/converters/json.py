@@ -239,7 +239,7 @@ def _float_out(value: float, *, single: bool) -> Any:
 
 
 def shortest_single(value: float) -> float:
-    """Return the float with the fewest digits that equals it in single precision, as Java prints a `float`."""
+    """Return the shortest float equal in single precision, as Java prints it."""
     try:
         packed = _FLOAT.pack(value)
     except OverflowError:

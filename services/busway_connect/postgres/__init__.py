@@ -3,18 +3,18 @@
 What lives here: the connector `io.debezium.connector.postgresql.PostgresConnector`, short `postgres`. Its guarantees:
 
 Stream. Every committed change of a captured table becomes one record (with its tombstone, or the pair of a changed
-key), in the order of commits; the record's offset identifies the change. From a stored offset the connector continues
-after that change. Together with the runtime's marks on records (`Source.position`) nothing is lost or duplicated when a
-process, a broker or the server is killed. The server may discard only the log before stored offsets.
+key), in commit order; its offset identifies the change. From a stored offset the connector continues after that change.
+With the runtime's marks on records (`Source.position`) nothing is lost or duplicated when a process, a broker or the
+server is killed. The server may discard only the log before stored offsets.
 
-Snapshot. The first start reads all rows in the snapshot exported by the new replication slot, then the changes from
-exactly there. PostgreSQL cannot keep a snapshot over a crash. If killed in the middle, the connector continues after
-the last row, by key, that it returned, in a new snapshot, and then reads the log from the slot's beginning. So each row
-has at most one `r`; a row changed in between has its newer values, a row inserted or deleted in between has its `c` or
-`d`; and every change since the slot's beginning comes exactly once. A consumer that applies all records of a key in
-order ends with the database's state; after such a kill it may see newer values before older changes on the way.
-Exceptions: a table without a key, or with a key type that Python does not order like the server (numeric, float,
-char(n), citext, enum …), may repeat the rows since the stored offset, without a key all rows.
+Snapshot. The first start reads all rows in the snapshot of the new replication slot, then the changes from exactly
+there. PostgreSQL cannot keep a snapshot over a crash. After a kill the connector continues after the last returned row,
+by key, in a new snapshot, and then reads the log from the slot's beginning. So each row has at most one `r`; a row
+changed in between has its newer values, a row inserted or deleted in between its `c` or `d`; every change since the
+slot's beginning comes exactly once. Applying all records of a key in order gives the database's state at the end, but
+may show newer values before older changes on the way. Exceptions: a table without a key, or with a key type that Python
+does not order like the server (numeric, float, char(n), citext, enum …), may repeat the rows since the stored offset,
+without a key all rows.
 
 Position lost. If the slot is gone, was invalidated, or begins after the stored offset, the connector fails with a
 remedy.

@@ -15,9 +15,8 @@ SESSION: Final = (
     "-c datestyle=ISO,MDY -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 -c bytea_output=hex"
     " -c lc_monetary=C -c client_encoding=UTF8 -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c row_security=off"
 )
-"""Session settings that fix the text form of values, for snapshot and stream. Like in pg_dump, limits on ordinary
-statements set by a role or a database do not interrupt a snapshot, and rows hidden by a policy are an error instead of
-missing.
+"""Session settings for a fixed text form of values. Like in pg_dump, statement limits of a role or database do not
+apply, and rows hidden by a policy are an error.
 """
 
 

@@ -16,7 +16,7 @@ from busway_connect.postgres.settings import Settings
 from busway_connect.schema import Field, Schema
 
 NO_PLACEHOLDER: Final = object()
-"""In a codec's `unchanged`: no value of this type can stand for one missing in the log."""
+"""In `Codec.unchanged`: no value can stand for a missing one."""
 UNLIMITED: Final = 2**31 - 1
 """Length of a bit string without limit."""
 

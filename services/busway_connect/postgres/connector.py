@@ -53,7 +53,7 @@ class PostgresConnector(Source):
 
     @classmethod
     def offset_problem(cls, config: Config, partition: Mapping[str, Any], offset: Offset) -> str | None:
-        """Check the partition `{"server": PREFIX}` and an offset as in `GET …/offsets`, or Debezium's."""
+        """Check the partition `{"server": PREFIX}` and a stored or Debezium's offset."""
         wanted = {"server": config.get("topic.prefix")}
         if dict(partition) != wanted:
             return f"the partition is {wanted}, not {dict(partition)}"
@@ -127,7 +127,7 @@ class PostgresConnector(Source):
         return order_of(offset)
 
     async def committed(self, offset: Offset) -> None:
-        """Let the server discard the log up to the last wholly stored transaction."""
+        """Let the server discard the log of wholly stored transactions."""
         if self._reader is not None:
             position = read_offset(offset)
             if isinstance(position, InStream):

@@ -121,4 +121,4 @@ READERS: Final[dict[str, tuple[Schema, Callable[[str], Any], str]]] = {
     "line": (LINE, line, "{0,1,0}"),
     "circle": (CIRCLE, circle, "<(0,0),0>"),
 }
-"""By type: schema, reader, and the text for a NOT NULL column missing in the log."""
+"""By type: schema, reader, and text for a missing NOT NULL value."""

@@ -22,7 +22,7 @@ class Stopped(Exception):
 
 
 def size_of(record: SourceRecord) -> int:
-    """Estimate a change's bytes: texts and bytes by length, others a constant each."""
+    """Estimate a change's bytes: texts by length, others a constant."""
     rows = (record.value.get("before"), record.value.get("after")) if isinstance(record.value, dict) else ()
     return _RECORD_BYTES + sum(_size(row) for row in (record.key, *rows))
 

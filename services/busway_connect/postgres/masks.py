@@ -3,9 +3,9 @@
 
 What lives here: reading them, and masking values. What does not: the values (`records`).
 
-Like in Debezium, the first setting that matches a column counts, truncation before masks before hashes; a mask replaces
-null, too; columns of other types pass unchanged, with a log message; a hash is cut to its column's length. Debezium
-publishes masked key columns unmasked; here they fail the task.
+Like in Debezium, a column's first match counts, truncation before masks before hashes; a mask replaces null, too; other
+types pass unchanged, with a log message; a hash is cut to its column's length. Debezium publishes masked key columns
+unmasked; here they fail the task.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ class Mask:
         return (("truncateLength", str(self.chars)),) if length is not None and length > self.chars else ()
 
     def of(self, value: Any, length: int) -> Any:
-        """Return the replacement of a text or None in a column of this length."""
+        """Return the replacement of a text or None."""
         if self.truncates:
             return value if value is None else _cut(value, self.chars)
         if self.algorithm is None:
@@ -81,9 +81,7 @@ def _cut(text: str, units: int) -> str:
 
 
 def _serialized(text: str) -> bytes:
-    """Return ObjectOutputStream's form of a String: modified UTF-8, with two bytes for zero and three for a
-    surrogate.
-    """
+    """Return ObjectOutputStream's String. In its UTF-8 zero has two bytes and a surrogate three."""
     units = text.encode("utf-16-be")
     data = bytearray()
     for (unit,) in struct.iter_unpack(">H", units):

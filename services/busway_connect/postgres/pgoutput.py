@@ -26,7 +26,7 @@ class _Unchanged(Enum):
 
 
 UNCHANGED: Final = _Unchanged.UNCHANGED
-"""An out-of-line value that the UPDATE did not touch and the log lacks."""
+"""A TOASTed value that the UPDATE did not touch."""
 Cell: TypeAlias = str | bytes | Literal[_Unchanged.UNCHANGED] | None
 Row: TypeAlias = tuple[Cell, ...]
 

@@ -32,7 +32,7 @@ _PUBLISHED_PARTS: Final = """SELECT p.schemaname, p.tablename, p.rowfilter, (SEL
         WHERE (n.nspname, c.relname) = (p.schemaname, p.tablename) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
         AND a.attname <> ALL (p.attnames))
     FROM pg_catalog.pg_publication_tables p WHERE p.pubname = %s"""
-"""Names under which changes are sent, with row filter and columns missing in the list."""
+"""Names of published tables, with row filter and omitted columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Published:
 
 
 def prepare_publication(connection: Connection, settings: Settings, tables: list[TableId]) -> dict[TableId, Published]:
-    """Create the publication if missing and allowed, and check that it has all tables.
+    """Create the publication if allowed. Check that it has all tables.
 
     Returns:
         the tables under whose names changes are sent: a partitioned table or its partitions; a snapshot of both would
@@ -132,7 +132,7 @@ def _require_tables(connection: Connection, settings: Settings, tables: list[Tab
 
 
 def once_each(connection: Connection, tables: list[TableId]) -> dict[TableId, Published]:
-    """Return the tables to read without a publication, except partitions of tables that are read, too."""
+    """Return the tables to read, without partitions of tables read, too."""
     chosen = set(tables)
     doubled = {
         TableId(schema=schema, name=name)
@@ -145,7 +145,7 @@ def once_each(connection: Connection, tables: list[TableId]) -> dict[TableId, Pu
 def _require_names(
     connection: Connection, settings: Settings, captured: set[TableId], published: Collection[TableId]
 ) -> None:
-    """Check that partitions' changes are sent under the name of a captured table."""
+    """Check that partitions' changes come under a captured table's name."""
     leaves: dict[TableId, list[str]] = {}
     for root_schema, root_name, schema, name in connection.execute(_PARTITIONS):
         root, leaf = TableId(schema=root_schema, name=root_name), TableId(schema=schema, name=name)

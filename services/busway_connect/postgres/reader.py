@@ -36,7 +36,7 @@ from busway_connect.postgres.stream import Stream
 
 logger = logging.getLogger("busway.connect.postgres")
 _WAIT_S: Final = 0.1
-"""Longest sleep in a quiet log: the delay until a confirmation or a stop is noticed."""
+"""Longest sleep in a quiet log, and delay of confirmations and stops."""
 _LOOK_EVERY: Final = 251
 """Messages between looks at the clock in a busy log. A prime, so that it does not fall inside each of many equally long
 transactions.
@@ -126,7 +126,7 @@ class Reader:
     # Start
 
     def _begin(self, catalog: Connection) -> tuple[InSnapshot | InStream, str | None]:
-        """Return the position to continue from, and the snapshot's name of a new slot."""
+        """Return the position, and a new slot's snapshot name."""
         settings, stored = self._settings, self._stored
         if settings.snapshot_mode not in _STREAMS:
             if isinstance(stored, InStream):
@@ -287,7 +287,7 @@ class Reader:
             self._hold(record)
 
     def _describe(self, stream: Stream, relation: pgoutput.Relation) -> None:
-        """Take a table's new form from the log, and the rest from the catalogue."""
+        """Take a table's new form from the log and the catalogue."""
         assert self._catalog is not None
         id_ = TableId(schema=relation.schema, name=relation.name)
         if not self._settings.captures(id_):
@@ -300,9 +300,7 @@ class Reader:
         self._warn_of_keys(layout, {column.name for column in relation.columns if column.key})
 
     def _warn_of_keys(self, layout: Layout, identity: Collection[str]) -> None:
-        """Warn once about a table whose deletes lack the key: the log's old row has only the replica identity's
-        columns.
-        """
+        """Warn once if deletes lack the key. The log's old row has only the replica identity."""
         missing = [column for column in layout.key if column not in identity]
         if missing and identity and layout.id not in self._warned:
             self._warned.add(layout.id)
@@ -322,7 +320,7 @@ class Reader:
         select.select([server], [], [], _WAIT_S)
 
     def _beat(self, server: ReplicationConnection, stream: Stream) -> None:
-        """Send a heartbeat when due, if the log was read beyond the newest record's offset."""
+        """Send a due heartbeat, if more was read than the newest offset says."""
         interval_ms = self._settings.heartbeat_interval_ms
         if not interval_ms or time.monotonic() - self._beat_at < interval_ms / 1000:
             return

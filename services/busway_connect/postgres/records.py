@@ -93,7 +93,7 @@ class Unreadable(Exception):
 
 
 class StaleType(Exception):
-    """An enum's value is not among its labels: added after these were read, or renamed since it was written."""
+    """An enum's value is not among its labels: added or renamed since."""
 
     def __init__(self, label: str) -> None:
         super().__init__(f"{label!r} is no label of its enum")
@@ -156,7 +156,7 @@ class Layout:
         key_fields: dict[str, Field] = {}
         self.left_out: list[str] = []
         self.unmasked: list[str] = []
-        """Columns with a mask that is not applied, as they are not text."""
+        """Columns whose mask is not applied, as they are not text."""
         for index, column in enumerate(table.columns):
             if not settings.captures_column(table.id, column.name):
                 continue
@@ -302,7 +302,7 @@ class Layout:
         }
 
     def created(self, new: Row, origin: Origin, now_ns: int, op: str = "c") -> list[Part]:
-        """Return the record of an INSERT, or with `op="r"` of a snapshot's row."""
+        """Return an INSERT's record, or with `op="r"` a snapshot row's."""
         row = self.row(new)
         return [Part(key=self.key_of(row), value=self._envelope(op, None, row, origin, now_ns))]
 
@@ -360,7 +360,7 @@ def context_headers(settings: Settings, run_id: str) -> tuple[tuple[str, bytes |
 def layout_table(
     table: Table | None, id_: TableId, identity: str, columns: Sequence[tuple[str, int, int, bool]]
 ) -> Table:
-    """Return a table in the log's form, with defaults, NULLs and key from the catalogue (None: deleted there).
+    """Return a table's form in the log. Defaults, NULLs and key are the catalogue's (None: deleted there).
 
     Args:
         columns: (name, type, modifier, part of the replica identity), from the log.
@@ -382,7 +382,7 @@ def layout_table(
 
 
 def _key_then(table: Table | None, identity: str, columns: Sequence[tuple[str, int, int, bool]]) -> tuple[str, ...]:
-    """Return the key when the log was written: the catalogue's current one, unless the log contradicts it."""
+    """Return the key at the log's time: the catalogue's, unless contradicted."""
     now = table.key if table is not None else ()
     marked = tuple(name for name, _, _, key in columns if key)
     if identity == "d" and marked:  # the primary key's columns; the catalogue has their order

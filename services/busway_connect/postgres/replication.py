@@ -107,7 +107,7 @@ class ReplicationConnection:
         return psycopg.OperationalError("the server has ended the stream")
 
     def tell(self, written_lsn: int, flushed_lsn: int) -> None:
-        """Send a status update: the position read, and the LSN before which the server may discard the log."""
+        """Send a status update. It has the position read, and the LSN before which the server may discard the log."""
         now_us = time.time_ns() // 1000 - POSTGRES_EPOCH_US
         self._libpq.put_copy_data(_STATUS.pack(b"r", written_lsn, flushed_lsn, flushed_lsn, now_us, 0))
         self._libpq.flush()

@@ -23,7 +23,7 @@ logger = logging.getLogger("busway.connect.postgres")
 PLUGIN: Final = "pgoutput"
 CONNECT_TIMEOUT_S: Final = 10
 SILENT_TIMEOUT_MS: Final = 60_000
-"""A vanished server is detected after this (Linux), like a vanished reader by the server (wal_sender_timeout)."""
+"""A vanished server is detected after this (Linux), like wal_sender_timeout for readers."""
 _FIRST_LOOK_S: Final = 0.05
 _LOOK_S: Final = 1.0
 """Longest interval of polling an occupied slot."""

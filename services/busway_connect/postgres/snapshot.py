@@ -3,9 +3,9 @@
 What lives here: reading tables under one snapshot, in key order, from any row on; the marks `first`, `last`, … What
 does not: the snapshot's origin (`reader`), records (`records`).
 
-Tables are read in the order of `schema.table`, rows in key order, so that a position identifies the rows before it.
-Keys that Python cannot order like the server, keys with a masked or omitted column, and tables without a key have no
-such position: these tables are read again from the beginning, or from the stored key.
+Tables are read in the order of `schema.table`, rows by key, so that a position identifies the rows before it. Without
+such a position, tables are read again from the beginning, or from the stored key: those whose key Python cannot order
+like the server or has a masked or omitted column, and those without a key.
 """
 
 import time
@@ -32,7 +32,7 @@ _IN_PYTHON: Final[dict[str, Callable[[str], int | str]]] = {
     "timestamp": values.timestamp_us,
     "timestamptz": values.timestamp_us,
 }
-"""By type: a key's text → a value that Python orders like the server."""
+"""By type: key text → a value that Python orders alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Snapshot:
         self._partition: Mapping[str, str] = {}
 
     def records(self, partition: Mapping[str, str]) -> Iterator[SourceRecord]:
-        """Yield the rows after the position, each with its mark, including `last` for the last of all."""
+        """Yield the rows after the position with marks, the final one `last`."""
         self._partition = partition
         held: tuple[Layout, Row, InSnapshot, str, str] | None = None
         for number, table in enumerate(self._tables):

@@ -25,7 +25,7 @@ _Change = pgoutput.Insert | pgoutput.Update | pgoutput.Delete | pgoutput.Truncat
 
 
 class OutOfOrder(Exception):
-    """A message in the wrong place: a change outside a transaction, or of an undescribed table."""
+    """A change outside a transaction, or of an undescribed table."""
 
 
 class Stream:
@@ -181,7 +181,7 @@ class Stream:
         )
 
     def heartbeat(self, lsn: int, now_ns: int) -> SourceRecord:
-        """Return a record that only has an offset: everything before `lsn` was read, without captured changes."""
+        """Return a record with only an offset. Everything before `lsn` was read, without captured changes."""
         self._commit_lsn = self.offered_lsn = max(self._commit_lsn, lsn)
         return SourceRecord(
             topic=f"{self._settings.heartbeat_topics_prefix}.{self._settings.prefix}",

@@ -78,9 +78,7 @@ def decimal_of(scale: int) -> Callable[[str], bytes]:
 
 
 def decimal_text_of(scale: int | None) -> Callable[[str], str]:
-    """For `numeric` with this scale: return text with all digits after the point; infinities and NaN by Debezium's
-    names.
-    """
+    """For `numeric` of a scale: all digits, and Debezium's infinities and NaN."""
 
     def read(text: str) -> str:
         if text[-1] not in "0123456789":

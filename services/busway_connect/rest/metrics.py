@@ -9,8 +9,7 @@ What lives here: names, read at the scrape. What does not: counting (`runtime.ta
 | `busway_connect_connector_failed` | connector, type | 1 after its task failed for good |
 | `busway_connect_records_polled_total` | connector, type | records read from the source or the sink's topics |
 | `busway_connect_records_written_total` | connector, type | acknowledged by the bus, or written by the sink |
-| `busway_connect_records_already_written_total` | connector, type | found in the topics after a restart, and not
-written again |
+| `busway_connect_records_already_written_total` | connector, type | found in the topics after a restart, and not written again |
 | `busway_connect_records_tolerated_total` | connector, type | bad records passed over |
 | `busway_connect_dead_letters_total` | connector, type | of these, in the dead-letter topic |
 | `busway_connect_offset_commits_total` | connector, type | offset commits |

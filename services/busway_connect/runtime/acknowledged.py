@@ -36,10 +36,7 @@ class _Batch:
 
 
 class Acknowledged:
-    """Delivery of one run.
-
-    Args:
-    """
+    """Delivery of one run."""
 
     def __init__(self, parts: TaskContext, source: Source, producer: Producer, admin: Admin) -> None:
         self.producer = self.dead_letters = producer
@@ -112,7 +109,7 @@ class Acknowledged:
             self._parts.counts.offset_commits += 1
 
     async def end(self, *, failed: bool) -> None:
-        """Store acknowledged offsets, also after a failure, up to the first refused batch."""
+        """Store acknowledged offsets up to the first refused batch, also after failures."""
         await self.producer.flush()
         good: deque[_Batch] = deque()
         for batch in self._under_way:

@@ -12,15 +12,15 @@ from busway_connect.runtime.refusals import Refused
 SETTINGS_MAX: Final = 1000
 """Of a connector. The largest known have a few hundred, with their transforms."""
 CONFIG_CHARS_MAX: Final = 1024 * 1024
-"""Of a connector's settings, names and values, also if sent in several requests (KIP-477)."""
+"""Of a connector's settings, also if sent in parts (KIP-477)."""
 CONNECTORS_MAX: Final = 500
-"""Of a worker: each has a task, broker connections, and memory for records in flight."""
+"""Of a worker. Each has a task, broker connections, and records in flight."""
 ALL_CONFIGS_CHARS_MAX: Final = 16 * 1024 * 1024
-"""Of all connectors' settings together, which are in memory and in `GET /connectors?expand=info`."""
+"""Of all connectors' settings, which are in memory and `GET /connectors?expand=info`."""
 OFFSETS_MAX: Final = 1000
-"""Of a request: each is a record to store, while other changes wait."""
+"""Of a request. Each is a record to store, while other changes wait."""
 OFFSETS_HELD_MAX: Final = 20_000
-"""Of all sources together when users add offsets, as the worker holds them in memory."""
+"""Of all sources when users add offsets, as they are in memory."""
 
 
 def size_of(config: Mapping[str, str]) -> int:
@@ -55,7 +55,7 @@ def require_room(name: str, config: Mapping[str, str], others: Collection[int]) 
 
 
 def require_few_offsets(added: int, held: int = 0) -> None:
-    """Check the number of offsets in a request, and in memory with it.
+    """Check the number of offsets, in the request and in memory.
 
     Raises:
         Refused: 413, 409.

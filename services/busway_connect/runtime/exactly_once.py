@@ -1,20 +1,19 @@
 """Exactly-once delivery of a source's records without transactions.
 
-What lives here: marks on records, finding the last mark in a topic, and detecting records already written. What does
-not: reading and sending (`source_task`).
+What lives here: marks on records, finding a topic's last mark, detecting records already written. What does not:
+reading and sending (`source_task`).
 
 A source with an order (`Source.position`), such as a write-ahead log, returns the same records again from the same
 offset. The stored offset lags behind the produced records, so a crash repeats some. Each record therefore has the
 header `__busway.source.position`: `["connector",epoch,{source partition},position,n]`, n counting records of one
-position. Before a run's first record to a topic, the worker reads each of its partitions backwards to this connector's
-last mark. The idempotent producer writes a partition in order, so a partition has a prefix of the records sent to it: a
-record is dropped if its partition's last mark is at or after its own.
+position. Before a run's first record to a topic, the worker reads its partitions backwards to this connector's last
+mark. The idempotent producer writes in order, so a partition has a prefix of the records sent to it: a record is
+dropped if its partition's last mark is at or after its own.
 
-Marks count only within one source partition and epoch. The epoch is raised whenever a user alters or deletes offsets
-(KIP-875), so that a source that was deliberately reset writes again. Where no mark counts, the record is written:
-possibly twice, but not lost. That can happen when a topic gets more partitions, when records at its end are deleted, or
-when a dead worker's request reaches the broker only after the new worker's check; preventing that takes transactions
-(`transactional`).
+Marks count only within one source partition and epoch. Altering or deleting offsets (KIP-875) raises the epoch, so that
+a source that was reset writes again. Where no mark counts, the record is written: possibly twice, but not lost. That
+happens when a topic gets more partitions, when records at its end are deleted, or when a dead worker's request reaches
+the broker after the new worker's check; only transactions prevent that (`transactional`).
 """
 
 import json
@@ -118,7 +117,7 @@ class Written:
         self._last.update(await self.last_marks(topic, partitions))
 
     async def last_marks(self, topic: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Mark]:
-        """Return this connector's last mark in each of a topic's partitions, if any."""
+        """Return this connector's last mark in each partition, if any."""
         wanted = list(partitions)
         firsts = await self._admin.list_offsets(dict.fromkeys(wanted, -2))
         ends = await self._admin.list_offsets(dict.fromkeys(wanted, -1))

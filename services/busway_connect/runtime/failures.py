@@ -31,7 +31,7 @@ _HEADER_BYTES_MAX: Final = 300
 omitted.
 """
 _TRACE_CHARS_MAX: Final = 16 * 1024
-"""Limit of a trace: some hundred frames, so that the status of a thousand failed connectors can still be returned."""
+"""Limit of a trace: some hundred frames. A thousand failed connectors' status can still be returned."""
 Headers = tuple[tuple[str, bytes | None], ...]
 
 

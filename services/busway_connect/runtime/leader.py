@@ -40,13 +40,11 @@ _SUPERSEDED: Final = frozenset(
         "UNKNOWN_PRODUCER_ID",
     }
 )
-"""Broker errors for a producer that another replaced, whose transaction timed out, or whose id was unused for a
-week.
-"""
+"""Errors of a replaced, timed-out or, for a week, unused producer."""
 
 
 def superseded(problem: BaseException) -> bool:
-    """Return whether a producer failed for good while a new one of its id may succeed."""
+    """Return whether only a new producer of this id can continue."""
     if isinstance(problem, TurnOver | ProducerFenced):
         return True
     codes = (getattr(error, "code", None) for error in (problem, problem.__cause__))
@@ -148,7 +146,7 @@ async def _fence(admin: Admin, transactional_id: str) -> None:
 
 
 async def confirm_turn(consumer: Consumer, topic: str, over: asyncio.Event) -> None:
-    """Ask the group whether this worker leads: a frozen worker may have been removed without noticing.
+    """Ask the group whether this worker leads. A freeze may have removed it unnoticed.
 
     Args:
         consumer: its assignment to the topic means leadership.

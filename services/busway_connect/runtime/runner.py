@@ -3,9 +3,9 @@
 What lives here: states and transitions. What does not: the task's work (`source_task`, `sink_task`), requests
 (`worker`).
 
-After `Retriable` or an unreachable broker the task is RESTARTING and retried with delays growing up to
-`errors.retry.delay.max.ms`; other failures make it FAILED with its trace until it is restarted or changed. A
-connector's failure never affects the worker or other connectors.
+After `Retriable` or an unreachable broker the task is RESTARTING and retried with delays up to
+`errors.retry.delay.max.ms`; other failures make it FAILED with its trace until a restart or change. A failure never
+affects the worker or other connectors.
 """
 
 import asyncio
@@ -177,7 +177,7 @@ class Runner:
                 await self._around.stores.configs.put_tasks(self.name, [])
 
     async def _attempts(self) -> None:
-        """Run the task until a change is requested or it failed for good."""
+        """Run the task until a change is requested or it failed finally."""
         first_time = not self._around.stores.configs.tasks(self.name)
         if self.target == "PAUSED" and first_time:
             await self._show("PAUSED", None)  # no task yet, as in Kafka Connect
@@ -229,7 +229,7 @@ class Runner:
             running.result()
 
     async def _contained(self) -> None:
-        """Turn exits and stray cancellations of a connector's code into a failure of its task."""
+        """Turn exits and stray cancellations into a failure of the task."""
         try:
             await self._run_task()
         except SystemExit as problem:

@@ -2,8 +2,8 @@
 
 What lives here: the loop. What does not: bad records (`failures`), restarts (`runner`).
 
-Offsets of the group `connect-NAME` are committed after each `write`: records may repeat but are not lost. The starting
-position of a partition is committed, too; Kafka Connect commits it only with the first record and can lose earlier ones
+Offsets of the group `connect-NAME` are committed after each `write`: records may repeat but are not lost. So is a
+partition's starting position, which Kafka Connect commits only with the first record and so can lose earlier ones
 during a restart.
 """
 

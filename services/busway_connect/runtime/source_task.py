@@ -172,9 +172,7 @@ class _Sender:
         await self._failures.refused(lambda: bad, problem)
 
     async def _shown(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """Return bytes for a dead letter, as a source's record has none: JSON with schema, or at worst Python's
-        repr.
-        """
+        """Return a source record's bytes for a dead letter. JSON with its schema, or at worst Python's repr."""
         try:
             return await self._readable.from_connect(topic, schema, value)
         except ConversionFailed:

@@ -1,8 +1,8 @@
 """The worker's persistent state: three compacted topics in Kafka Connect's formats.
 
 What lives here: keys and values, read to the end at start, written through. What does not: their use (`worker`). One
-worker of a group writes, so memory equals the topic. Offsets of a source in transactions are written by its own
-producer, and read again when its task starts, with its predecessor's commits.
+worker of a group writes, so memory equals the topic. A source in transactions writes its offsets with its own producer,
+and reads them again when its task starts.
 
 `connect-configs`: Kafka Connect's `connector-NAME`, `target-state-NAME`, `task-NAME-0`, `commit-NAME`, and Busway's
 `source-epoch-NAME` (see `exactly_once`), which Kafka Connect skips. `connect-offsets`: `["NAME",{partition}]`.
@@ -161,7 +161,7 @@ class ConfigStore:
         await self._topic.put(f"commit-{name}".encode(), {"tasks": len(tasks)})
 
     def tasks(self, name: str) -> int:
-        """Return its number of tasks: 0 before the first start and while stopped."""
+        """Return its number of tasks: 0 before the start and while stopped."""
         return self._number(f"commit-{name}", "tasks")
 
     async def put_target_state(self, name: str, state: str) -> None:
@@ -176,11 +176,11 @@ class ConfigStore:
         await self._topic.put(f"commit-{name}".encode(), {"tasks": 0})
 
     def epoch(self, name: str) -> int:
-        """Return how often a user changed the offsets, or a record was refused before others were written."""
+        """Return how often marks were invalidated, see `raise_epoch`."""
         return self._number(f"source-epoch-{name}", "epoch")
 
     async def raise_epoch(self, name: str) -> None:
-        """Invalidate marks in topics: a user changed the offsets, or a refused record left a hole.
+        """Invalidate marks, after changed offsets or a hole of a refused record.
 
         Counts in memory even if storing fails: distrusting a valid mark duplicates a record, trusting an invalid one
         loses it.

@@ -1,10 +1,10 @@
 """A source's records and offsets in one transaction (KIP-618), atomic for read_committed readers.
 
-What lives here: beginning and end of transactions, like Kafka Connect 4.3.1's `ExactlyOnceWorkerSourceTask`. What does
-not: the loop (`source_task`), leadership (`worker`).
+What lives here: boundaries of transactions, like Kafka Connect 4.3.1's `ExactlyOnceWorkerSourceTask`. What does not:
+the loop (`source_task`), leadership (`worker`).
 
 A task takes over its predecessor's transactional id, which fences it and aborts its transaction, and only then reads
-the offsets. A worker that was frozen asks its group before and after taking the id. If it still takes it from the new
+the offsets. A worker that was frozen asks its group before and after taking the id; if it still takes it from the new
 leader, that one restarts from the committed offsets. Dead letters are outside the transaction and may be duplicated.
 """
 
@@ -85,7 +85,7 @@ class Transactional:
             await self._as_asked(self._boundaries.due(record))
 
     async def batch_over(self) -> None:
-        """End the transaction, if the boundary is the poll, is due, or is requested by the source."""
+        """End the transaction at a poll boundary, when due, or on request."""
         if self._boundaries is not None:
             await self._as_asked(self._boundaries.due())
         elif self._boundary == "POLL" or time.monotonic() - self._committed_at >= self._interval_s:

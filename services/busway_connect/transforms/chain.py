@@ -131,7 +131,7 @@ def _check_served(
 
 
 def _check_aliases(config: Config, wrong: dict[str, str]) -> None:
-    """Refuse transforms that are configured but not listed: one may be needed to hide data."""
+    """Refuse configured but unlisted transforms: one may hide data."""
     for kind in _OF_EVERY:
         prefixes = tuple(f"{kind}.{alias}." for alias in aliases(config, kind))
         for name in config:

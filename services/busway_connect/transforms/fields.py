@@ -79,7 +79,7 @@ class _OnStruct(Transform):
 
 
 class ReplaceField(_OnStruct):
-    """Removes fields (`exclude`), keeps only some (`include`), or renames them (`renames`, `old:new` with commas)."""
+    """Removes (`exclude`), keeps (`include`) or renames fields (`renames`, `old:new` with commas)."""
 
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(name="exclude", doc="Fields to exclude", default="", type="LIST"),

@@ -63,7 +63,7 @@ class Filter(Transform):
 
 
 class Under(Transform):
-    """A transform for records selected by a predicate, with `negate` for the others; the rest pass unchanged."""
+    """A transform for selected records, with `negate` for others. The rest pass unchanged."""
 
     def __init__(self, transform: Transform, predicate: Predicate, *, negate: bool) -> None:
         super().__init__(transform.config)

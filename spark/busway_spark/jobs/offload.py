@@ -44,7 +44,7 @@ def transform(decoded: DataFrame, key: Column | None = None) -> DataFrame:
 
 
 def work(job: Job) -> None:
-    """Write both tables, each by its own query with its own checkpoint, so that each is exactly-once."""
+    """Write both tables with separate queries and checkpoints: each is exactly-once."""
     topic, given = job.given.topic, job.given
     reader = int(given.reader) if given.reader is not None and given.reader.isdecimal() else given.reader
 

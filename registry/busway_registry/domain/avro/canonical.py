@@ -191,7 +191,7 @@ def _is_int(value: Any) -> bool:
 
 
 def _normal_default(schema: Schema | None, value: Any) -> Any:
-    """Return the default as Java writes it after conversion to the schema's type."""
+    """Return the default as Java writes it after parsing."""
     if isinstance(schema, Union):
         return _normal_default(schema.branches[0], value) if schema.branches else value
     if isinstance(value, list):

@@ -114,7 +114,9 @@ def _string(text: str) -> str:
 
 
 def _double(number: float) -> str:
-    """Format like `Double.toString`: a digit after the point, an exponent below 0.001 and from 10,000,000."""
+    """Format like `Double.toString`. It has a digit after the point, and an exponent below 0.001 and from
+    10,000,000.
+    """
     if number == 0 or 1e-3 <= abs(number) < 1e7:
         return f"{number:.{_places(number)}f}"
     digits, _, exponent = f"{number:.{len(_digits(number)) - 1}e}".partition("e")
@@ -132,7 +134,7 @@ def _digits(number: float) -> str:
 
 
 def narrowed(number: float) -> float:
-    """Return the number as a Java `float` prints it: the fewest digits that identify it among 32-bit floats."""
+    """Return the shortest number equal as 32-bit float, as Java prints it."""
     try:
         (single,) = struct.unpack(">f", struct.pack(">f", number))
     except OverflowError:

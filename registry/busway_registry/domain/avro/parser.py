@@ -61,7 +61,7 @@ class Parsed:
 
 
 def parse(text: str, references: Iterable[str] = ()) -> Parsed:
-    """Parse `text`, which may use named types of the schemas in `references`, dependencies first.
+    """Parse `text`. It may use types of `references`, dependencies first.
 
     Raises:
         AvroError: the text or a reference is invalid.
@@ -247,9 +247,7 @@ def _full_name(given: Mapping[str, Any], namespace: str, at: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Return whether a name has only letters, digits and _, and no digit first. Like Java, accepts letters of every
-    alphabet (of the basic plane).
-    """
+    """Accept letters, digits and _, no digit first. Like Java, letters of any alphabet (basic plane)."""
     return bool(text) and not text[0].isdecimal() and all(_may_be_in_name(character) for character in text)
 
 

@@ -1,8 +1,8 @@
 """Breaches of a comparison and its cost, both bounded.
 
 What lives here: a request's budget, places in a schema, and breaches in shared form: common subtrees are stored once
-and expanded when read. Types that refer twice to the previous one have a breach for each path through them, more than
-fits into memory; in this form they cost as much as their definitions. What does not: the meaning of a breach (`avro`).
+and expanded when read. Types that refer twice to the previous one have a breach for each path, more than fits into
+memory; in this form they cost as much as their definitions. What does not: the meaning of a breach (`avro`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
 MOST_STEPS: Final = 500_000
-"""Limit of a request over all versions and both directions: some seconds, at most 300 MiB. A record of 2,000 fields
-against 30 versions in both directions takes half.
+"""Limit of a request over all versions and both directions. It takes seconds and at most 300 MiB; 2,000 fields against
+30 versions take half.
 """
 MOST_BREACHES: Final = 200
 """Limit of breaches reported for a request."""

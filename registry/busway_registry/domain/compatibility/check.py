@@ -14,7 +14,7 @@ from busway_registry.domain.compatibility.levels import Level
 from busway_registry.domain.schemas import Artifact
 
 _MOST_CHARS: Final = 2_000
-"""Limit of each part of a message, as names and lists of symbols have no limit."""
+"""Limit of each part of a message. Names and symbols have none."""
 
 Parse: TypeAlias = Callable[[str, Sequence[str]], Parsed]
 

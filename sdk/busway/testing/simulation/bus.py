@@ -80,7 +80,7 @@ class SimulatedBus:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Write a record and wait for its acknowledgement, through failures of connections and brokers.
+        """Write a record and wait for its acknowledgement. Retries through failures of connections and brokers.
 
         Raises:
             Unencodable: the value or the key is of another type.

@@ -18,7 +18,7 @@ FAULTS_MAX: Final = 8
 TROUBLE_S: Final = (5.0, 40.0)
 """Range of the duration of faults, in virtual seconds."""
 STEPS_MAX: Final = 60
-"""A kill at a step happens within this many arrivals at the step."""
+"""Limit of the arrival at a step that kills."""
 
 
 class Kind(Enum):

@@ -45,7 +45,7 @@ def _no_time(seconds: float, /) -> None:
 
 @contextlib.contextmanager
 def outside(seed: object, refused: Callable[[NotSimulated], None]) -> Iterator[None]:
-    """Give code in simulated processes their machine's time and chance within the block.
+    """Give simulated processes' code their machine's time and chance.
 
     Args:
         refused: called with each refusal, as the service may take the error for a failure of its handler.

@@ -29,7 +29,7 @@ _OURS: Final = frozenset(
 )
 
 Target = str | Application | Callable[[], Application]
-"""`module:app`, an app bound to a name of its module, or a function that makes one."""
+"""`module:app`, an app bound in its module, or a factory."""
 
 
 class NoService(BuswayError):
@@ -109,7 +109,9 @@ def _place_of(app: Application) -> str:
 
 
 def _is_users(module: ModuleType, package: str | None = None) -> bool:
-    """Return whether a module is the user's: not of Python, installed packages or Busway; or of `package`."""
+    """Return whether a module is the user's. It is of `package`, or of neither Python, installed packages nor
+    Busway.
+    """
     top = module.__name__.partition(".")[0]
     return top == package or (top not in _OURS and _is_elsewhere(getattr(module, "__file__", None)))
 

@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 
 
 def ddmin(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> list[Item]:
-    """Return a part of the failing `items` that still fails and from which no single item can be removed.
+    """Return a failing part of `items` from which none can be removed.
 
     The result is the last input for which `fails` returned true.
     """

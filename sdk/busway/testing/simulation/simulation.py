@@ -90,7 +90,7 @@ class Simulation:
         return function
 
     def outcome(self, function: W) -> W:
-        """Register a property of the end state: a function of the bus that asserts it, or returns a bool."""
+        """Register a property of the end state. It asserts, or returns a bool."""
         self._outcomes.append(function)
         return function
 

@@ -27,10 +27,7 @@ class _Line:
 
 
 class Story:
-    """The events of a history.
-
-    Args:
-    """
+    """The events of a history."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -71,10 +68,7 @@ class Story:
 
 
 class Teller(Extension):
-    """Adds an instance's events to the story.
-
-    Args:
-    """
+    """Adds an instance's events to the story."""
 
     def __init__(self, story: Story, who: str) -> None:
         self._story = story
