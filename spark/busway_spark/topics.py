@@ -107,7 +107,7 @@ def stream_topic(
         the others: as for `read_topic`.
 
     Raises:
-            as `read_topic`.
+        as `read_topic`.
     """
     source, further = _source(source, kafka_options)
     schemas = _prepared(topic, bootstrap_servers, schema_registry, subject, reader, kafka_options=further)

@@ -102,7 +102,7 @@ class Network:
         """Resolve a name as `getaddrinfo` does.
 
         Raises:
-                socket.gaierror: unknown host.
+            socket.gaierror: unknown host.
         """
         if isinstance(name, bytes):
             name = name.decode()
@@ -154,7 +154,7 @@ class Network:
         """Open a connection.
 
         Raises:
-                socket.gaierror: unknown host.
+            socket.gaierror: unknown host.
             ConnectionRefusedError: no listener.
         """
         process = PROCESS.get(self.loop.world)

@@ -13,8 +13,10 @@ cut connections. What does not: the choice of faults and the checks (workloads, 
                 async with busway.Producer(node.bootstrap_servers) as producer:
                     await producer.send_and_wait("t", b"precious")
 
-            await client.run(send) node.power_cut() await node.start() assert await client.run(all_records,
-            node.bootstrap_servers) == [b"precious"]
+            await client.run(send)
+            node.power_cut()
+            await node.start()
+            assert await client.run(all_records, node.bootstrap_servers) == [b"precious"]
 
         World(seed=7).run(workload)
 

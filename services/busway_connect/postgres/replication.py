@@ -30,7 +30,7 @@ class ReplicationConnection:
     """A connection to a database's walsender; blocks only for connecting and commands.
 
     Raises:
-            psycopg.OperationalError: connecting failed.
+        psycopg.OperationalError: connecting failed.
     """
 
     def __init__(self, conninfo: str) -> None:
@@ -76,7 +76,7 @@ class ReplicationConnection:
         """Return the next message with its LSN; None if none has arrived.
 
         Raises:
-                psycopg.Error: the stream has ended.
+            psycopg.Error: the stream has ended.
             Malformed: another message.
         """
         looked = False
