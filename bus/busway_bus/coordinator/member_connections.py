@@ -102,6 +102,8 @@ class MemberConnections:
         """Group id → member id → its last request."""
         self._full = set[Carrier]()
         """Connections of so many members that further ones are not noted."""
+        self._warned = set[Carrier]()
+        """Connections that a warning has named."""
         self._waiting = Counter[str]()
         """Group id → members whose connection is closed and that are not fenced yet."""
 
@@ -178,11 +180,13 @@ class MemberConnections:
         if len(carrier.members) < MEMBERS_PER_CONNECTION_MAX:
             return True
         self._full.add(carrier)
-        logger.warning(
-            "one connection carries the requests of more than %d members of groups: where it is closed, the others are fenced when their "
-            "sessions end, and not after group.disconnect.grace.ms; give each consumer a connection of its own",
-            MEMBERS_PER_CONNECTION_MAX,
-        )
+        if not carrier.gone and carrier not in self._warned:
+            self._warned.add(carrier)
+            logger.warning(
+                "one connection carries the requests of more than %d members of groups: where it is closed, the others are fenced when their "
+                "sessions end, and not after group.disconnect.grace.ms; give each consumer a connection of its own",
+                MEMBERS_PER_CONNECTION_MAX,
+            )
         return False
 
     def carries(self, key: MemberKey) -> bool:
@@ -243,6 +247,7 @@ class MemberConnections:
         """Begin to wait for other connections of its members; those of a connection that the broker ended keep their sessions."""
         carrier.when_closed = None
         self._full.discard(carrier)
+        self._warned.discard(carrier)
         if not by_client:
             for key in tuple(carrier.members):
                 self.forget(key)
