@@ -213,8 +213,9 @@ def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mappi
         KafkaError: unknown resource, or one without settings; INVALID_CONFIG.
     """
     kind.check(image, resource)
-    _check_values(kind, image, resource, configs)
     gone = {name: None for name in kind.current(image, resource) if name not in configs}
+    _check_values(kind, image, resource, configs)
+    kind.check_changes(resource, gone)
     return _decision(kind, resource, {**gone, **configs})
 
 

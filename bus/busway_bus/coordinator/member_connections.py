@@ -101,6 +101,8 @@ class MemberConnections:
         """Group id → member id → its last request."""
         self._full = set[Carrier]()
         """Connections at their limit of members."""
+        self._warned = set[Carrier]()
+        """Connections named in a warning."""
         self._waiting = Counter[str]()
         """Group id → number of members with a timer."""
 
@@ -177,11 +179,13 @@ class MemberConnections:
         if len(carrier.members) < MEMBERS_PER_CONNECTION_MAX:
             return True
         self._full.add(carrier)
-        logger.warning(
-            "one connection carries the requests of more than %d members of groups: where it is closed, the others are fenced when their "
-            "sessions end, and not after group.disconnect.grace.ms; give each consumer a connection of its own",
-            MEMBERS_PER_CONNECTION_MAX,
-        )
+        if not carrier.gone and carrier not in self._warned:
+            self._warned.add(carrier)
+            logger.warning(
+                "one connection carries the requests of more than %d members of groups: where it is closed, the others are fenced when their "
+                "sessions end, and not after group.disconnect.grace.ms; give each consumer a connection of its own",
+                MEMBERS_PER_CONNECTION_MAX,
+            )
         return False
 
     def carries(self, key: MemberKey) -> bool:
@@ -242,6 +246,7 @@ class MemberConnections:
         """Start the timers of its members. If the broker closed it, they keep their sessions."""
         carrier.when_closed = None
         self._full.discard(carrier)
+        self._warned.discard(carrier)
         if not by_client:
             for key in tuple(carrier.members):
                 self.forget(key)

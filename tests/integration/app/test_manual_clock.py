@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.support.patience import patient
 
 from busway import App, Batch, Depends, Exponential, Extension, Retry
+from busway.app.monitoring.health import Health
 from busway.sql import Outbox
 from busway.testing import TestBus, frozen_time
 from busway.testing.clock import ManualTime
@@ -278,3 +279,23 @@ async def test_an_app_is_stopped_while_its_time_stands() -> None:
         async with asyncio.timeout(patient(20)):
             await told.app.stop()
         await told.app.start()
+
+
+async def test_the_health_of_an_app_has_one_clock() -> None:
+    """Records are finished in the app's time, and the test asks in real time: no figure is below 0."""
+    told, health = Told(), Health()
+    told.app.extend(health)
+
+    @told.app.subscribe(told.numbers)
+    async def handle(number: int) -> None:
+        told.tell(health.now_s())
+
+    async with told.running() as bus:
+        await bus.advance(1000)
+        began_s = health.now_s()
+        await bus.send(told.numbers, 1)
+        await bus.settle()
+        ((handled_s, _),) = told.told
+        assert began_s <= handled_s <= health.now_s()
+        (progress,) = health.progress.all(health.now_s())
+        assert progress.idle_s >= 0

@@ -18,8 +18,7 @@ from busway.app.model.outcomes import Outcomes
 from busway.app.monitoring.progress import Progress
 from busway.app.service import RunningService
 from busway.errors import BuswayError
-from busway.net.clock import APP_TIME
-from busway.net.machine import current_machine
+from busway.net.clock import REAL_TIME
 from busway.types import TopicPartition
 
 LOOK_EVERY_S: Final = 1.0
@@ -49,7 +48,7 @@ class Health(Extension):
     Args:
         stall_timeout_s: a partition with lag may be without a finished record for so long; counted from the first look that saw the
             lag, so that an idle partition whose next record has just come is not called stuck.
-        clock: seconds that only grow; None for those of the machine.
+        clock: seconds that only grow; None for those of the machine, also where a test has frozen the app's time.
     """
 
     def __init__(self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] | None = None) -> None:
@@ -69,7 +68,7 @@ class Health(Extension):
 
     def now_s(self) -> float:
         """Seconds that only grow."""
-        return (self._clock or current_machine().monotonic_s)()
+        return (self._clock or REAL_TIME.monotonic_s)()
 
     # What the app tells
 
@@ -115,7 +114,7 @@ class Health(Extension):
             if app is None or (self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S):
                 return
             try:
-                async with APP_TIME.timeout(LOOK_TIMEOUT_S):
+                async with REAL_TIME.timeout(LOOK_TIMEOUT_S):
                     await self._ask(app)
             except TimeoutError:
                 self.unreachable = BuswayError(f"the brokers did not answer within {LOOK_TIMEOUT_S:g} s")
@@ -184,7 +183,7 @@ class Health(Extension):
             if progress.stuck_s >= self.stall_timeout_s
         )
         if (made := self.transactions()) is not None and made.problem is not None:
-            failing_s = current_machine().monotonic_s() - made.failing_s
+            failing_s = REAL_TIME.monotonic_s() - made.failing_s
             if failing_s >= self.stall_timeout_s:
                 reasons += (f"no transaction was committed for {failing_s:.0f} s: {made.problem}",)
         return Readiness(ready=not reasons, reasons=reasons)

@@ -278,6 +278,10 @@ async def test_a_connection_carries_so_many_members(caplog: pytest.LogCaptureFix
     for number in range(MEMBERS_PER_CONNECTION_MAX + 5):
         world.connections.heard(connection, ("g", f"m{number}"), LONGEST_MS)
     assert len(connection.members) == MEMBERS_PER_CONNECTION_MAX
+    for number in range(3):  # members that leave make room, which others take
+        world.connections.forget(("g", f"m{number}"))
+        world.connections.heard(connection, ("g", f"new{number}"), LONGEST_MS)
+        world.connections.heard(connection, ("g", "further"), LONGEST_MS)
     (warning,) = caplog.messages
     assert f"more than {MEMBERS_PER_CONNECTION_MAX} members" in warning
     connection.close()
