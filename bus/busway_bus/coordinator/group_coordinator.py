@@ -15,7 +15,7 @@ from busway_bus.coordinator.consumer_groups import consumer_limits, matching
 from busway_bus.coordinator.fencing import MemberFencing
 from busway_bus.coordinator.leaving import leave_in_parts
 from busway_bus.coordinator.member_connections import Carrier
-from busway_bus.coordinator.offset_commit_batches import in_stretches, transactional_offsets
+from busway_bus.coordinator.offset_commit_batches import OffsetsInBatch, offsets_in_batch
 from busway_bus.coordinator.offset_commit_verification import OffsetCommitVerifications, TransactionalProducer
 from busway_bus.coordinator.refusals import Refusals
 from busway_bus.coordinator.transactional import TransactionalRuntime
@@ -268,21 +268,35 @@ class GroupCoordinator:
     async def commit(
         self, group_id: str, committer: Committer, offsets: Mapping[Place, NewOffset]
     ) -> dict[Place, ErrorCode]:
-        """Store how far a group has read; a code for each, when it is durable.
+        """Store how far a group has read; a code for each, when it is durable. They are one batch, as in Kafka: all are stored or none.
 
         Raises:
-            KafkaError: see `GroupShard.commit` too.
+            KafkaError: see `GroupShard.check_commit` too; INVALID_COMMIT_OFFSET_SIZE where they are more than a batch holds.
         """
         number, wall_ms = self.runtime.partition_of(group_id), self._machine.wall_ms()
-
-        def write(part: Mapping[Place, NewOffset]) -> Awaitable[dict[Place, ErrorCode]]:
+        if len(offsets) <= OFFSETS_PER_COMMIT_MAX:
             now = self.runtime.now()
-            return self.runtime.write(
-                number,
-                lambda shard: shard.commit(group_id, committer, part, now=now, wall_ms=wall_ms),
+            return await self.runtime.write(
+                number, lambda shard: shard.commit(group_id, committer, offsets, now=now, wall_ms=wall_ms)
             )
+        batch = BatchBuilder()
+        steps = self._in_batch(group_id, offsets, batch)
+        records, codes = await self._replicas.turns.run(committer.host, steps)
+        now = self.runtime.now()
+        await self.runtime.write_batch(
+            number, batch, records, lambda shard: shard.check_commit(group_id, committer, offsets, now)
+        )
+        return codes
 
-        return await in_stretches(offsets, write)
+    def _in_batch(self, group_id: str, offsets: Mapping[Place, NewOffset], batch: BatchBuilder) -> OffsetsInBatch:
+        return offsets_in_batch(
+            group_id,
+            offsets,
+            batch,
+            bytes_max=self.runtime.batch_bytes_max(self.runtime.partition_of(group_id)),
+            metadata_bytes_max=self._limits.max_offset_metadata_bytes,
+            wall_ms=self._machine.wall_ms(),
+        )
 
     async def commit_in_transaction(
         self,
@@ -315,14 +329,7 @@ class GroupCoordinator:
             base_sequence=0,  # of every batch, as in Kafka: the broker does not send itself anything twice
             transactional=True,
         )
-        steps = transactional_offsets(
-            group_id,
-            offsets,
-            batch,
-            bytes_max=self.runtime.batch_bytes_max(number),
-            metadata_bytes_max=self._limits.max_offset_metadata_bytes,
-            wall_ms=self._machine.wall_ms(),
-        )
+        steps = self._in_batch(group_id, offsets, batch)
         small = len(offsets) <= OFFSETS_PER_COMMIT_MAX
         records, codes = finished(steps) if small else await self._replicas.turns.run(committer.host, steps)
         if not self.runtime.is_open(number, producer.producer_id, producer.epoch):

@@ -1,49 +1,25 @@
-"""Commits of very many offsets: a stretch at a time, or all in one batch that is made a step at a time.
+"""Commits of very many offsets, in one batch that is made a step at a time.
 
-What lives here: how many go at once, and what those are told that come behind one which is refused. What does not: writing them (`groups`).
+What lives here: the batch and its bound. What does not: writing it (`runtime`), and permission to (`groups.shard`).
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Final
 
 from busway_bus.coordinator.shard import Record
 from busway_bus.groups.offsets import NewOffset, Place, offset_record
 from busway_bus.groups.shard import GroupShard
-from busway_bus.kernel.limits import OFFSETS_PER_COMMIT_MAX
 from busway_bus.kernel.steps import Pace
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.builder import BatchBuilder
 
 _AT_A_STEP: Final = 50
 
-
-async def in_stretches(
-    offsets: Mapping[Place, NewOffset], write: Callable[[Mapping[Place, NewOffset]], Awaitable[dict[Place, ErrorCode]]]
-) -> dict[Place, ErrorCode]:
-    """Write offsets, so many at a time that others are served in between; a code for each. Each stretch is judged as a commit by itself:
-    what was written before one that is refused stays.
-
-    Raises:
-        KafkaError: the first stretch is refused.
-    """
-    if len(offsets) <= OFFSETS_PER_COMMIT_MAX:
-        return await write(offsets)
-    codes: dict[Place, ErrorCode] = {}
-    places = tuple(offsets)
-    for start in range(0, len(places), OFFSETS_PER_COMMIT_MAX):
-        part = {place: offsets[place] for place in places[start : start + OFFSETS_PER_COMMIT_MAX]}
-        try:
-            codes.update(await write(part))
-        except KafkaError as problem:
-            if not codes:
-                raise
-            codes.update(dict.fromkeys(part, problem.code))
-        await asyncio.sleep(0)
-    return codes
+OffsetsInBatch = Generator[None, None, tuple[list[Record], dict[Place, ErrorCode]]]
+"""Makes a batch in steps; returns its records, and a code for each offset."""
 
 
-def transactional_offsets(
+def offsets_in_batch(
     group_id: str,
     offsets: Mapping[Place, NewOffset],
     batch: BatchBuilder,
@@ -51,7 +27,7 @@ def transactional_offsets(
     bytes_max: int,
     metadata_bytes_max: int,
     wall_ms: int,
-) -> Generator[None, None, tuple[list[Record], dict[Place, ErrorCode]]]:
+) -> OffsetsInBatch:
     """Put offsets into a batch, a few at a step; its records, and a code for each offset.
 
     Args:
