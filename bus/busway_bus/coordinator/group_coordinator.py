@@ -15,7 +15,7 @@ from busway_bus.coordinator.consumer_groups import consumer_limits, matching
 from busway_bus.coordinator.fencing import MemberFencing
 from busway_bus.coordinator.leaving import leave_in_parts
 from busway_bus.coordinator.member_connections import Carrier
-from busway_bus.coordinator.offset_commit_batches import in_stretches, transactional_offsets
+from busway_bus.coordinator.offset_commit_batches import OffsetsInBatch, offsets_in_batch
 from busway_bus.coordinator.offset_commit_verification import OffsetCommitVerifications, TransactionalProducer
 from busway_bus.coordinator.refusals import Refusals
 from busway_bus.coordinator.transactional import TransactionalRuntime
@@ -265,21 +265,35 @@ class GroupCoordinator:
     # Offsets
 
     async def commit(self, group_id: str, committer: Committer, offsets: NewOffsets) -> OffsetErrors:
-        """Commit offsets; return a code for each once durable.
+        """Commit offsets in one batch, as in Kafka; return a code for each once durable.
 
         Raises:
-            KafkaError: as `GroupShard.commit` too.
+            KafkaError: as `GroupShard.check_commit` too; INVALID_COMMIT_OFFSET_SIZE if one batch does not hold them.
         """
         partition, wall_ms = self.runtime.partition_of(group_id), self._machine.wall_ms()
-
-        def write(part: NewOffsets) -> Awaitable[OffsetErrors]:
+        if len(offsets) <= OFFSETS_PER_COMMIT_MAX:
             now = self.runtime.now()
-            return self.runtime.write(
-                partition,
-                lambda shard: shard.commit(group_id, committer, part, now=now, wall_ms=wall_ms),
+            return await self.runtime.write(
+                partition, lambda shard: shard.commit(group_id, committer, offsets, now=now, wall_ms=wall_ms)
             )
+        batch = BatchBuilder()
+        steps = self._in_batch(group_id, offsets, batch)
+        records, codes = await self._replicas.scheduler.run(committer.host, steps)
+        now = self.runtime.now()
+        await self.runtime.write_batch(
+            partition, batch, records, lambda shard: shard.check_commit(group_id, committer, offsets, now)
+        )
+        return codes
 
-        return await in_stretches(offsets, write)
+    def _in_batch(self, group_id: str, offsets: NewOffsets, batch: BatchBuilder) -> OffsetsInBatch:
+        return offsets_in_batch(
+            group_id,
+            offsets,
+            batch,
+            bytes_max=self.runtime.batch_bytes_max(self.runtime.partition_of(group_id)),
+            metadata_bytes_max=self._limits.max_offset_metadata_bytes,
+            wall_ms=self._machine.wall_ms(),
+        )
 
     async def commit_in_transaction(
         self,
@@ -312,14 +326,7 @@ class GroupCoordinator:
             base_sequence=0,  # in every batch, as in Kafka: the broker resends nothing to itself
             transactional=True,
         )
-        steps = transactional_offsets(
-            group_id,
-            offsets,
-            batch,
-            bytes_max=self.runtime.batch_bytes_max(partition),
-            metadata_bytes_max=self._limits.max_offset_metadata_bytes,
-            wall_ms=self._machine.wall_ms(),
-        )
+        steps = self._in_batch(group_id, offsets, batch)
         small = len(offsets) <= OFFSETS_PER_COMMIT_MAX
         records, codes = finished(steps) if small else await self._replicas.scheduler.run(committer.host, steps)
         if not self.runtime.is_open(partition, producer.producer_id, producer.epoch):

@@ -1,48 +1,25 @@
-"""Commits of very many offsets, in parts or as one batch.
+"""Commits of very many offsets in one batch, built in steps.
 
-What lives here: the parts, and codes after a refused one. What does not: writing them (`groups`).
+What lives here: the batch and its bound. What does not: writing it (`runtime`), permission (`groups.shard`).
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Generator
 from typing import Final
 
 from busway_bus.coordinator.shard import Record
 from busway_bus.groups.offsets import NewOffsets, OffsetErrors, offset_record
 from busway_bus.groups.shard import GroupShard
-from busway_bus.kernel.limits import OFFSETS_PER_COMMIT_MAX
 from busway_bus.kernel.steps import Pace
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.builder import BatchBuilder
 
 _AT_A_STEP: Final = 50
 
-
-async def in_stretches(offsets: NewOffsets, write: Callable[[NewOffsets], Awaitable[OffsetErrors]]) -> OffsetErrors:
-    """Write offsets, `OFFSETS_PER_COMMIT_MAX` at a time; return their codes.
-
-    Each part is checked as a commit of its own. Parts before a refused one stay written.
-
-    Raises:
-        KafkaError: the first part is refused.
-    """
-    if len(offsets) <= OFFSETS_PER_COMMIT_MAX:
-        return await write(offsets)
-    codes: OffsetErrors = {}
-    partitions = tuple(offsets)
-    for start in range(0, len(partitions), OFFSETS_PER_COMMIT_MAX):
-        part = {partition: offsets[partition] for partition in partitions[start : start + OFFSETS_PER_COMMIT_MAX]}
-        try:
-            codes.update(await write(part))
-        except KafkaError as problem:
-            if not codes:
-                raise
-            codes.update(dict.fromkeys(part, problem.code))
-        await asyncio.sleep(0)
-    return codes
+OffsetsInBatch = Generator[None, None, tuple[list[Record], OffsetErrors]]
+"""Steps that fill a batch; returns its records and a code for each offset."""
 
 
-def transactional_offsets(
+def offsets_in_batch(
     group_id: str,
     offsets: NewOffsets,
     batch: BatchBuilder,
@@ -50,8 +27,8 @@ def transactional_offsets(
     bytes_max: int,
     metadata_bytes_max: int,
     wall_ms: int,
-) -> Generator[None, None, tuple[list[Record], OffsetErrors]]:
-    """Add offsets to a batch in steps; return their records and codes.
+) -> OffsetsInBatch:
+    """Put offsets into a batch, a few at a step; its records, and a code for each offset.
 
     Args:
         bytes_max: of the whole batch.

@@ -158,6 +158,25 @@ class Runtime(Generic[S]):
         await replies.durably(loaded.durable)
         return decision.reply
 
+    async def write_batch(
+        self, number: int, batch: BatchBuilder, records: Sequence[Record], check: Callable[[S], None]
+    ) -> None:
+        """Append and apply a prepared batch, all of it or nothing; returns when it is durable.
+
+        Args:
+            batch: holds the records.
+            check: refuses them at the moment of the write, or returns.
+
+        Raises:
+            KafkaError: as `write`, and what `check` raises.
+        """
+        loaded = self._find(number)
+        check(loaded.shard)
+        if records:
+            self._append_batch(loaded, records, batch, loaded.shard.apply)
+            self._set_timer(loaded)
+        await replies.durably(loaded.durable)
+
     async def park(
         self,
         partition: int,

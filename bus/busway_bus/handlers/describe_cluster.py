@@ -23,7 +23,8 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
     if request.endpoint_type != BROKERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="this is the address of a broker, not of a controller",
+            error_message="The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER; this broker has no "
+            "listener for controllers, use --bootstrap-server",
             cluster_id=node.cluster_id,
             brokers=[],
         )

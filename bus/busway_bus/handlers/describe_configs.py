@@ -20,6 +20,7 @@ from busway_bus.handlers.common.config_entries import (
     cluster_entries,
     group_entries,
     in_force,
+    not_served,
     topic_entries,
 )
 from busway_bus.handlers.common.context import Large, RequestContext, finished
@@ -144,7 +145,7 @@ def _settings(resource: DescribeConfigsResource, context: RequestContext) -> Has
         if name:
             check_broker(name, node.node_id, "Broker id", " or empty string")
         return BROKER_RESOURCE, bool(name)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no settings here")
+    raise not_served(resource.resource_type)
 
 
 def _entries(resource: DescribeConfigsResource, context: RequestContext) -> list[ConfigEntry]:

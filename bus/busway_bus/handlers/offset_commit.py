@@ -42,6 +42,7 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
             instance_id=request.group_instance_id,
             epoch=request.generation_id_or_member_epoch,
             version=context.api_version,
+            host=context.client_host,
         )
         codes = await context.node.groups.commit(request.group_id, committer, offsets)
     except KafkaError as problem:

@@ -11,6 +11,7 @@ from tests.integration.broker.test_transactional_offsets import Bench
 from tests.integration.broker.transactional_offsets_scenarios import Producer
 from tests.support.patience import patient
 
+from busway_bus.groups.group import Committer
 from busway_bus.groups.offsets import NewOffset, TopicPartition
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -92,6 +93,19 @@ async def test_more_than_a_batch_holds_is_refused_whole(bench: Bench) -> None:
     assert refusal.value.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert batches(bench) == before
     assert await bench.state() == ({}, {"u"})
+
+
+async def test_a_large_commit_without_a_transaction_is_one_batch_too(bench: Bench) -> None:
+    """As in Kafka: none of it is stored where the group has moved on while it was prepared, or where a batch does not hold it."""
+    commit, anybody = bench.groups.commit, Committer(member_id="", instance_id=None, epoch=-1, version=9)
+    assert set((await commit("g", anybody, offsets())).values()) == {ErrorCode.NONE}
+    assert batches(bench) == [COUNT]
+    stored = await bench.state()
+    with pytest.raises(KafkaError) as refusal:
+        await commit("g", anybody, offsets(metadata="m" * 500))
+    assert refusal.value.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert (batches(bench), await bench.state()) == ([COUNT], stored)
+    assert await bench.restarted(killed=True) == stored
 
 
 async def test_what_is_too_long_is_left_out(bench: Bench) -> None:

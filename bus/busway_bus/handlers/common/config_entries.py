@@ -40,9 +40,16 @@ class Source(IntEnum):
 
 _OLD_NODE_ID: Final = "broker.id"
 _STATIC: Final = frozenset({"node.id"})
-"""Settings without a default in Kafka, always shown as set."""
-_UNCHANGEABLE: Final = {8: "broker loggers", 16: "client metrics"}
+"""Settings without a default in Kafka, which are always shown as set."""
+_NOT_SERVED: Final = {8: "broker loggers", 16: "client metrics"}
 Synonym = tuple[str, str | None, Source]
+
+
+def not_served(resource_type: int) -> KafkaError:
+    """Build the error for resources of a type that has no settings here."""
+    kind = _NOT_SERVED.get(resource_type)
+    text = f"settings of {kind} are not served" if kind else f"Unknown resource type {resource_type}"
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,11 +198,7 @@ async def alter_each(
             if resource.resource_type in changed:
                 changed[resource.resource_type][index] = (_name(resource, context.node), tuple(changes))
             else:
-                what = _UNCHANGEABLE.get(resource.resource_type)
-                text = (
-                    f"settings of {what} are not served" if what else f"Unknown resource type {resource.resource_type}"
-                )
-                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+                raise not_served(resource.resource_type)
         except KafkaError as problem:
             problems[index] = problem
 

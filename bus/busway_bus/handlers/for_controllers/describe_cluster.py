@@ -24,7 +24,7 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
     if request.endpoint_type != CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="this is the address of a controller, not of a broker",
+            error_message="The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER",
             cluster_id=node.cluster_id,
             brokers=[],
         )
