@@ -159,9 +159,20 @@ async def _send(
 
 
 async def _in_transaction(
-    client: Client, producer: busway.Producer, transaction: Transaction, work: Body, *, begun: bool = False
+    client: Client,
+    producer: busway.Producer,
+    transaction: Transaction,
+    work: Body,
+    *,
+    begun: bool = False,
+    offsets: Callable[[], Awaitable[None]] | None = None,
 ) -> bool:
-    """One transaction, whatever becomes of it; whether the producer can go on."""
+    """One transaction, whatever becomes of it; whether the producer can go on.
+
+    Args:
+        begun: it was begun.
+        offsets: sends the offsets of a transaction that is going to be aborted; the commit of one sends them itself.
+    """
     commits = client.chance.random() >= client.option("aborts", 0.25)
     client.history.begin(transaction)
     try:
@@ -172,6 +183,8 @@ async def _in_transaction(
             transaction.asked = client.history.mark()
             await _commit(producer)
         else:
+            if offsets is not None:
+                await offsets()
             await producer.abort_transaction()
     except TransactionAbortable as problem:
         client.history.end(transaction, Outcome.FAIL, problem)
@@ -297,8 +310,11 @@ async def _pass_on(client: Client, producer: busway.Producer, consumer: busway.C
                 transaction.sources[value] = Source(Partition(*partition), record.offset)
                 await _linger(client)
 
+    async def send_offsets() -> None:
+        await producer.send_offsets_to_transaction(*consumer.transaction_input().offsets())
+
     with _noted(consumer, transaction):
-        alive = await _in_transaction(client, producer, transaction, work, begun=True)
+        alive = await _in_transaction(client, producer, transaction, work, begun=True, offsets=send_offsets)
     return count if alive else None
 
 
