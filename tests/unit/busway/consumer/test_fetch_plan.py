@@ -1,0 +1,72 @@
+"""Which request each assigned partition needs next."""
+
+from typing import Any
+
+from busway import TopicPartition
+from busway.consumer.fetch_plan import CHUNKS_AHEAD, plan
+from busway.consumer.subscription import Assigned
+
+
+def assigned(partition: int, **changes: Any) -> Assigned:
+    """A partition that reads on at offset 0."""
+    values: dict[str, Any] = {"reset": "earliest", "position": 0, **changes}
+    return Assigned(TopicPartition("t", partition), **values)
+
+
+def test_every_partition_gets_the_request_that_it_needs() -> None:
+    """By leader: fetches, and look-ups of positions that are not known."""
+    wanting, uncommitted, unplaced = (
+        assigned(0),
+        assigned(1, position=None, reset="committed"),
+        assigned(2, position=None),
+    )
+    leaderless = assigned(3)
+    result = plan(
+        [wanting, uncommitted, unplaced, leaderless],
+        0.0,
+        lambda each: {0: 7, 2: 8}.get(each.partition.partition),
+        (),
+    )
+    assert result.wanting == {7: [wanting]}
+    assert result.unplaced == {8: [unplaced]}
+    assert result.uncommitted == [uncommitted]
+    assert result.leaderless == [leaderless]
+    assert result.wait_s is None
+
+
+def test_a_leader_with_a_fetch_in_flight_is_not_asked_again() -> None:
+    """Its partitions wait for the response."""
+    assert plan([assigned(0)], 0.0, lambda _: 7, {7}).wanting == {}
+
+
+def test_paused_partitions_are_not_fetched_but_placed() -> None:
+    """A paused partition without a position is looked up, so that `position` can answer."""
+    unplaced = assigned(1, paused=True, position=None)
+    result = plan([assigned(0, paused=True), unplaced], 0.0, lambda _: 7, ())
+    assert result.wanting == {}
+    assert result.unplaced == {7: [unplaced]}
+
+
+def test_a_full_buffer_names_its_leader() -> None:
+    """Enough undecoded batches: no fetch."""
+    full = assigned(0)
+    full.chunks.extend([memoryview(b"")] * CHUNKS_AHEAD)
+    result = plan([full], 0.0, lambda _: 7, ())
+    assert (result.full, result.wanting) == ({7}, {})
+
+
+def test_postponed_partitions_give_the_time_to_wait() -> None:
+    """The soonest counts; a look-up in progress and `reset="none"` need nothing."""
+    result = plan(
+        [
+            assigned(0, retry_at=5.0),
+            assigned(1, retry_at=3.0),
+            assigned(2, position=None, placing=True),
+            assigned(3, position=None, reset="none"),
+        ],
+        1.0,
+        lambda _: 7,
+        (),
+    )
+    assert result.wait_s == 2.0
+    assert (result.wanting, result.unplaced, result.uncommitted, result.leaderless) == ({}, {}, [], [])
