@@ -37,6 +37,7 @@ class Assigned:
         exactly_once: whether its offsets go into transactions.
         committed: what was committed last; None before anything was.
         open_bytes: of records that not all handlers have finished, or that are not committed yet where they go into transactions.
+        is_replaced: whether the topic of its records was deleted and created again.
         reset_at: where a reset began the partition, for which the group has no offset; None where it goes on from a commit or a seek.
         left_at: where the consumer went on when the partition began to be given up: what comes later is not handled here.
         dropped: nothing of it may go into a transaction any more: it has gone to others, or is begun anew.
@@ -48,6 +49,7 @@ class Assigned:
         "done",
         "dropped",
         "exactly_once",
+        "is_replaced",
         "lanes",
         "left_at",
         "open_bytes",
@@ -58,7 +60,7 @@ class Assigned:
 
     def __init__(self, partition: TopicPartition, lanes: Sequence[Lane], done: CompletedOffsets) -> None:
         self.exactly_once = any(lane.exactly_once for lane in lanes)
-        self.dropped = False
+        self.dropped = self.is_replaced = False
         self.partition = partition
         self.lanes = lanes
         self.done = done
@@ -109,11 +111,15 @@ class Assigned:
         return OffsetAndMetadata(found.below, found.short_text)
 
     def committable_with(self, offsets: Iterable[int], place: int | None) -> OffsetAndMetadata | None:
-        """What to commit together with these, which are finished when it is.
+        """What to commit together with these, which are finished when it is; None while it is not known.
+
+        Offsets of a topic that was deleted mean nothing in the one that was created: of that only where it is begun counts.
 
         Raises:
             HandlerFailed: what is finished ahead does not fit into the metadata of an offset, and would come again.
         """
+        if self.is_replaced:
+            return None if place is None else OffsetAndMetadata(place)
         done = self.done.with_finished(offsets)
         found = done.all_finished
         if found is None:
