@@ -19,6 +19,7 @@ class PartitionOffsets:
         done: offsets that are finished.
         exactly_once: whether its offsets go into transactions.
         committed: what was committed last; None before anything was.
+        is_replaced: whether the topic of its records was deleted and created again.
         open_bytes: of records that not all handlers have finished, or that are not committed yet where they go into transactions.
         paused: whether its records are not fetched, because it is full.
         closing: whether it is being given up.
@@ -33,6 +34,7 @@ class PartitionOffsets:
         "done",
         "dropped",
         "exactly_once",
+        "is_replaced",
         "left_at",
         "open_bytes",
         "partition",
@@ -48,7 +50,7 @@ class PartitionOffsets:
         self.open_bytes = 0
         self.paused = False
         self.closing = False
-        self.dropped = False
+        self.dropped = self.is_replaced = False
         self.left_at: int | None = None
         self.reset_at: int | None = None
 
@@ -66,11 +68,15 @@ class PartitionOffsets:
         return OffsetAndMetadata(found.below, found.short_text)
 
     def committable_with(self, offsets: Iterable[int], place: int | None) -> OffsetAndMetadata | None:
-        """What to commit together with these, which are finished when it is.
+        """What to commit together with these, which are finished when it is; None while it is not known.
+
+        Offsets of a deleted topic mean nothing in the one that replaced it: only the position there counts.
 
         Raises:
             HandlerFailed: what is finished ahead does not fit into the metadata of an offset, and would come again.
         """
+        if self.is_replaced:
+            return None if place is None else OffsetAndMetadata(place)
         done = self.done.with_finished(offsets)
         found = done.all_finished
         if found is None:

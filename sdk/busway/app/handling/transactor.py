@@ -75,9 +75,6 @@ class Host(Protocol):
     def place(self, assigned: PartitionOffsets) -> int | None:
         """Where the consumer goes on, or did when the partition began to be given up."""
 
-    def is_replaced(self, assigned: PartitionOffsets) -> bool:
-        """Return whether the topic of the partition's records was deleted and created again."""
-
     def make_room(self, home: PartitionOffsets) -> None:
         """A record of the partition was handled."""
 
@@ -328,7 +325,7 @@ class Transactor:
         found = {
             assigned: at
             for assigned, offsets in finished.items()
-            if (at := self._committable(assigned, offsets)) is not None
+            if (at := assigned.committable_with(offsets, self._host.place(assigned))) is not None
         }
         if works and not found:
             raise OutOfGroup("no offset is known yet that would show whether this instance may write")
@@ -342,16 +339,6 @@ class Transactor:
                 found[longest].offset, "offset.metadata.max.bytes of the brokers allows"
             ) from problem
         return found
-
-    def _committable(self, assigned: PartitionOffsets, offsets: Sequence[int]) -> OffsetAndMetadata | None:
-        """Return what to commit of a partition when these offsets are finished; None while it is not known.
-
-        Offsets of a topic that was deleted mean nothing in the one that was created: of that only where it is begun counts.
-        """
-        place = self._host.place(assigned)
-        if self._host.is_replaced(assigned):
-            return None if place is None else OffsetAndMetadata(place)
-        return assigned.committable_with(offsets, place)
 
     async def _commit(self, producer: Producer) -> None:
         while True:

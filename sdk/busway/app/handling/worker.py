@@ -153,8 +153,7 @@ class Worker(RebalanceListener):
                 for task in tasks[2:]:
                     task.cancel()
                     await asyncio.wait([task])
-            if not self._failed.done():
-                self._failed.cancel()
+            self._failed.cancel()  # nothing, where it is done
 
     def _watch(self) -> AbstractContextManager[None]:
         """What tells of a handler that keeps the event loop, from a thread."""
@@ -300,15 +299,12 @@ class Worker(RebalanceListener):
         return self.consumer.member()
 
     def place(self, assigned: PartitionOffsets) -> int | None:
-        """Where the consumer goes on; `reset_at` is kept up to date with it."""
+        """Where the consumer goes on; `is_replaced` and `reset_at` are kept up to date with it."""
+        assigned.is_replaced = self.consumer.is_replaced(assigned.partition)
         if assigned.closing:
-            return None if self.is_replaced(assigned) else assigned.left_at
+            return None if assigned.is_replaced else assigned.left_at
         assigned.reset_at = self.consumer.reset_at(assigned.partition)
         return self.consumer.place(assigned.partition)
-
-    def is_replaced(self, assigned: PartitionOffsets) -> bool:
-        """Return whether the topic of the partition's records was deleted and created again."""
-        return self.consumer.is_replaced(assigned.partition)
 
     def is_idle(self) -> bool:
         """Whether no record waits for a handler that is exactly_once, or is being handled by one."""
