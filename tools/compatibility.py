@@ -16,6 +16,7 @@ import busway_bus.handlers
 from busway_bus.handlers.for_controllers.registry import MODULES as CONTROLLERS
 from busway_bus.handlers.registry import HANDLERS
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS
+from busway_bus.kernel.inert_configs import INERT
 from busway_bus.kernel.limits import ANSWER_BYTES_MAX, PRODUCER_BYTES, PRODUCERS_BYTES_MAX, TRANSACTION_PARTITIONS_MAX
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 from busway_bus.metadata.features import FEATURES, NOT_SERVED, levels_of_new_clusters
@@ -106,8 +107,28 @@ def page() -> str:
         "| topic setting | default |\n|---|---|\n"
     )
     lines = [f"| `{name}` | {_cell(key.default)} |" for name, key in sorted(TOPIC_CONFIGS.items())]
-    return (
-        HEAD + "\n".join(rows) + "\n" + _features() + _judges() + bounds + orders + settings + "\n".join(lines) + "\n"
+    parts = (
+        "\n".join(rows) + "\n",
+        _features(),
+        _judges(),
+        bounds,
+        orders,
+        settings,
+        "\n".join(lines) + "\n",
+        _inert(),
+    )
+    return HEAD + "".join(parts)
+
+
+def _inert() -> str:
+    """Return the section on broker settings without effect."""
+    head = (
+        "\n## Broker settings without effect\n\nThey are taken, so that a `server.properties` of Kafka's starts Busway. What Kafka's documentation "
+        "promises of each holds all the same, or needs what is not there; a value that would promise more is refused by name.\n\n"
+        "| why it may be ignored | settings |\n|---|---|\n"
+    )
+    return head + "".join(
+        f"| {reason} | {', '.join(f'`{name}`' for name, *_ in rows)} |\n" for reason, rows in INERT.items()
     )
 
 

@@ -1,8 +1,8 @@
 """Install what the foreign-client suite drives and is missing here: `python -m tools.install_foreign`.
 
-What lives here: the programs (a JVM, Maven, kcat, Go, Node, PostgreSQL, Chromium, curl) from the Debian packages, franz-go's program built from the Go module
+What lives here: the programs (a JVM, Maven, kcat, Go, Node, PostgreSQL, Chromium, curl) from the Debian packages, franz-go's and sarama's programs built from the Go module
 proxy, kafkajs from npm. What does not: Kafka's own jars (`tools.jars`); the Python clients, which the `dev` extra brings.
-franz-go asks for Go 1.26; a Go from 1.21 on fetches that by itself, an older one is named in the failure.
+Both ask for Go 1.26; a Go from 1.21 on fetches that by itself, an older one is named in the failure.
 What is built goes to `.cache`, into folders named by a digest of their sources; what is there is not made again.
 """
 
@@ -17,6 +17,7 @@ from tools.jars import ToolMissing
 
 ROOT = Path(__file__).resolve().parent.parent
 FRANZ_GO = ROOT / "tests" / "interop" / "franz_go"
+SARAMA = ROOT / "tests" / "interop" / "sarama"
 KAFKAJS = ROOT / "tests" / "interop" / "kafkajs"
 COMMAND = "python -m tools.install_foreign"
 PACKAGES = {
@@ -65,11 +66,20 @@ def _folder(name: str, sources: list[Path]) -> Path:
 
 def franz_go() -> Path:
     """The program on franz-go; built on first use."""
+    return _go_program("franz-go", FRANZ_GO)
+
+
+def sarama() -> Path:
+    """Return the program on sarama; built on first use."""
+    return _go_program("sarama", SARAMA)
+
+
+def _go_program(name: str, sources: Path) -> Path:
     program = (
-        _folder("franz-go", [FRANZ_GO / name for name in ("go.mod", "go.sum", "main.go", "transactions.go")]) / "client"
+        _folder(name, sorted(path for path in sources.iterdir() if path.suffix in {".go", ".mod", ".sum"})) / "client"
     )
     if not program.exists():
-        _run([need("go"), "build", "-o", str(program), "."], FRANZ_GO)
+        _run([need("go"), "build", "-o", str(program), "."], sources)
     return program
 
 
@@ -119,7 +129,7 @@ def main() -> int:
     try:
         install_packages()
         install_kafkajs()
-        sys.stdout.write(f"franz-go: {franz_go()}\nkafkajs: {kafkajs()}\n")
+        sys.stdout.write(f"franz-go: {franz_go()}\nsarama: {sarama()}\nkafkajs: {kafkajs()}\n")
     except ToolMissing as missing:
         sys.stderr.write(f"{missing}\n")
         return 1

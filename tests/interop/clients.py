@@ -150,6 +150,14 @@ class FranzGo(Program):
         return [str(install_foreign.franz_go())]
 
 
+class Sarama(Program):
+    """sarama, through a Go program that the suite builds; it is a member of a group, and nothing else."""
+
+    def command(self) -> list[str]:
+        """Return the program; built on first use."""
+        return [str(install_foreign.sarama())]
+
+
 class KafkaJs(Program):
     """kafkajs, through a Node script."""
 

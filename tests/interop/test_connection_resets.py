@@ -7,7 +7,7 @@ import pytest
 from busway import Admin, NewTopic
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
-from tests.interop.clients import LONG_SESSION_MS, SESSION_VARIABLE, Client, FranzGo, JavaConsole, KafkaJs
+from tests.interop.clients import LONG_SESSION_MS, SESSION_VARIABLE, Client, FranzGo, JavaConsole, KafkaJs, Sarama
 from tests.interop.members import group_of
 from tests.support.patience import patient
 from tests.support.proxy import Proxy
@@ -32,6 +32,7 @@ async def heartbeats(proxy: Proxy, count: int) -> None:
         pytest.param(JavaConsole(), id="java", marks=pytest.mark.java),
         pytest.param(FranzGo("franz-go"), id="franz-go"),
         pytest.param(KafkaJs("kafkajs"), id="kafkajs"),
+        pytest.param(Sarama("sarama"), id="sarama"),
     ],
 )
 async def test_connections_that_are_reset_fence_no_live_member(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

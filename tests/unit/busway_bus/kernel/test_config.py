@@ -111,6 +111,7 @@ def test_a_topics_own_setting_wins_over_the_brokers_and_the_default() -> None:
     [
         ("controller.quorum.auto.join.enable", "true", "controller.quorum.voters"),
         ("group.coordinator.rebalance.protocols", "classic", "group.version=0"),
+        ("log.cleaner.threads", "0", "log.cleaner.enable=false"),
         ("group.coordinator.rebalance.protocols", "consumer", "group.version=0"),
         ("group.coordinator.rebalance.protocols", "classic,consumer,mine", "group.version=0"),
         ("group.share.assignors", "org.example.Mine", "simple"),
