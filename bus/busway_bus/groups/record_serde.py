@@ -1,8 +1,7 @@
 """Encoding of the records of `__consumer_offsets`.
 
 What lives here: encoding and decoding of keys and values, each after a two-byte version, for groups of all kinds. What does not: the
-layouts
-(`records`, `modern.records`, `share.records`), applying them to a group.
+layouts (`records`, `modern.records`, `share.records`), applying them to a group.
 """
 
 from typing import Any, Final

@@ -1,8 +1,7 @@
 """Commits of what was handled at least once.
 
 What lives here: which offsets are committed when, one commit at a time. What does not: what may be committed (`completed_offsets`,
-`partition_offsets`), offsets
-that go into transactions (`transactor`).
+`partition_offsets`), offsets that go into transactions (`transactor`).
 """
 
 import asyncio
