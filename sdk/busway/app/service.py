@@ -42,7 +42,9 @@ class QueueStatus(Protocol):
 
 
 class RunningService(TopicOwner, Protocol):
-    """Show an app to its extensions: what it declares, and what it sends with; every `App` is one.
+    """Show an app to its extensions.
+
+    It has what the app declares and what it sends with; every `App` is one.
 
     Attributes:
         shares_together: whether partition n of all topics must go to the same instance; an extension may set it when it starts.

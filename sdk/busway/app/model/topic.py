@@ -150,7 +150,10 @@ class Topic(Generic[K, V]):
 
 
 class TopicSerdes(Protocol):
-    """Turn keys and values of topics into bytes and back; see `busway.app.serdes.Serdes`."""
+    """Turn keys and values of topics into bytes and back.
+
+    `busway.app.serdes.Serdes` is one.
+    """
 
     def knows(self, topic: Topic[Any, Any]) -> bool:
         """Whether the topic was prepared."""
@@ -185,7 +188,10 @@ class OpenWork(Protocol):
 
 
 class TopicOwner(Protocol):
-    """Send the records of a topic: the app that has declared it, as topics and tables see it."""
+    """Send the records of a topic.
+
+    It is the app that has declared the topic, as topics and tables see it.
+    """
 
     @property
     def name(self) -> str:

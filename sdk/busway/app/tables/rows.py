@@ -259,7 +259,10 @@ class Attempt(Generic[K, V]):
 
 
 class HeldRows(Rows[K, V]):
-    """Keep the rows of the partitions that this instance holds; changes of others are not taken back."""
+    """Keep the rows of the partitions that this instance holds.
+
+    What was put into a partition that has gone is not taken back.
+    """
 
     def __init__(self) -> None:
         super().__init__()
