@@ -1,8 +1,8 @@
 """Range of a log file, read when the client's socket has room.
 
-What lives here: the range, and two ways to send it: bytes by `take`, or `os.sendfile` with `descriptor` and `position`, then `skip`. What
-does not: the choice of the range (`partition_log`) and the time of reading (`server.stream`). A slice stays readable after the deletion
-of its segment, because it keeps the file open.
+What lives here: the range, and two ways to send it: `take`, or `os.sendfile` with `descriptor` and `position`, then
+`skip`. What does not: the choice of the range (`partition_log`), the time of reading (`server.stream`). A slice keeps
+the file open, so it is readable after the deletion of its segment.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from busway_bus.kernel.files import Loan
 
 Warming = Callable[[], None]
-"""Reads pages from the disk into memory. Call it in another thread; may raise OSError."""
+"""Reads pages into memory. Call it in another thread; may raise OSError."""
 
 
 class ColdPages(Exception):
@@ -29,7 +29,7 @@ class FileSlice:
     """A range of a file; `len` is the number of bytes left.
 
     Attributes:
-        position: position of the next byte in the file.
+        position: of the next byte in the file.
     """
 
     __slots__ = ("_left", "_loan", "position")
@@ -44,7 +44,7 @@ class FileSlice:
 
     @property
     def descriptor(self) -> int:
-        """Descriptor of the file, open as long as the slice exists. -1 if only `take` is supported."""
+        """Descriptor, open as long as the slice exists. -1 if only `take` is supported."""
         return self._loan.descriptor
 
     def take(self, count: int) -> bytes:
@@ -61,7 +61,7 @@ class FileSlice:
         return data
 
     def take_now(self, count: int) -> bytes | bytearray:
-        """As `take`, but never waits for the disk.
+        """As `take`, without waiting.
 
         Raises:
             BlockingIOError: not all bytes are in memory, or the file was truncated.
@@ -73,7 +73,7 @@ class FileSlice:
         return data
 
     def skip(self, count: int) -> None:
-        """Skip the next `count` bytes, sent by `os.sendfile`."""
+        """Skip `count` bytes, sent by `os.sendfile`."""
         assert 0 <= count <= self._left, "no more was sent than there is"
         self.position += count
         self._left -= count
@@ -87,7 +87,7 @@ class FileSlice:
         return self._loan.in_memory(self.position, min(count, self._left))
 
     def warm(self, count: int) -> None:
-        """Read the next `count` bytes into memory. Not in the event loop's thread.
+        """Read the next `count` bytes into memory. Not on the event loop.
 
         Raises:
             OSError: the disk failed.

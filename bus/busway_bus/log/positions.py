@@ -7,7 +7,7 @@ from busway_bus.kernel.limits import POSITIONS_MAX
 
 
 class Positions:
-    """Cached positions of batches by offset.
+    """Positions of batches by offset.
 
     Readers' offsets never evict the ends of flushes: the last one is the high watermark, which every reader looks up.
     """

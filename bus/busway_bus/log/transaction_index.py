@@ -1,6 +1,7 @@
 """The `.txnindex` of a segment: aborted transactions by their markers.
 
-What lives here: its file, created with the first entry. What does not: the search (`aborted`), and the rebuild (`recovery`).
+What lives here: its file, created with the first entry. What does not: the search (`aborted`), the rebuild
+(`recovery`).
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ class TransactionIndex:
     """Index of aborted transactions of one segment.
 
     Args:
-        size: size of the file in bytes, None without a file.
+        size: bytes of the file, None without one.
 
     Attributes:
         count: number of entries.
@@ -94,7 +95,7 @@ class TransactionIndex:
         """Check the file size, and all entries if `whole`.
 
         Raises:
-            CorruptBatch: the size or an entry is invalid for a segment between these offsets.
+            CorruptBatch: either is invalid for a segment between these offsets.
         """
         if self._file is None:
             return
@@ -121,7 +122,7 @@ class TransactionIndex:
 
         Raises:
             CorruptBatch: the index is damaged.
-            ColdPages: without `wait`, the disk would have to be waited for.
+            ColdPages: only without `wait`.
         """
         if self.count:
             count = self.count

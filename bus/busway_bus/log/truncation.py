@@ -1,7 +1,7 @@
 """Truncation of the segments of a log.
 
-What lives here: the cut, in an order in which each step may fail, be tried again, or be the last one before a power cut. What does not:
-epochs, producers and flushed offset (`partition_log`), and checkpoints (`store`).
+What lives here: the cut, in an order in which each step may fail, be tried again, or be the last one before a power
+cut. What does not: epochs, producers and flushed offset (`partition_log`), checkpoints (`store`).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def batch_start(segments: Sequence[Segment], offset: int) -> int:
     """Return the start of the batch with `offset`, else `offset`.
 
     Raises:
-        CorruptBatch: a header is damaged on disk.
+        CorruptBatch: a header is damaged.
     """
     segment = segments[segment_at(segments, offset)]
     header, _ = next(segment.headers(segment.position_of(offset)), (None, 0))
