@@ -45,8 +45,9 @@ def _key(
 
 
 def _topic_defaults() -> Iterator[ConfigKey]:
-    """Derive the broker keys behind the topic keys. The last synonym, in the topic key's unit, has the default, as in
-    Kafka.
+    """Derive the broker keys behind the topic keys.
+
+    The last synonym, in the topic key's unit, has the default, as in Kafka.
     """
     for topic_key in TOPIC_CONFIGS.values():
         for synonym in topic_key.synonyms:

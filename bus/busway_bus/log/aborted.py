@@ -3,8 +3,7 @@
 What lives here: an entry, the search in an index, the bound for one fetch. What does not: files (`transaction_index`),
 the choice of segments (`partition_log`).
 
-Entries are ordered by abort marker. Each has the last stable offset after its marker: reads below that need no later
-entry.
+Entries are ordered by abort marker. Reads below the last stable offset of an entry need no later one.
 """
 
 import struct
@@ -80,7 +79,7 @@ class Overlaps:
     """Aborted transactions overlapping a read from `offset` to below `upper`.
 
     Attributes:
-        upper: lowered if there are more than `limit` transactions.
+        upper: lowered if they exceed `limit`.
         complete: whether no later entry overlaps.
     """
 

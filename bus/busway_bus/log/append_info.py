@@ -1,7 +1,7 @@
 """Result of an append, and the stored form of a batch.
 
-What lives here: setting offsets, leader epoch and the broker's time in a header. What does not: validation (`validate`,
-`producer_state`), the segment (`partition_log`).
+What lives here: setting header fields. What does not: validation (`validate`, `producer_state`), the segment
+(`partition_log`).
 """
 
 from typing import NamedTuple
@@ -19,8 +19,7 @@ class AppendInfo(NamedTuple):
 
     Attributes:
         log_append_time_ms: -1 for CreateTime topics.
-        began: whether the batch began a transaction.
-        ended: the transaction that it ended.
+        began, ended: whether the batch began a transaction, and the one it ended.
     """
 
     first_offset: int

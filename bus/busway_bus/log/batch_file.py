@@ -1,7 +1,6 @@
 """Iteration over the batches of a segment's log file.
 
-What lives here: reading headers, the position of the next batch. What does not: the expected offsets (`segment`),
-writing.
+What lives here: reading headers and positions. What does not: the expected offsets (`segment`), writing.
 """
 
 from collections.abc import Iterator
@@ -40,10 +39,7 @@ class BatchFile:
     def headers(self, position: int = 0, *, wait: bool = True) -> Iterator[tuple[BatchHeader, int]]:
         """Iterate over (header, position) of batches from `position`.
 
-        Ends when less than a header remains.
-
-        Raises:
-            CorruptBatch: a header is damaged, or its batch extends beyond the file.
+        Ends when less than a header remains. CorruptBatch also if a batch extends beyond the file.
         """
         size, window, start = self._file.size, b"", position
         read = self._reader(wait=wait)

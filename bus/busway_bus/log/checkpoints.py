@@ -1,7 +1,6 @@
 """The small files beside the logs, in Kafka's formats.
 
-What lives here: offset checkpoints, `partition.metadata` and `meta.properties` as text. What does not: writing them
-durably (`Files`).
+What lives here: their texts. What does not: writing them durably (`Files`).
 """
 
 import base64

@@ -47,7 +47,7 @@ class CleanedTransactions:
     def control(self, header: BatchHeader, records: Sequence[Record]) -> tuple[bool, AbortedTransaction | None]:
         """Process a control batch.
 
-        Returns whether no record of its transaction is left, and the index entry still needed.
+        Returns whether its transaction has no records left, and the index entry still needed.
         """
         self._begin(header.last_offset)
         if not records:

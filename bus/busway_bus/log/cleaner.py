@@ -1,7 +1,7 @@
 """Cleaning of one compacted log, by the rules of `compaction`.
 
-What lives here: reading the dirty part, writing cleaned segments, swapping them in so that a crash loses nothing. What
-does not: the choice of the log, threads and pauses. The work is split into small steps for `replication.log_cleaner`.
+What lives here: reading the dirty part, writing cleaned segments, swapping them in so that a crash loses nothing, all
+in small steps. What does not: the choice of the log, threads and pauses (`replication.log_cleaner`).
 
 As in Kafka, a cleaned segment is written as `.cleaned`, synced and renamed to `.swap`. It gets its final name after the
 replaced segments are renamed to `.deleted`. A start removes `.cleaned` files and finishes `.swap` files.
@@ -46,8 +46,9 @@ def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
 class Cleaner:
     """One cleaning of one log.
 
-    Call `map_keys`, then for each of `groups`: `write`, `prepare`, `put_in_place`, `settle`. Call `put_in_place` in the
-    thread that appends, the others, which do file I/O, in another.
+    Call `map_keys`, then for each of `groups`: `write`, `prepare`, `put_in_place`, `settle`; `put_in_place` in the
+    thread that appends, the others, with file I/O, in another. `map_keys` and `write` raise ProtocolError if a batch is
+    damaged.
     """
 
     def __init__(self, log: PartitionLog, chosen: Plan, *, now_ms: int, keys_max: int = CLEANED_KEYS_MAX) -> None:
@@ -73,12 +74,9 @@ class Cleaner:
         return self._placed is not None
 
     def map_keys(self) -> Iterator[None]:
-        """Map each key of the dirty part to its last offset. One step for each batch.
+        """Map each key of the dirty part to its last offset, in steps of one batch.
 
         Also collects the last batch of each producer, which must be kept.
-
-        Raises:
-            ProtocolError: a batch is damaged, so the log cannot be cleaned.
         """
         for count, (producer_id, last) in enumerate(self._log.producers.last_records()):
             self._producers[producer_id] = last
@@ -104,11 +102,7 @@ class Cleaner:
         return [chosen[first:behind] for first, behind in groups(chosen, self._config)]
 
     def write(self, group: Sequence[Segment]) -> Iterator[None]:
-        """Write a group's retained records into a new segment. One step for each batch.
-
-        Raises:
-            ProtocolError: a batch is damaged.
-        """
+        """Write a group's retained records into a new segment, in steps of one batch."""
         new = self._new = self._log.kept.new_segment(group[0].base_offset, group[-1].created_ms)
         changed = len(group) > 1
         for segment in group:

@@ -1,9 +1,8 @@
 """Retention of records in a compacted log (KIP-58, KIP-354, KIP-534).
 
 What lives here: the range to clean, the map from key to last offset, the rewrite of one batch. What does not: files and
-scheduling (`cleaner`). A rewritten batch keeps its base and last offset, so that readers can continue. A tombstone
-stays until the delete horizon, which the first cleaning writes into its batch: readers at most delete.retention.ms
-behind see it.
+scheduling (`cleaner`). A rewritten batch keeps its base and last offset, so that readers can continue. The first
+cleaning writes the delete horizon of tombstones into their batch: readers at most delete.retention.ms behind see them.
 """
 
 from collections.abc import Sequence
@@ -160,8 +159,8 @@ def cleaned_batch(
     """Clean a batch: return it unchanged, a smaller one, or None if nothing is left.
 
     Args:
-        over: whether its records were aborted, or it is the marker of a transaction without remaining records.
-        keep_empty: keep the header of an empty batch, for its producer's sequence or its last offset.
+        over: whether its records were aborted, or its transaction has none left.
+        keep_empty: keep the header, for its producer's sequence or its last offset.
     """
     until = horizon(header)
     expired = until is not None and until <= now_ms

@@ -1,8 +1,8 @@
 """Deleted segments of a log, and the age of the next ones.
 
 What lives here: renaming their files, so that they do not return after a crash, removing due ones, the look-up of a
-segment's age. The new log start offset is written before (`start_note`): a start distinguishes deleted from lost
-segments by it. What does not: the choice of segments (`retention`, `cleaner`), the readable log (`partition_log`).
+segment's age. By the log start offset, written before (`start_note`), a start distinguishes deleted from lost segments.
+What does not: the choice of segments (`retention`, `cleaner`), the readable log (`partition_log`).
 """
 
 import logging
@@ -37,10 +37,7 @@ class Deleted:
     def remove(self, files: Files, directory: str, now_ms: int) -> bool:
         """Rename its files, and remove due ones. Return whether they are removed.
 
-        Waits for the disk.
-
-        Raises:
-            OSError: the disk failed; retry is safe.
+        Waits for the disk; after an OSError a retry is safe.
         """
         if not self.segment.deleted:
             self.segment.rename(DELETED)
@@ -76,10 +73,7 @@ class DeletedSegments:
         self._entries.append(entry)
 
     def remove(self, now_ms: int | None) -> None:
-        """Rename all files; remove due ones, all if `now_ms` is None.
-
-        Waits and raises as `Deleted.remove`.
-        """
+        """As `Deleted.remove`, for all; removes all if `now_ms` is None."""
         entries = tuple(self._entries)
         with self._kept.guard:
             if not self._kept.closed:

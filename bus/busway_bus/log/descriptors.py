@@ -1,7 +1,7 @@
 """Limit of open files, and a pool of descriptors.
 
-What lives here: the process limit, raised to its maximum, and a bounded pool for very many files, for all threads. A
-descriptor not used recently is closed, and reopened on demand. What does not: reading and writing (`os_files`).
+What lives here: the process limit, raised to its maximum, and a bounded pool for very many files, for all threads:
+descriptors not used recently are closed and reopened on demand. What does not: reading and writing (`os_files`).
 
 A file with unsynced bytes stays open: the system reports write-back errors through open descriptors, and may lose them
 when all are closed.
@@ -43,7 +43,7 @@ class Pooled:
     """A file with a pooled descriptor. The pool owns all attributes but `path` and `needed`.
 
     Attributes:
-        needed: whether it must stay open while unused.
+        needed: stay open while unused.
     """
 
     __slots__ = ("closed", "descriptor", "needed", "path", "recent", "users")

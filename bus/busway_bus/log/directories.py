@@ -1,8 +1,8 @@
 """Directories of partitions, and handling of deleted and stray ones.
 
 What lives here: Kafka's directory names, `partition.metadata`, the scan of the data directory at start. It removes only
-directories of committed deletions, known by topic id or the suffix `-delete`. Unknown ones are renamed to `-stray`,
-with their contents. What does not: the logs (`store`).
+directories of committed deletions, known by topic id or the suffix `-delete`. Unknown ones are kept as `-stray`. What
+does not: the logs (`store`).
 """
 
 import re
@@ -72,10 +72,10 @@ class Leftovers:
     """Directories without a partition, from the scan at start.
 
     Attributes:
-        deleted: directories of committed deletions, removed now.
-        strays: old name → new name of directories set aside now.
-        earlier: directories set aside by earlier starts.
-        gone: partitions of the deleted directories.
+        deleted: of committed deletions, removed now.
+        strays: old name → new name, set aside now.
+        earlier: set aside by earlier starts.
+        gone: partitions of the deleted ones.
     """
 
     deleted: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ def settle(files: Files, topic_ids: Mapping[Key, UUID], removed: Collection[UUID
     The directory of an existing partition stays, whatever it contains: opening it reports errors.
 
     Args:
-        topic_ids: topic id of every existing partition.
+        topic_ids: of every existing partition.
         removed: ids of topics with a committed deletion.
         unique: part of the names of strays.
     """

@@ -1,7 +1,7 @@
 """Log lines for appends refused by the disk.
 
-What lives here: a line at the first failure, a count for each later interval, and one when appends work again. What
-does not: the response to the client (`replication.manager`, `quorum.alone`).
+What lives here: a line at the first failure, a count for each later interval, a line when appends work again. What does
+not: the response (`replication.manager`, `quorum.alone`).
 """
 
 import logging

@@ -1,8 +1,7 @@
 """Range of a log file, read when the client's socket has room.
 
 What lives here: the range, and two ways to send it: `take`, or `os.sendfile` with `descriptor` and `position`, then
-`skip`. What does not: the choice of the range (`partition_log`), the time of reading (`server.stream`). A slice keeps
-the file open, so it is readable after the deletion of its segment.
+`skip`. What does not: the choice of the range (`partition_log`), the time of reading (`server.stream`).
 """
 
 from collections.abc import Callable
@@ -26,7 +25,9 @@ class ColdPages(Exception):
 
 
 class FileSlice:
-    """A range of a file; `len` is the number of bytes left.
+    """A range of a file, which stays open and readable even if its segment is deleted.
+
+    `len` is the number of bytes left. All reads raise OSError if the disk fails.
 
     Attributes:
         position: of the next byte in the file.
@@ -51,7 +52,7 @@ class FileSlice:
         """Read the next `count` bytes, or all that are left.
 
         Raises:
-            OSError: the disk failed, or the file was truncated.
+            OSError: also if the file was truncated.
         """
         size = min(count, self._left)
         data = self._loan.read(self.position, size)
@@ -65,7 +66,6 @@ class FileSlice:
 
         Raises:
             BlockingIOError: not all bytes are in memory, or the file was truncated.
-            OSError: the disk failed.
         """
         size = min(count, self._left)
         data = self._loan.read_now(self.position, size)
@@ -79,17 +79,9 @@ class FileSlice:
         self._left -= count
 
     def in_memory(self, count: int) -> bool:
-        """Whether the next `count` bytes are in memory, by a cheap probe.
-
-        Raises:
-            OSError: the disk failed.
-        """
+        """Whether the next `count` bytes are in memory, by a cheap probe."""
         return self._loan.in_memory(self.position, min(count, self._left))
 
     def warm(self, count: int) -> None:
-        """Read the next `count` bytes into memory. Not on the event loop.
-
-        Raises:
-            OSError: the disk failed.
-        """
+        """Read the next `count` bytes into memory. Not on the event loop."""
         self._loan.warm(self.position, min(count, self._left))

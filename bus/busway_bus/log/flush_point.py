@@ -18,9 +18,9 @@ class FlushPoint(NamedTuple):
         active: the segment for appends, up to `end_offset`.
         epochs: leader epochs, written first, if they changed and a snapshot follows; before that a start reads them
             from the batches.
-        truncations: number of truncations of the log so far.
-        snapshot: producer snapshot of `end_offset`, if due; the next start reads only later records. It replaces those
-            at `outdated`.
+        truncations: of the log so far.
+        snapshot: of the producers at `end_offset`, if due, instead of those at `outdated`; the next start reads only
+            later records.
     """
 
     kept: SideFiles
@@ -39,7 +39,7 @@ class FlushPoint(NamedTuple):
         (see `recovery`).
 
         Raises:
-            OSError: the disk failed, which is final.
+            OSError: the disk failed; final.
         """
         try:
             if self.epochs is not None:

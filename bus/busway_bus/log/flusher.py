@@ -1,9 +1,9 @@
 """Group commit: one flusher for a data directory.
 
-What lives here: the order of syncs, the callbacks of waiters. While a log is being synced, new waiters are collected
-for its next sync: a slow disk increases the latency, not the number of syncs. Logs are synced concurrently: a slow file
-delays only its own waiters. What does not: acknowledgement (`replication`). A failed sync is final: the kernel may have
-dropped the pages.
+What lives here: the order of syncs, the callbacks of waiters. New waiters of a log that is being synced share its next
+sync: a slow disk increases the latency, not the number of syncs. Logs are synced concurrently: a slow file delays only
+its own waiters. What does not: acknowledgement (`replication`). A failed sync is final: the kernel may have dropped the
+pages.
 """
 
 import asyncio

@@ -2,9 +2,8 @@
 
 What lives here: the search in one index file, with only the last used page in memory. `.index`: pairs of relative
 offset and file position, four bytes each; `.timeindex`: timestamp in eight bytes and relative offset in four. An entry
-is added about every index.interval.bytes. What does not: files, which are read through a function; verification of an
-entry (`segment`). Files are not memory-mapped: an unreadable page of a mapping would kill the process, a failed read is
-an error of one partition.
+is added about every index.interval.bytes. What does not: files, verification of an entry (`segment`). Files are not
+memory-mapped: an unreadable page would kill the process, a failed read is an error of one partition.
 """
 
 import struct
@@ -53,7 +52,7 @@ class SparseIndex:
     def find(self, column: int, key: int, read: Read) -> int:
         """Return the number of the last entry with at most `key`, else -1.
 
-        Tries the last used page, or else the last page of the file, where most reads are. Then up to `_GUESSES`
+        Tries the last used page, else the last page of the file, where most reads are; then up to `_GUESSES`
         interpolated pages, then a binary search.
         """
         pages = -(-self.count // self._page_entries)

@@ -1,8 +1,8 @@
 """Inspection of a client's records, and the batch to be stored.
 
-What lives here: Kafka's `LogValidator` checks of each record (KIP-467, KIP-937). A malformed record would stop every
+What lives here: Kafka's `LogValidator` checks of each record (KIP-467, KIP-937): a malformed one would stop every
 consumer of the partition for good. What does not: the header (`validate`), sequence numbers (`producer_state`), the
-thread: a small batch is inspected on the event loop, a larger one in steps for another thread.
+thread.
 """
 
 from collections.abc import Generator, Sequence
@@ -47,11 +47,7 @@ class RecordsRefused(KafkaError):
 
 
 def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Inspected | None:
-    """Inspect a batch on the event loop. None if too large.
-
-    Raises:
-        KafkaError: as `inspect` does.
-    """
+    """As `inspect`, on the event loop. None if too large."""
     if header.records_count > RECORDS_ON_LOOP_MAX or len(records) > INFLATED_ON_LOOP_MAX:
         return None
     try:
@@ -64,14 +60,12 @@ def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, n
 
 
 def inspect(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Generator[None, None, Inspected]:
-    """Inspect a batch of any size, in steps.
-
-    A step takes under a millisecond, except for decompression.
+    """Inspect a batch of any size. Steps take under a millisecond, except for decompression.
 
     Raises:
         RecordsRefused: INVALID_RECORD or INVALID_TIMESTAMP, some records are invalid.
-        KafkaError: INVALID_RECORD, the records cannot be parsed; MESSAGE_TOO_LARGE, they are too large decompressed, or
-            in the topic's codec.
+        KafkaError: INVALID_RECORD, they cannot be parsed; MESSAGE_TOO_LARGE, they are too large decompressed, or in the
+            topic's codec.
     """
     yield from _framing_steps(records, header)
     try:

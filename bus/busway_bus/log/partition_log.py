@@ -42,7 +42,7 @@ __all__ = ["AppendInfo", "CorruptLog", "Extent", "FlushPoint", "PartitionLog"]
 
 
 class PartitionLog:
-    """One partition's records on disk.
+    """One partition's records on disk. Appends raise OSError if the disk fails; after a KafkaError nothing was written.
 
     Attributes:
         start_offset: first readable offset.
@@ -62,11 +62,7 @@ class PartitionLog:
         cleaned: int = 0,
         clean: bool = False,
     ) -> None:
-        """Open or create the log in `directory`; see `recovery.recover`.
-
-        Raises:
-            CorruptLog: data below the recovery point is damaged.
-        """
+        """Open or create the log in `directory`, as `recovery.recover`."""
         self._files = files
         self.directory = directory
         self.kept = SideFiles(files, directory)
@@ -119,8 +115,7 @@ class PartitionLog:
         """Inspect and write a client's batch.
 
         Raises:
-            KafkaError: the batch is refused (`validate`, `inspection`, `producer_state`); nothing was written.
-            OSError: the disk failed.
+            KafkaError: see `validate`, `inspection`, `producer_state`.
         """
         header = check_batch(records, self.config)
         batch = finished(inspect(records, header, self.config, now_ms))
@@ -129,15 +124,7 @@ class PartitionLog:
     def append_inspected(
         self, batch: Inspected, *, leader_epoch: int, now_ms: int, verification: Verification | None = None
     ) -> AppendInfo:
-        """Write an inspected batch.
-
-        Args:
-            verification: the coordinator's confirmation, for a transaction's first batch here.
-
-        Raises:
-            KafkaError: its sequence number is not the next one, or its transaction is not ongoing; nothing was written.
-            OSError: the disk failed.
-        """
+        """Write an inspected batch. `verification` and errors as of `ProducerState.check`."""
         header = batch.header
         seen = self.producers.check(header, verification) if header.producer_id >= 0 else None
         if seen is not None:
@@ -155,7 +142,6 @@ class PartitionLog:
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, its producer was fenced.
-            OSError: the disk failed.
         """
         header = read_header(batch)
         if header.producer_id >= 0:
@@ -168,8 +154,7 @@ class PartitionLog:
         If `check_marker` is False, nothing is written, and the result is a `duplicate` with the last offset.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; nothing was written.
-            OSError: the disk failed.
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
         if not self.producers.check_marker(marker):
             last = self.end_offset - 1
@@ -267,7 +252,7 @@ class PartitionLog:
     def extent(self, offset: int, *, up_to: int, wait: bool = True) -> Extent | None:
         """Locate the batches from the one with `offset`, below `up_to`.
 
-        Only positions are looked up. Headers are read only to find the first batch.
+        Headers are read only to find the first batch. The other reads raise the same errors.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE.
@@ -284,11 +269,7 @@ class PartitionLog:
     def slice(
         self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True, wait: bool = True
     ) -> FileSlice | None:
-        """Return at most `max_bytes` of `extent`, to be read later. See `reading.cut`.
-
-        Raises:
-            KafkaError, CorruptBatch, ColdPages: as of `extent`.
-        """
+        """Return at most `max_bytes` of `extent`, to be read later. See `reading.cut`."""
         extent = self.extent(offset, up_to=up_to, wait=wait)
         return None if extent is None else reading.cut(extent, max_bytes, min_one=min_one, wait=wait)
 
@@ -297,7 +278,7 @@ class PartitionLog:
     ) -> tuple[FileSlice | None, Sequence[tuple[int, int]]]:
         """As `slice`, for isolation.level=read_committed.
 
-        Also returns (producer id, first offset) of each aborted transaction that may have records in the slice.
+        Also returns (producer id, first offset) of aborted transactions that may have records in it.
         """
         extent = self.extent(offset, up_to=up_to, wait=wait)
         batches = None if extent is None else reading.cut(extent, max_bytes, min_one=min_one, wait=wait)
@@ -306,11 +287,7 @@ class PartitionLog:
         return reading.committed(self._segments, extent, batches, offset, up_to, wait=wait)
 
     def aborted(self, first: Segment, upper: int) -> Iterable[AbortedTransaction]:
-        """Iterate over transactions aborted in `first` or later, started before `upper`.
-
-        Raises:
-            CorruptBatch: an index is damaged.
-        """
+        """See `reading.aborted`."""
         return reading.aborted(tuple(self._segments), first, upper)
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> bytes:
@@ -373,14 +350,14 @@ class PartitionLog:
     def remove_deleted(self, now_ms: int) -> None:
         """Rename files of deleted segments, remove due ones, then call `date`.
 
-        The new names prevent their return after a crash. Waits for the disk: not for the event loop.
+        Waits for the disk: not for the event loop. The new names prevent their return after a crash.
         """
         self._deleted.remove(now_ms)
         if not self.closed:
             self.date(now_ms)
 
     def date(self, now_ms: int) -> None:
-        """Look up the age of the oldest segments, for retention. Waits for the disk."""
+        """See `deleted.date`."""
         self._undated = False
         deleted.date(tuple(self._segments[:-1]), self.config, now_ms)
 
@@ -426,7 +403,7 @@ class PartitionLog:
         return True
 
     def batch_start(self, offset: int) -> int:
-        """Return the start of the batch with `offset`, else `offset`."""
+        """See `truncation.batch_start`."""
         return truncation.batch_start(self._segments, offset)
 
     def truncate(self, offset: int, now_ms: int) -> None:

@@ -1,6 +1,6 @@
 """Cache of file positions of frequently read offsets in a segment.
 
-What lives here: the newest positions, at most `POSITIONS_MAX` of each kind. What does not: the look-up (`segment`).
+What lives here: the newest `POSITIONS_MAX` of each kind. What does not: the look-up (`segment`).
 """
 
 from busway_bus.kernel.limits import POSITIONS_MAX

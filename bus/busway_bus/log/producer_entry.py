@@ -1,7 +1,7 @@
 """State of one producer in a partition, and Kafka's `.snapshot` format.
 
-What lives here: the last five batches of a producer, packed; encoding and decoding of a snapshot. What does not:
-validation (`producer_state`), the time of a snapshot (`snapshots`), its writing (`flush_point`).
+What lives here: the last five batches of a producer, the snapshot's encoding. What does not: validation
+(`producer_state`), the time of a snapshot (`snapshots`), its writing (`flush_point`).
 """
 
 import struct
@@ -39,9 +39,8 @@ class ProducerEntry:
         coordinator_epoch: of its last transaction marker, -1 before the first.
         transaction_start: first offset of its open transaction, else -1.
         marker_timestamp: of its last marker, in ms.
-        last_sequence: of the last batch of its epoch, -1 before the first.
-        generation: number of snapshots taken before its last change. An entry held by a snapshot is copied before a
-            change.
+        last_sequence: in its epoch, -1 before the first.
+        generation: number of snapshots before its last change. An entry held by a snapshot is copied before a change.
         packed: last batches of its epoch, oldest first, packed to save memory with very many producers.
     """
 

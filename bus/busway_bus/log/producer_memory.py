@@ -1,9 +1,9 @@
 """Memory limit for producer state of all partitions of a node.
 
-Clients may write with producer ids that were never allocated, and each is kept for a day. What lives here: the byte
-count, the refusal of new producers at the limit. What does not: the state (`producer_entry`). Active producers are
-never evicted: a retried batch would be written twice. When memory is short, producers expire that are idle for longer
-than any client retries a batch.
+Clients may write with producer ids that were never allocated, each kept for a day. What lives here: the byte count, the
+refusal of new producers at the limit. What does not: the state (`producer_entry`). Active producers are never evicted:
+a retried batch would be written twice. When memory is short, producers idle for longer than any client retries a batch
+expire.
 """
 
 import logging

@@ -52,7 +52,7 @@ class Verification:
     Invalid once a record or marker of the transaction is written.
 
     Attributes:
-        lowest_sequence: of the waiting batches; a higher one must not be written first.
+        lowest_sequence: of the waiting batches; no higher one may be written first.
         from_zero: whether each transaction has its own epoch (transaction version 2), with sequences from 0.
     """
 
@@ -161,7 +161,7 @@ class ProducerState:
         Returns:
             False if there is nothing to end: no transaction is open here, and the epoch is stale, or the producer is
             unknown and memory is full. A stale epoch arises when a client writes here with a higher epoch, outside of
-            transactions, before the transaction does. Kafka refuses such a marker: its coordinator cannot complete, and
+            transactions, before the transaction does. Kafka refuses its marker, so the coordinator cannot complete, and
             the transactional id becomes unusable.
 
         Raises:
@@ -235,7 +235,7 @@ class ProducerState:
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE or OUT_OF_ORDER_SEQUENCE_NUMBER; NOT_ENOUGH_REPLICAS
-                if the verification has become invalid; POLICY_VIOLATION for a new producer at the memory limit.
+                if the verification is invalid; POLICY_VIOLATION for a new producer at the memory limit.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:

@@ -1,7 +1,7 @@
 """Look-up of the bytes for a reader.
 
-What lives here: look-up of positions. What does not: segments and bounds of the log (`partition_log`), reading the
-bytes (`file_slice`). Batches in the middle of the range are not read; aborted transactions are in indexes (`aborted`).
+What lives here: positions and aborted transactions (`aborted`), without reading the middle of a range. What does not:
+bounds of the log (`partition_log`), reading the bytes (`file_slice`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,8 +56,8 @@ def extent(segments: Sequence[Segment], offset: int, up_to: int, *, wait: bool) 
 def cut(batches: Extent, max_bytes: int, *, min_one: bool, wait: bool) -> FileSlice | None:
     """Take at most `max_bytes` of an extent. Raises as `extent`.
 
-    The last batch may be incomplete, as in Kafka; clients ignore it. The first one is always complete, even if larger
-    than `max_bytes`; without `min_one` the result is None then (KIP-74).
+    The last batch may be incomplete, as in Kafka; clients ignore it. The first one is complete, even if larger; without
+    `min_one` the result is None then (KIP-74).
     """
     segment, position, end = batches
     size = end - position
@@ -94,7 +94,9 @@ def committed(
 
 
 def aborted(segments: Sequence[Segment], first: Segment, upper: int) -> Iterator[AbortedTransaction]:
-    """As `PartitionLog.aborted`; empty if `first` is not in `segments`.
+    """Iterate over transactions aborted in `first` or later, started before `upper`.
+
+    Empty if `first` is not in `segments`.
 
     Raises:
         CorruptBatch: an index is damaged.

@@ -1,7 +1,7 @@
 """Recompression of a batch to its topic's codec (`compression.type`).
 
-What lives here: compressing the records, decompressed by `inspection`. What does not: the codecs
-(`records.compression`). Not used for topics that keep the producer's codec, the default.
+What lives here: recompression, skipped for topics that keep the producer's codec, the default. What does not: the
+codecs (`records.compression`).
 """
 
 import struct
@@ -36,7 +36,7 @@ def wanted_codec(config: LogConfig) -> int | None:
 
 
 def recompressed(records: Buffer, plain: Buffer, codec: int, config: LogConfig) -> bytearray:
-    """Recompress a batch; only length, attributes and checksum of the header change.
+    """Recompress a batch to `codec`; only length, attributes and checksum of the header change.
 
     Args:
         plain: the decompressed records.

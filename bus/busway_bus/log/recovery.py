@@ -1,10 +1,10 @@
 """Recovery of a log at start: segments, intact end, producers, leader epochs.
 
-What lives here: the start-up scan. After a clean shutdown closed segments are not opened. After an unclean one records
-below the newest producer snapshot are trusted after a cheap check of the segments' ends (`trust`). Later records are
-read, and a torn end is cut off with a log line. Its bytes are kept in a `.cut` file, which is never served and is
-deleted with the partition: a flipped bit in records not yet checkpointed looks like a torn end. Files of an interrupted
-deletion or cleaning are tidied first. What does not: the log in use (`partition_log`). Flushed records are never cut:
+What lives here: the start-up scan. Files of an interrupted deletion or cleaning are tidied first. After a clean
+shutdown closed segments are not opened. After an unclean one records below the newest producer snapshot are trusted
+after a cheap check of the segments' ends (`trust`). Later records are read, and a torn end is cut off with a log line.
+Its bytes are kept in a `.cut` file, never served and deleted with the partition: a flipped bit in records not yet
+checkpointed looks like a torn end. What does not: the log in use (`partition_log`). Flushed records are never cut:
 damage there is a `CorruptLog`, for the operator to decide.
 
 The disk is known to be good up to the checkpoint's recovery point or the newest producer snapshot, whichever is higher.
@@ -57,10 +57,10 @@ class Recovered:
 
     Attributes:
         start: log start offset noted on disk after a deletion, else 0.
-        proven_bytes: bytes of the last segment that the next start need not read.
+        proven_bytes: of the last segment, which the next start need not read.
         was_cut: whether records were cut, possibly with their leader epochs.
         newest_snapshot: its offset, else 0.
-        new_epoch: whether a leader epoch of the batches is missing from the checkpoint.
+        new_epoch: whether the checkpoint lacks a leader epoch of the batches.
     """
 
     segments: list[Segment]
@@ -284,7 +284,7 @@ class _Recovery:
     def _believed_closed(self, segment: Segment, upper: int) -> int | None:
         """As `_believed`, for a closed segment.
 
-        After a clean shutdown its check is deferred, unless its index sizes are implausible.
+        After a clean shutdown its check is deferred, if its index sizes are plausible.
         """
         if not self._clean and upper > self._floor:
             return None
@@ -373,7 +373,7 @@ class _Recovery:
     def _replay(self, snapshots: list[int], epochs: LeaderEpochs, *, whole: bool) -> ProducerState:
         """Restore the producers from the newest intact snapshot and later headers.
 
-        Indexes of aborted transactions are trusted below the snapshot. A damaged index is rebuilt from an older snapshot.
+        Indexes of aborted transactions are trusted below it. A damaged one is rebuilt from an older snapshot.
         """
         damaged = self._damaged_index()
         usable = [offset for offset in snapshots if damaged is None or offset <= damaged.base_offset]

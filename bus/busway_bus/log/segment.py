@@ -1,8 +1,7 @@
 """One segment of a log: a file of batches and its indexes.
 
-What lives here: append, look-up by offset or time, truncation, rebuild of the indexes, over any `Files`. What does not:
-the choice of the segment (`partition_log`), iteration over batches (`batch_file`), trust in files of an earlier process
-(`trust`).
+What lives here: append, look-up, truncation, rebuild of the indexes, over any `Files`. What does not: the choice of the
+segment (`partition_log`), iteration over batches (`batch_file`), trust in files of an earlier process (`trust`).
 
 An index entry (`segment_indexes`) is used only if its batch is at the given position. Otherwise an earlier entry is
 tried: a damaged index makes a look-up slower, never wrong.
@@ -29,11 +28,14 @@ _UNDATED: Final = -2
 class Segment:
     """Consecutive batches from `base_offset`.
 
+    All reads may raise CorruptBatch, for damaged headers or by `unchecked`, and ColdPages without `wait`. Changes raise
+    OSError if the disk fails.
+
     Attributes:
         next_offset: the offset after the last batch; the base offset of the next segment while `unchecked` is set.
         modified_ms: time of the last write, else of opening, by the broker's clock.
         transactions: aborted transactions with markers in this segment.
-        unchecked: check deferred until the first read; may raise CorruptBatch (see `trust`).
+        unchecked: check deferred until the first read (see `trust`).
     """
 
     __slots__ = (
@@ -112,11 +114,7 @@ class Segment:
     # Writing
 
     def append(self, pieces: list[bytes | bytearray | memoryview], header: BatchHeader, config: LogConfig) -> None:
-        """Write one batch with final offsets, completely or not at all.
-
-        Raises:
-            OSError: the disk failed.
-        """
+        """Write one batch with final offsets, completely or not at all."""
         position = self._log.size
         self._log.append(pieces)
         try:
@@ -174,22 +172,12 @@ class Segment:
     # Looking up
 
     def check(self, *, wait: bool = True) -> None:
-        """Run the deferred check, if any.
-
-        Raises:
-            CorruptBatch: records are damaged or missing.
-            ColdPages: only without `wait`.
-        """
+        """Run the deferred check, if any."""
         if self.unchecked is not None:
             self.unchecked(self, wait)
 
     def position_of(self, offset: int, *, wait: bool = True) -> int:
-        """Find the position of the batch with `offset`, or the next.
-
-        Raises:
-            CorruptBatch: a header is damaged.
-            ColdPages: only without `wait`.
-        """
+        """Find the position of the batch with `offset`, or the next."""
         self.check(wait=wait)
         if offset == self.next_offset:
             return self.size
@@ -211,11 +199,7 @@ class Segment:
         return position
 
     def offset_near(self, position: int, *, wait: bool) -> int:
-        """Return an offset close after all batches before byte `position`.
-
-        Raises:
-            ColdPages: only without `wait`.
-        """
+        """Return an offset close after all batches before byte `position`."""
         entry = self.indexes.at_or_behind(position, wait=wait)
         last_offset, at = entry or (-1, -1)
         if position <= at < self.size and self._batches.find(last_offset, at, after=last_offset, wait=wait) == at:
@@ -227,11 +211,7 @@ class Segment:
         self._positions.end(self.next_offset, self.size)
 
     def position_before(self, timestamp_ms: int) -> int:
-        """Find a position before which all timestamps are earlier than `timestamp_ms`.
-
-        Raises:
-            CorruptBatch: a header is damaged.
-        """
+        """Find a position before which all timestamps are earlier than `timestamp_ms`."""
         self.check()
         for timestamp, offset in self.indexes.earlier(timestamp_ms):
             position = self._entry_position(timestamp, offset)
@@ -259,11 +239,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """Largest record timestamp, else -1. Waits for the disk unless `dated`.
-
-        Raises:
-            CorruptBatch: a header is damaged.
-        """
+        """Largest record timestamp, else -1. Waits for the disk unless `dated`."""
         if self._max_timestamp == _UNDATED:
             self.check()
             if self._max_timestamp == _UNDATED:
@@ -274,9 +250,6 @@ class Segment:
         """Find the largest timestamp.
 
         It is in the last entry of the time index or in a later batch. Without entries no record has a timestamp.
-
-        Raises:
-            CorruptBatch: a header is damaged.
         """
         newest, holder, start = -1, -1, self.size
         last = self.indexes.last_time()
@@ -315,9 +288,6 @@ class Segment:
 
         Args:
             up_to: stop before this offset.
-
-        Raises:
-            CorruptBatch, ColdPages: as of `headers`.
         """
         end, next_offset = start, self.base_offset
         for header, position in self.headers(start, wait=wait):
@@ -344,20 +314,14 @@ class Segment:
 
     @property
     def times_end_well(self) -> bool:
-        """Whether the time index is empty or its last entry matches.
-
-        Raises:
-            CorruptBatch: a header is damaged.
-        """
+        """Whether the time index is empty or its last entry matches."""
         last = self.indexes.last_time()
         return last is None or self._entry_position(*last) is not None
 
     def truncate(self, offset: int) -> None:
-        """Cut the log file from the batch at `offset`. For the indexes see `truncation`.
+        """Cut the log file from the batch at `offset`.
 
-        Raises:
-            CorruptBatch: records are damaged or missing.
-            OSError: the disk failed; retry is safe.
+        For the indexes see `truncation`. After an OSError a retry is safe.
         """
         position = self.position_of(offset)
         self._positions.clear()
@@ -367,9 +331,9 @@ class Segment:
     def recover(self, config: LogConfig, *, gaps_below: int, position: int = 0) -> tuple[int, CorruptBatch | None]:
         """Read all batches from `position`, with offset `next_offset`, and rebuild the indexes.
 
-        Returns the end position of the intact part and the reason for a damaged rest. Nothing is cut here: whether that
-        is a torn tail or lost data depends on the flushed offset. Offsets may be missing in a compacted log, and below
-        `gaps_below`, the end of an earlier compaction. The checksum does not cover the base offset.
+        Returns the end position of the intact part and the reason for a damaged rest. Nothing is cut here: a torn tail
+        and lost data differ by the flushed offset. Offsets may be missing in a compacted log, and below `gaps_below`,
+        the end of an earlier compaction. The checksum does not cover the base offset.
         """
         if not position:
             self._positions.clear()
@@ -416,11 +380,7 @@ class Segment:
         self.transactions.close()
 
     def rename(self, suffix: str) -> None:
-        """Change the suffix of the files durably. Descriptors stay valid.
-
-        Raises:
-            OSError: the disk failed; retry is safe.
-        """
+        """Change the suffix of the files durably. Descriptors stay valid. After an OSError a retry is safe."""
         again = False
         for name in self._names():
             try:

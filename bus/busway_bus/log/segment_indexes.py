@@ -1,7 +1,7 @@
 """Offset index and time index of one segment, searched on disk.
 
-What lives here: their files, adding entries, candidate entries for a look-up. What does not: the search (`index`),
-verification by an entry's batch (`segment`).
+What lives here: their files, entries, candidates for a look-up. What does not: the search (`index`), verification by an
+entry's batch (`segment`).
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Entry = tuple[int, int]
 
 
 class SegmentIndexes:
-    """Indexes of one segment. Arguments and results have absolute offsets."""
+    """Indexes of one segment, with absolute offsets. Look-ups may raise ColdPages without `wait`."""
 
     __slots__ = (
         "_base_offset",
@@ -91,11 +91,7 @@ class SegmentIndexes:
         self._time_file.truncate(self._times.size_bytes)
 
     def restart(self, bytes_since_entry: int) -> None:
-        """Continue after existing entries.
-
-        Args:
-            bytes_since_entry: bytes from the start of the last entry's batch.
-        """
+        """Continue after existing entries; `bytes_since_entry` counts from the last one's batch start."""
         last = self.last_time()
         self._indexed_timestamp = last[0] if last else -1
         self._bytes_since_entry = bytes_since_entry
@@ -106,9 +102,6 @@ class SegmentIndexes:
         """Iterate over (last offset, position) of batches ending at or before `offset`.
 
         Nearest first, then back in doubling steps; the caller uses the first valid entry.
-
-        Raises:
-            ColdPages: only without `wait`.
         """
         read = _reader(self._offset_file, wait=wait)
         relative = offset - self._base_offset
@@ -120,11 +113,7 @@ class SegmentIndexes:
             number, step = number - step, step * 2
 
     def at_or_behind(self, position: int, *, wait: bool) -> Entry | None:
-        """Return (last offset, position) of the first indexed batch from `position`.
-
-        Raises:
-            ColdPages: only without `wait`.
-        """
+        """Return (last offset, position) of the first indexed batch from `position`."""
         read = _reader(self._offset_file, wait=wait)
         number = self._offsets.find(_POSITION, position - 1, read) + 1
         if number == self._offsets.count:
@@ -187,15 +176,13 @@ class SegmentIndexes:
 
 
 def check_offsets(header: BatchHeader, base_offset: int, next_offset: int) -> None:
-    """Check the offsets of a batch at the end of a segment.
+    """Check the offsets of a batch at the end of a segment, `next_offset`.
 
     No checksum covers the base offset, and in a compacted log a gap is no damage.
 
-    Args:
-        base_offset: of the segment; `next_offset` is its end.
-
     Raises:
-        CorruptBatch: the offsets are not after the previous ones, or too far from the base offset for the indexes.
+        CorruptBatch: the offsets are not after the previous ones, or too far from the segment's base offset for the
+            indexes.
     """
     if not next_offset <= header.base_offset <= header.last_offset <= base_offset + OFFSETS_MAX:
         raise CorruptBatch(

@@ -1,7 +1,7 @@
 """Files of one log written by threads other than the appending one.
 
-What lives here: the files written by a flush and a cleaning. None after the log is closed: its directory may belong to
-another log by then. What does not: the time of writing (`flush_point`, `cleaner`).
+What lives here: the files of a flush and a cleaning. Nothing is written after the log is closed: its directory may
+belong to another log by then. What does not: the time of writing (`flush_point`, `cleaner`).
 """
 
 import threading
@@ -18,8 +18,7 @@ class SideFiles:
 
     Attributes:
         guard: held during each write.
-        closed: whether the log is closed.
-        truncations: number of truncations of the log.
+        truncations: of the log so far.
     """
 
     def __init__(self, files: Files, directory: str) -> None:

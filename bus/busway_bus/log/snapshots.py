@@ -1,7 +1,8 @@
 """Schedule of producer snapshots between two rolls of a log.
 
-What lives here: the bytes that a start after a kill would read, the snapshots made superfluous by a new one. What does
-not: the state (`producer_state`), writing it (`flush_point`), what a snapshot proves (`recovery`).
+What lives here: when one is due, by the bytes that a start after a kill would read, and which others it makes
+superfluous. What does not: the state (`producer_state`), writing it (`flush_point`), what a snapshot proves
+(`recovery`).
 """
 
 from collections.abc import Collection
@@ -13,11 +14,11 @@ class SnapshotSchedule:
     """Snapshot schedule of one log.
 
     Args:
-        covered_bytes: bytes of the last segment covered by the newest snapshot.
+        covered_bytes: of the last segment, by the newest snapshot.
         between: offsets of snapshots not at the start of a segment.
 
     Attributes:
-        requested: whether the next flush must write a snapshot.
+        requested: whether the next flush must write one.
     """
 
     __slots__ = ("_between", "_covered_bytes", "requested")

@@ -2,9 +2,9 @@
 
 What lives here: that file. What does not: the choice of segments to delete (`deleted`), its use at start (`recovery`).
 
-It is written before the first file of a segment is deleted. The checkpoints have the offset too, but writing them needs
+It is written before the first file of a segment is deleted. Writing the checkpoints, which have the offset too, needs
 space, which a full disk lacks. Renaming needs none: the first time the index of the first deleted segment, later the
-note itself. Its suffix is that of deleted files, so that Apache Kafka removes it when it opens the directory.
+note itself. Apache Kafka removes it when it opens the directory, by its suffix, that of deleted files.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ def noted(names: Iterable[str]) -> list[int]:
 
 
 class StartNote:
-    """The note of one log. Its methods wait for the disk.
+    """The note of one log. Its methods wait for the disk; after an OSError a retry is safe.
 
     Args:
         offset: 0 without a note.
@@ -37,9 +37,6 @@ class StartNote:
 
         Args:
             spare: path of an unneeded file, renamed if there is no note yet.
-
-        Raises:
-            OSError: the disk failed; retry is safe.
         """
         if offset <= self._offset:
             return
@@ -52,11 +49,7 @@ class StartNote:
         self._offset = offset
 
     def empty(self) -> None:
-        """Truncate the renamed file to free its space.
-
-        Raises:
-            OSError: the disk failed; retry is safe.
-        """
+        """Truncate the renamed file to free its space."""
         if self._may_be_large:
             file = self._files.open(self._path(self._offset))
             try:

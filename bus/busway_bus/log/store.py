@@ -172,7 +172,7 @@ class LogStore:
 
         Raises:
             CorruptLog: flushed data is damaged.
-            WrongDirectory: the directory belongs to another topic, or is missing although it had records.
+            WrongDirectory: another topic's, or missing although it had records.
         """
         opening = Opening(key=(topic, partition), topic_id=topic_id, config=config, new=new)
         self.expect([opening])
@@ -263,10 +263,9 @@ class LogStore:
             logger.warning("%s has no files: the partition begins anew at offset 0", directory)
 
     def truncate(self, key: Key, offset: int, now_ms: int) -> None:
-        """Cut everything from `offset`, after lowering the recovery point on disk. Waits for the disk.
+        """Cut everything from `offset`, after lowering the recovery point on disk.
 
-        Raises:
-            OSError: the disk failed or is full; retry is safe.
+        Waits for the disk; after an OSError a retry is safe.
         """
         offset = self.logs[key].batch_start(offset)
         with self._writing:
@@ -420,10 +419,10 @@ class LogStore:
         return problems
 
     def close(self, *, clean: bool = True) -> None:
-        """Close every log, then write the clean-shutdown mark.
+        """Close every log, then write the clean-shutdown mark, by which the next start trusts the files.
 
-        By the mark the next start trusts the files. It is omitted if a log is offline or fails to close. If not
-        `clean`, files are closed as they are, as after a kill.
+        It is omitted if a log is offline or fails to close. If not `clean`, files are closed as they are, as after a
+        kill.
         """
         if not clean:
             for partition_log in self.logs.values():

@@ -20,6 +20,8 @@ R = TypeVar("R")
 class TransactionIndex:
     """Index of aborted transactions of one segment.
 
+    Reads and `cut` raise CorruptBatch if it is damaged, and ColdPages without `wait`.
+
     Args:
         size: bytes of the file, None without one.
 
@@ -73,11 +75,7 @@ class TransactionIndex:
             raise
 
     def cut(self, offset: int) -> None:
-        """Remove the entries with markers at or after `offset`.
-
-        Raises:
-            CorruptBatch: the index is damaged.
-        """
+        """Remove the entries with markers at or after `offset`."""
         if self._file is None:
             return
         count = self._checked(lambda file: aborted.first_ending_at(file.read, self.count, offset))
@@ -110,20 +108,11 @@ class TransactionIndex:
                 before = entry.last_offset
 
     def all(self) -> list[AbortedTransaction]:
-        """Read all entries.
-
-        Raises:
-            CorruptBatch: the index is damaged.
-        """
+        """Read all entries."""
         return self._checked(partial(_entries, first=0, behind=self.count)) if self.count else []
 
     def collect(self, overlaps: Overlaps, *, wait: bool) -> None:
-        """Add the entries to a reader's overlaps.
-
-        Raises:
-            CorruptBatch: the index is damaged.
-            ColdPages: only without `wait`.
-        """
+        """Add the entries to a reader's overlaps."""
         if self.count:
             count = self.count
             self._checked(lambda file: overlaps.collect(file.read if wait else partial(read_now, file), count))

@@ -1,6 +1,6 @@
 """Validation of the header of a client's batch.
 
-What lives here: the checks of Kafka's `LogValidator` before the records (KIP-98, KIP-937). What does not: the records
+What lives here: Kafka's `LogValidator` checks before the records (KIP-98, KIP-937). What does not: the records
 (`inspection`), sequence numbers (`producer_state`).
 """
 

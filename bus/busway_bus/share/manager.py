@@ -176,8 +176,9 @@ class SharePartitions:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_PARTITIONS_MAX} share partitions are in use")
 
     async def _begin(self, group_id: str, partition: Partition) -> int:
-        """Return the start offset by `share.auto.offset.reset`. by_duration starts at the end where no record is as
-        young.
+        """Return the start offset by `share.auto.offset.reset`.
+
+        by_duration starts at the end where no record is as young.
 
         Raises:
             KafkaError: the log cannot be read.
@@ -231,8 +232,9 @@ class SharePartitions:
         return session
 
     def end(self, session: ShareSession) -> None:
-        """End a session and release its member's records. One connection may have very many sessions, so the releases
-        run in rounds.
+        """End a session and release its member's records.
+
+        One connection may have very many sessions, so the releases run in rounds.
         """
         if not self.sessions.close(session):
             return

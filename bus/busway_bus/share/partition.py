@@ -138,8 +138,9 @@ class SharePartition:
 
     @property
     def spare(self) -> bool:
-        """Whether it may be unloaded to make room. Everything is persisted, but dead letters may wait for their next
-        attempt, at its next load.
+        """Whether it may be unloaded to make room.
+
+        Everything is persisted, but dead letters may wait for their next attempt, at its next load.
         """
         unused = self.state is not None and self.writing is None and not self.waiters and self.state.idle
         return unused and (self.burying.task is None or self.burying.resting)
@@ -339,8 +340,9 @@ class SharePartition:
             self._owner.settled(self)
 
     def _together(self) -> list[_Write]:
-        """Take pending writes of different records. A change that holds in any case goes alone: its records may have
-        been acquired again.
+        """Take pending writes of different records.
+
+        A change that holds in any case goes alone: its records may have been acquired again.
         """
         together = [self._waiting.popleft()]
         while not together[0].holds and self._waiting and not self._waiting[0].holds:

@@ -78,8 +78,9 @@ class SharePartitionState:
 
     @property
     def open_count(self) -> int:
-        """Offsets from the first active record to the last fetched. A record that waits only for its dead letter is not
-        active.
+        """Offsets from the first active record to the last fetched.
+
+        A record that waits only for its dead letter is not active.
         """
         first = next((run.first for run in self.in_flight.runs if run.active), self.end)
         return self.end - max(first, self.start)
@@ -270,8 +271,9 @@ class SharePartitionState:
     # Expiry
 
     def expire(self, limits: ShareLimits, now_ms: int) -> Change:
-        """Release records with expired locks. The change holds even if it cannot be written. Its dead letters wait for
-        `commit`.
+        """Release records with expired locks.
+
+        The change holds even if it cannot be written. Its dead letters wait for `commit`.
         """
         change = Change(holds=True)
         for run in self.in_flight.runs:
