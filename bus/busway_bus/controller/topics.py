@@ -1,8 +1,8 @@
 """Commands on topics: create, grow, delete.
 
 What lives here: the rules for names and counts. What does not: the placement of partitions (`placement`). Names are
-checked as in Kafka's `Topic`; a dot and an underscore are equal in metric names, so they collide. Texts are Kafka's,
-since clients parse some of them.
+checked as in Kafka's `Topic`; a dot and an underscore collide, being equal in metric names. Texts are Kafka's, since
+clients parse some.
 """
 
 import re

@@ -2,8 +2,7 @@
 
 What lives here: the keys, of three kinds. *Served* keys work as in Apache Kafka. *Inert* keys (`inert_configs`) are
 accepted and shown, without effect. *Refused* keys ask for protection or parts that this version lacks: setting one must
-not look as if it worked. What does not: defaults of topic settings, derived from the topic keys that name them as
-synonyms.
+not look as if it worked. What does not: defaults of topic settings, derived from the synonyms of topic keys.
 """
 
 from collections.abc import Iterator, Mapping

@@ -47,7 +47,7 @@ class Endpoint:
 class BrokerConfig:
     """All settings of a node, frozen at start except `dynamic` (KIP-226).
 
-    `properties` has what the operator set, typed, by Kafka's name. Settings without a property here are read with
+    `properties` has what the operator set, typed, by Kafka's name. Settings without an attribute:
     `get("its.kafka.name")`.
     """
 

@@ -19,7 +19,7 @@ LONG_MAX: Final = 2**63 - 1
 """Largest INT and LONG, often in place of no bound."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,9})?")
-"""Numbers as Java reads them; Python would also take underscores, digits of other scripts, and nan, which no bound
+"""Numbers as Java reads them; Python also takes underscores, digits of other scripts, and nan, which no bound
 refuses.
 """
 
@@ -69,8 +69,8 @@ class ConfigKey:
     """One configuration key.
 
     `at_least` and `at_most` bound numbers; `one_of` lists the allowed words (for LIST: of each element). `refuse`
-    returns further errors of a value. `synonyms` are the broker keys of a topic key's default, strongest first. A key
-    without a default is shown only where it is set.
+    returns further errors. `synonyms` are the broker keys of a topic key's default, strongest first. A key without a
+    default is shown only where set.
     """
 
     name: str

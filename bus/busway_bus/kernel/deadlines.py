@@ -1,7 +1,7 @@
 """Deadlines of very many keys that are extended all the time.
 
-What lives here: the earliest deadline, in a time that does not grow with their number. What does not: whether a due
-deadline still counts. The owner checks that, and puts an extended one again.
+What lives here: the earliest deadline, in a time independent of their number. What does not: whether a due one still
+counts; the owner puts an extended one again.
 """
 
 import heapq

@@ -1,7 +1,7 @@
 """The result of a command to a core.
 
-What lives here: `Decision`, between deciding and applying. A core reads its state and returns the reply with the
-records that would change it. The driver appends the records and only then applies them.
+What lives here: `Decision`: a core returns a reply with the records that would change its state. The driver appends
+them and only then applies them.
 """
 
 from dataclasses import dataclass

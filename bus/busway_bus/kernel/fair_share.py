@@ -5,8 +5,7 @@ error code.
 
 A host may use as much as it leaves free, as a port may of a switch's shared buffer (dynamic thresholds, Choudhury and
 Hahne 1998). One host alone gets at most half, two get a third each, and a new host finds room however many there are.
-Without authentication a peer is identified by its host. Usage read from a log may have no known host: it counts for all
-together.
+Without authentication a peer is its host. Usage read from a log without a known host counts for all together.
 """
 
 from collections.abc import Callable
@@ -21,13 +20,12 @@ class FairShare:
     """A bound in bytes, and the usage of each host.
 
     Args:
-        limit: bytes of all hosts together.
-        what: what is bounded, in words.
-        remedy: what a refused host may do, in words.
+        limit: of all hosts together.
+        what, remedy: what is bounded, and what a refused host may do, in words.
         refused: called with the host and the text of each refusal.
 
     Attributes:
-        used: bytes of all hosts, the unknown one included.
+        used: by all hosts, the unknown one included.
     """
 
     __slots__ = ("_limit", "_refused", "_remedy", "_used_by", "_what", "used")
@@ -89,7 +87,7 @@ class Account:
     """The usage of one part of the node, by host, returned by `give_back` or garbage collection.
 
     Attributes:
-        held: bytes of all hosts, the unknown one included.
+        held: by all hosts, the unknown one included.
     """
 
     __slots__ = ("_by_host", "_share", "held")

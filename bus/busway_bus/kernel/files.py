@@ -113,7 +113,7 @@ class Files(Protocol):
         """Create a directory durably; an existing one is no error."""
 
     def make_directories(self, names: Sequence[str]) -> None:
-        """Create directories below the root durably, with one wait for the disk. Existing ones are no error."""
+        """As `make_directory`, below the root, with one wait for the disk."""
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with its content."""

@@ -89,7 +89,7 @@ def parse_group_config(name: str, text: str) -> ConfigValue:
     """Parse one setting.
 
     Raises:
-        ConfigError: its name is unknown (with the closest known one), or the value is not allowed.
+        ConfigError: the name is unknown (with the closest one), or the value is not allowed.
     """
     key = GROUP_CONFIGS.get(name)
     if key is not None:

@@ -1,9 +1,8 @@
 """Broker keys of Kafka 4.3 that are accepted without effect, or refused.
 
-What lives here: names, types and defaults, so that a server.properties written for Apache Kafka starts Busway and
-`kafka-configs --describe --all` shows the same. Inert: ignoring it changes nothing that a user relies on. Refused:
-security, tiered storage and plug-in classes; ignoring those would mislead. Some inert keys accept only values that
-promise nothing unserved (`_KEPT`). What does not: served keys (`broker_configs`).
+What lives here: names, types and defaults, so that a server.properties of Apache Kafka starts Busway and `kafka-configs
+--describe --all` shows the same. Inert: ignoring it changes nothing that a user relies on. Refused: security, tiered
+storage and plug-in classes; ignoring those would mislead. What does not: served keys (`broker_configs`).
 """
 
 from collections.abc import Callable, Mapping

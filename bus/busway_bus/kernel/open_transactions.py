@@ -1,8 +1,8 @@
 """Keyed values of open transactions, until each commits or aborts (KIP-98).
 
-What lives here: which of several writers of a key wins: as in Kafka, the one whose record is last in the log, whatever
-the order in which their transactions end. This holds for bytes read from a log and for values in memory. What does not:
-committed values.
+What lives here: which of several writers of a key wins: as in Kafka, the one whose record is last in the log, in
+whatever order their transactions end. This holds for bytes of a log and for values in memory. What does not: committed
+values.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,8 +1,8 @@
 """The topic configuration keys: Kafka 4.3's, with Kafka's defaults, and Busway's `durability`.
 
 What lives here: the keys and their checks, in Kafka's words. Each names the broker keys that set its default, as
-`DescribeConfigs` reports them. Keys of tiered storage and replication throttles are listed because Kafka lists them;
-the text says where they have no effect. What does not: the value in force (`config`).
+`DescribeConfigs` reports them. Keys of tiered storage and replication throttles are listed as in Kafka; their texts say
+where they have no effect. What does not: the value in force (`config`).
 """
 
 import re
@@ -141,7 +141,7 @@ def parse_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, Config
     """Parse the overrides of a topic; a null is no override.
 
     Raises:
-        ConfigError: a name is unknown (with the closest known one), a value is not allowed, or two of them do not fit.
+        ConfigError: a name is unknown (with the closest one), or values are not allowed, alone or together.
     """
     values: dict[str, ConfigValue] = {}
     for name, text in overrides.items():

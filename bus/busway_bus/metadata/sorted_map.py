@@ -2,7 +2,7 @@
 
 What lives here: `SortedMap`, for images that differ little. Keys are sorted, in blocks of at most `BLOCK`. A change
 copies one block and the list of blocks: one topic among ten thousand costs a few hundred pointers. The order depends on
-the keys alone, so that every process iterates in the same order. What does not: its content.
+the keys alone, so every process iterates alike. What does not: its content.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,8 +1,8 @@
 """The partitions of this node, following the cluster image.
 
 What lives here: the map of partitions to logs, opened, deleted and reconfigured by the deltas of the image. Disk I/O
-runs in other threads, in batches, so that a topic of a thousand partitions delays only its creator. What does not:
-appending and reading (`manager`), contents of a directory (`log.store`).
+runs in other threads, in batches: a topic of a thousand partitions delays only its creator. What does not: appending
+and reading (`manager`), contents of a directory (`log.store`).
 """
 
 import asyncio

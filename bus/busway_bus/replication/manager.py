@@ -1,8 +1,8 @@
 """Appends to the partitions of this node, and their acknowledgement.
 
-What lives here: batches of clients are inspected, written in order of arrival, flushed and acknowledged. What does not:
-the set of partitions (`local_partitions`), the rules of commitment (`partition_state`), maintenance of logs
-(`log_manager`), rules of the protocol (handlers) or of the disk (log).
+What lives here: inspection, writes in order of arrival, flushes, acknowledgements. What does not: the set of partitions
+(`local_partitions`), the rules of commitment (`partition_state`), maintenance of logs (`log_manager`), rules of the
+protocol (handlers) or of the disk (log).
 """
 
 import asyncio
@@ -52,8 +52,7 @@ class ReplicaManager:
     """Every partition of this node.
 
     Attributes:
-        local: the partitions.
-        logs: maintenance of their logs.
+        logs: maintenance of the logs of `local`.
         slices: thread for long computations.
         scheduler: of the event loop.
         verifications: with transaction coordinators.
@@ -84,8 +83,8 @@ class ReplicaManager:
     def may_have_lost(self) -> list[tuple[str, int]]:
         """List partitions that may have lost consumed records in an unclean stop.
 
-        Lost offsets are assigned again, and consumers detect that only by a new leader epoch (KIP-320). If the log has
-        no entry of the current epoch, nothing was written in it, with two exceptions: records count before they are
+        Lost offsets are assigned again, and consumers detect that only by a new leader epoch (KIP-320). Without an
+        entry of the current epoch nothing was written in it, with two exceptions: records count before they are
         flushed, or the cut end of the log held the epoch. Offline partitions are always included: their state is
         unknown.
         """
@@ -180,14 +179,13 @@ class ReplicaManager:
     def append_marker(
         self, partition: Partition, marker: EndTransaction
     ) -> "tuple[AppendInfo, asyncio.Future[None] | None]":
-        """Write a transaction marker; returns as `append`.
+        """Write a transaction marker; returns and raises as `append`.
 
-        It is on disk when acknowledged, whatever `durability` says. The coordinator does not send it again, so a marker
-        lost in a power cut would leave the transaction open for ever.
+        It is on disk when acknowledged, whatever `durability` says: the coordinator does not send it again, so losing
+        it in a power cut would leave the transaction open for ever.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; or the disk failed, also raised by the
-                future.
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
         info, acknowledged = self._append_own(partition, partition.log.append_marker, marker)
         if acknowledged is None and partition.state.flushed_offset <= info.last_offset:

@@ -65,9 +65,9 @@ class FairScheduler:
         return await answer
 
     def _step(self, host: str, steps: Generator[None, None, R], answer: "asyncio.Future[R]") -> None:
-        """Run one turn of `run`.
+        """Run one turn of `run`, without a reference cycle.
 
-        A reference cycle would keep a result of megabytes until the next garbage collection.
+        A cycle would keep a result of megabytes until the next garbage collection.
         """
         if answer.done():
             steps.close()

@@ -3,9 +3,9 @@
 What lives here: which available records of the batches just read a member gets. What does not: reading the batches,
 later transitions (`state`).
 
-Whole batches of the log are acquired, so `max_records` may be exceeded up to the end of a batch, but not with
-`record_limit`. Records with many deliveries are redelivered in ever smaller parts, at last one by one. A record that
-crashes its consumers then does not get its neighbours archived.
+Without `record_limit` whole batches of the log are acquired, so the last one may exceed `max_records`. Records with
+many deliveries are redelivered in ever smaller parts, at last one by one: one that crashes its consumers does not get
+its neighbours archived.
 """
 
 from bisect import bisect_right

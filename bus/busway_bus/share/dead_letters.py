@@ -1,10 +1,10 @@
 """The dead-letter topics of share groups (KIP-1191).
 
-What lives here: the dead-letter topic of a group and its checks, reading the records to copy, durable writes. What does
-not: the content of letters (`letters`), schedule and retries (`burying`).
+What lives here: the topic and its checks, reading the records to copy, durable writes. What does not: the content of
+letters (`letters`), schedule and retries (`burying`).
 
 Kafka archives a record even if its dead letter could not be written: after five attempts, or at once where a setting is
-wrong. Here the record is archived once the letter is on disk, or the group has no dead-letter topic any more.
+wrong. Here it is archived once the letter is on disk, or the group has no dead-letter topic any more.
 """
 
 import asyncio

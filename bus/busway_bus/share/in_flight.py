@@ -1,8 +1,8 @@
 """Records in flight of a share partition, with state and owner (KIP-932).
 
 What lives here: runs of records in the same state, the batches in which they were first fetched, splitting both. What
-does not: the transitions (`state`). Kafka keeps a state per record once two records of a batch differ. Runs take memory
-by the number of differences, not by the number of records that a batch claims.
+does not: the transitions (`state`). Kafka keeps a state per record once two of a batch differ. Runs take memory by the
+number of differences, not by the number of records that a batch claims.
 """
 
 from bisect import bisect_right

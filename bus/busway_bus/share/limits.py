@@ -14,11 +14,11 @@ class ShareLimits:
     """The limits of one group.
 
     Attributes:
-        lock_ms: how long an acquired record is locked.
+        lock_ms: duration of a lock.
         delivery_count: maximum deliveries of a record.
         in_flight: maximum records of a partition between the first unfinished and the last fetched.
         renew: whether members may renew locks.
-        committed: whether records of uncommitted transactions are left out.
+        committed: whether uncommitted records are left out.
         dead_letters: whether archived records go to a dead-letter topic.
     """
 

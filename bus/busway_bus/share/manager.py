@@ -1,8 +1,8 @@
 """The share partitions of this node and their members (KIP-932).
 
-What lives here: the table of share partitions in memory, loading and unloading them, limits of a group, releasing a
-member's records when its session ends or its connection drops. What does not: one share partition (`partition`), one
-fetch (`fetching`), the table of sessions (`sessions`).
+What lives here: the table of loaded share partitions, limits of a group, releasing a member's records when its session
+or connection ends. What does not: one share partition (`partition`), one fetch (`fetching`), the table of sessions
+(`sessions`).
 """
 
 import asyncio

@@ -140,7 +140,7 @@ class SharePartition:
     def spare(self) -> bool:
         """Whether it may be unloaded to make room.
 
-        Everything is persisted, but dead letters may wait for their next attempt, at its next load.
+        Everything is persisted. Dead letters that wait for their next attempt are retried at the next load.
         """
         unused = self.state is not None and self.writing is None and not self.waiters and self.state.idle
         return unused and (self.burying.task is None or self.burying.resting)
@@ -267,7 +267,10 @@ class SharePartition:
     # Locks
 
     def _arm(self) -> None:
-        """Arm the timer for the next expiry: a younger lock's, where the lock duration became shorter."""
+        """Arm the timer for the next expiry.
+
+        That may be a younger lock's, where the lock duration became shorter.
+        """
         if self.state is None or self.problem is not None:
             return
         deadline_ms = self.state.next_deadline_ms

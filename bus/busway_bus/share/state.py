@@ -2,8 +2,8 @@
 
 What lives here: the transitions of records, as a pure machine: times in, states to be written out. What does not: which
 records a member gets (`acquiring`), the log, the persister and waiting requests (`partition`). The rules are those of
-Kafka's `SharePartition`. Kafka keeps a window of gaps for records that an earlier leader gave away unanswered; here
-each gap is a `fresh` batch.
+Kafka's `SharePartition`, but for its window of gaps, records that an earlier leader gave away unanswered: here each gap
+is a `fresh` batch.
 """
 
 from bisect import bisect_left

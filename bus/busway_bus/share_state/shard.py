@@ -1,11 +1,11 @@
 """The share partitions of one partition of `__share_group_state`: a coordinator shard.
 
-What lives here: the table and its operations, `apply`, which alone changes it, the part of the log still needed. What
-does not: merging batches (`batches`), storage and waiting (`coordinator.runtime`), the periodic scan
+What lives here: the table, its operations, `apply`, which alone changes it, the part of the log still needed. What does
+not: merging batches (`batches`), storage and waiting (`coordinator.runtime`), the periodic scan
 (`coordinator.share_state_coordinator`).
 
-A state is a snapshot and the updates since. A snapshot supersedes all earlier records of its share partition. One is
-written after many updates, and where an old snapshot alone keeps the log from being truncated.
+A state is a snapshot, which supersedes all earlier records of its share partition, and the updates since. A snapshot is
+written after many updates, and where an old one alone keeps the log from being truncated.
 """
 
 from collections.abc import Callable, Collection, Iterable
