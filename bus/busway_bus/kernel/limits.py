@@ -140,7 +140,7 @@ INSPECTIONS_MAX: Final = 4
 """Batches that are out of their codec beside the event loop at a time: with `inflated_max` of the records, at most 64 MB by default."""
 
 FILES_MIN: Final = 64
-"""Files of logs that may be open, however few descriptors the system allows."""
+"""Files of logs that may be open at least, however few descriptors the system allows."""
 
 OTHER_DESCRIPTORS_MAX: Final = 64
 """Descriptors of neither logs nor connections: listeners, locks, directories and small files for a moment."""
@@ -164,7 +164,7 @@ POSITIONS_MAX: Final = 64
 """Places in a segment that are remembered: of so many flushes, and of so many readers."""
 
 FETCH_BYTES_MAX: Final = 55 * 1024 * 1024
-"""Default of fetch.max.bytes, whatever the client asks for."""
+"""Default of fetch.max.bytes: a fetch response never grows past it, whatever the client asks for."""
 
 FETCH_SESSION_PARTITIONS_MAX: Final = 200_000
 """Partitions in all fetch sessions together, each of which takes a third of a kilobyte; a client above it names its
