@@ -1,6 +1,6 @@
 """Commands on brokers.
 
-What lives here: registration, as a decision. What does not: detecting silent brokers; a single node is its own controller.
+What lives here: registration. What does not: detecting silent brokers; a single node is its own controller.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from busway_bus.metadata.image import Address, ClusterImage
 from busway_bus.metadata.records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 
 PLAINTEXT = 0
-"""Number of every listener's protocol here, as in Kafka's `SecurityProtocol`."""
+"""The number of Kafka's `SecurityProtocol`; every listener's here."""
 
 
 def addresses(registration: "RegisterBroker") -> Mapping[str, Address]:
-    """Return the broker's client addresses, by listener."""
+    """Return the broker's addresses, by listener."""
     return {
         end.name: Address(host=end.host, port=end.port, security_protocol=PLAINTEXT) for end in registration.endpoints
     }

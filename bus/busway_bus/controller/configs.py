@@ -1,7 +1,7 @@
 """Commands on the settings of topics, groups and brokers.
 
-What lives here: replacing all settings of a resource, and changing single ones (KIP-339), as decisions. What does not: which settings of brokers are
-dynamic (`kernel.dynamic_configs`).
+What lives here: replacing all settings of a resource, and changing single ones (KIP-339). What does not: which settings
+of brokers are dynamic (`kernel.dynamic_configs`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,12 +36,12 @@ class ConfigOperation(IntEnum):
 
 
 Update = tuple[str, int, str | None]
-"""Name, operation and value of one change."""
+"""Name, operation and value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigs:
-    """Change the settings of topics, groups or brokers, each resource atomically. The reply has None for each that changed, or its error.
+    """Change settings, each resource atomically. The reply has each one's error, or None.
 
     Attributes:
         kind: TOPIC_RESOURCE, GROUP_RESOURCE or BROKER_RESOURCE; the name of the cluster's default is empty.
@@ -70,7 +70,7 @@ class AlterConfigs:
 
 
 def check_request(updates: Sequence[Update]) -> None:
-    """Check changes of (name, operation, value): unique names, and a value unless deleted.
+    """Check changes: unique names, and a value unless deleted.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -100,9 +100,7 @@ class _Kind(Protocol):
             KafkaError: with the reason.
         """
 
-    def current(self, image: ClusterImage, name: str) -> Mapping[str, str]:
-        """Return the resource's own settings."""
-        ...
+    def current(self, image: ClusterImage, name: str) -> Mapping[str, str]: ...
 
     def check_changes(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Refuse changes of fixed settings; a value of None removes one.
@@ -121,8 +119,6 @@ class _Kind(Protocol):
 
 
 class _Topics:
-    """Topics."""
-
     resource = TOPIC_RESOURCE
     refusal = ErrorCode.INVALID_CONFIG
     keys = TOPIC_CONFIGS
@@ -169,7 +165,7 @@ class _Groups:
 
 
 class _Brokers:
-    """Brokers, and their common default, whose name is empty."""
+    """Brokers, and their common default, named ""."""
 
     resource = BROKER_RESOURCE
     refusal = ErrorCode.INVALID_REQUEST  # as Kafka's brokers, which check their settings themselves
@@ -207,7 +203,7 @@ def _kind(resource: int, config: BrokerConfig) -> _Kind:
 
 
 def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mapping[str, str]) -> Decision[None]:
-    """Replace all of a resource's own settings.
+    """Replace all of a resource's settings.
 
     Raises:
         KafkaError: unknown resource, or one without settings; INVALID_CONFIG.
@@ -220,10 +216,10 @@ def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mappi
 
 
 def _change(kind: _Kind, image: ClusterImage, resource: str, operations: Sequence[Update]) -> Decision[None]:
-    """Apply (name, operation, value) to a resource's settings; deleting an unset one is no change.
+    """Apply changes to a resource's settings; deleting an unset one is no change.
 
     Raises:
-        KafkaError: unknown resource, or one without settings; INVALID_CONFIG or INVALID_REQUEST.
+        KafkaError: as of `_replace_all`; INVALID_REQUEST.
     """
     kind.check(image, resource)
     current = kind.current(image, resource)

@@ -1,7 +1,7 @@
 """The interface to the node that decides on the cluster's metadata.
 
-What lives here: `Controller`, commands, and their inputs beside the image. What does not: each command (the other modules of this package), the log
-of their records (`quorum.metadata_log`), and the controller's location.
+What lives here: `Controller`, commands, their inputs beside the image. What does not: each command (the other modules),
+the log of their records (`quorum.metadata_log`), the controller's location.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,8 +25,8 @@ class Surroundings:
 
     Attributes:
         config: the controller's settings, for the defaults of the cluster.
-        new_id: makes random identifiers.
-        next_offset: of the metadata log; the first record of the decision gets it.
+        new_id: makes random ids.
+        next_offset: the metadata log's, of the decision's first record.
     """
 
     config: BrokerConfig
@@ -36,13 +36,13 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRequestContext:
-    """The principal that a command is run for."""
+    """The principal of a command."""
 
     principal: Principal
 
 
 ITSELF: Final = ControllerRequestContext(principal=BROKER)
-"""Context of a broker's own requests."""
+"""For a broker's own requests."""
 
 
 class Command(Protocol[R]):
@@ -57,20 +57,16 @@ class Command(Protocol[R]):
 
 
 class Controller(Protocol):
-    """Decides on commands in order, each on the result of the earlier ones.
-
-    Attributes:
-        leader_id: the id of the node that decides now, -1 if unknown.
-    """
+    """Decides on commands in order, each on the result of the earlier ones."""
 
     @property
     def leader_id(self) -> int:
-        """See above."""
+        """The deciding node, -1 if unknown."""
 
     async def request(self, command: Command[R], context: ControllerRequestContext) -> R:
-        """Decide on a command and carry it out. The reply is sent when it is durable and published on this node.
+        """Decide on a command and carry it out, even if the caller is cancelled.
 
-        The caller may be cancelled at any time: the command is carried out all the same.
+        The reply is sent when it is durable and published on this node.
 
         Raises:
             KafkaError: raised by the decision; KAFKA_STORAGE_ERROR; REQUEST_TIMED_OUT while too many wait.

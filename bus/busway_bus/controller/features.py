@@ -1,7 +1,7 @@
 """The command on the features of the cluster (KIP-584).
 
-What lives here: raising and lowering finalized levels, as a decision with Kafka's rules and texts. What does not: the table of supported features
-(`metadata.features`), and code that depends on a level, which reads it from the image.
+What lives here: raising and lowering finalized levels, with Kafka's rules and texts. What does not: the supported
+features (`metadata.features`), code that depends on a level, which reads it from the image.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ class UpgradeType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureUpdate:
-    """A feature and its requested level; `kind` is an `UpgradeType`, or an unknown number."""
+    """A feature and its requested level; `kind` is an `UpgradeType`, or unknown."""
 
     name: str
     level: int
@@ -52,7 +52,7 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateFeatures:
-    """Set the finalized levels of features, all or none; the last update of a feature wins."""
+    """Set finalized levels, all or none; a feature's last update wins."""
 
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool = False
@@ -61,7 +61,7 @@ class UpdateFeatures:
         """Return a record for each level that changes.
 
         Raises:
-            KafkaError: INVALID_UPDATE_VERSION, for the first feature whose update is refused.
+            KafkaError: INVALID_UPDATE_VERSION, for the first refused update.
         """
         updates = {update.name: update for update in self.updates}
         proposed = {**image.features, **{update.name: update.level for update in updates.values()}}
@@ -78,7 +78,7 @@ class UpdateFeatures:
 
 
 def _refusal(update: FeatureUpdate, image: ClusterImage, proposed: Mapping[str, int], node_id: int) -> str | None:
-    """Return why an update is refused, in Kafka's words and order; None if it is not."""
+    """Return why an update is refused, in Kafka's words and order."""
     reason = _reason(update, image, proposed, node_id) or _still_set(update, image)
     if reason is not None:
         return f"Invalid update version {update.level} for feature {update.name}. {reason}"
@@ -119,8 +119,10 @@ def _reason(update: FeatureUpdate, image: ClusterImage, proposed: Mapping[str, i
 
 
 def _still_set(update: FeatureUpdate, image: ClusterImage) -> str | None:
-    """Return why the level of share groups cannot fall: a group or topic has dead-letter settings. Records that the group gives up would be
-    dropped silently; deleting the settings permits that."""
+    """Return why the level of share groups cannot fall: dead-letter settings.
+
+    Records that the group gives up would be dropped silently; deleting the settings permits that.
+    """
     if update.name != SHARE_VERSION or update.level >= SHARE_VERSION_WITH_DEAD_LETTERS:
         return None
     for (kind, resource), configs in image.configs.pairs():
@@ -136,7 +138,7 @@ def _still_set(update: FeatureUpdate, image: ClusterImage) -> str | None:
 
 
 def _supporters(name: str, image: ClusterImage, node_id: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield each node that must support a level, with its levels: the controller, then each broker."""
+    """Yield each node that must support a level, the controller first, with its levels."""
     yield f"Local controller {node_id}", SUPPORTED.get(name, _TURNED_OFF)
     for broker in image.brokers.values():
         yield f"Broker {broker.node_id}", broker.features.get(name, _TURNED_OFF)

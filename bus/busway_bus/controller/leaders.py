@@ -1,6 +1,6 @@
 """Leaders of partitions, and their epochs.
 
-What lives here: decisions on new leader epochs, on replicas that fail or return, and on elections. What does not: which logs are affected
+What lives here: new leader epochs, replicas that fail or return, elections. What does not: which logs are affected
 (`replication`).
 """
 
@@ -25,7 +25,7 @@ _NO_CANDIDATE: Final[Mapping[int, tuple[ErrorCode, str]]] = {
 
 
 def begin_epochs(image: ClusterImage, partitions: Iterable[tuple[str, int]]) -> Decision[None]:
-    """Start a new epoch of each partition's leader, so that new records are not mistaken for old ones.
+    """Start new leader epochs, so that new records are not mistaken for old ones.
 
     Args:
         partitions: (topic name, number); deleted ones are skipped.
@@ -41,7 +41,7 @@ def begin_epochs(image: ClusterImage, partitions: Iterable[tuple[str, int]]) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginEpochs:
-    """Start new epochs of partitions, (topic, number), whose leaders may have lost records."""
+    """Start new epochs of partitions whose leaders may have lost records."""
 
     partitions: tuple[tuple[str, int], ...]
 
@@ -52,15 +52,17 @@ class BeginEpochs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportReplicas:
-    """Report partitions, (topic, number), that a broker cannot serve, and others that it can serve again."""
+    """Report partitions that a broker cannot serve, and others that it can serve again."""
 
     node_id: int
     lost: tuple[tuple[str, int], ...] = ()
     restored: tuple[tuple[str, int], ...] = ()
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[None]:
-        """Remove a lost replica from leadership and from the ISR, unless it is the last in sync. A partition without a leader gets its leader back
-        with the replica."""
+        """Remove a lost replica from leadership and from the ISR.
+
+        The last one in sync stays in the ISR. A restored one in the ISR leads a leaderless partition.
+        """
         records = []
         for keys, directory in ((self.lost, LOST), (self.restored, directory_on(image, self.node_id))):
             for name, partition_index in keys:
@@ -94,11 +96,7 @@ class ReportReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeaders:
-    """Elect leaders of partitions. Without names: of all partitions without a leader. The reply has each one's result.
-
-    Attributes:
-        partitions: (topic, number).
-    """
+    """Elect leaders of partitions; without names, of all leaderless ones. The reply has each one's result."""
 
     kind: int
     partitions: tuple[tuple[str, int], ...] | None
@@ -106,7 +104,7 @@ class ElectLeaders:
     def decide(
         self, image: ClusterImage, surroundings: Surroundings
     ) -> Decision[tuple[tuple[tuple[str, int], KafkaError], ...]]:
-        """Decide on each partition alone. A partition with an eligible replica has a leader already, so no election is ever held."""
+        """Decide on each alone. A partition with an eligible replica has a leader, so no election is ever held."""
         partitions = self.partitions
         if partitions is None:
             partitions = tuple(

@@ -1,7 +1,7 @@
 """Placement of replicas on brokers.
 
-What lives here: the choice for new partitions, and the check of a caller's choice. What does not: moving existing ones (`reassign`). Texts are those
-of Kafka's `ReplicationControlManager` and `StripedReplicaPlacer`.
+What lives here: the choice for new partitions, the check of a caller's choice. What does not: moving existing ones
+(`reassign`). Texts are those of Kafka's `ReplicationControlManager` and `StripedReplicaPlacer`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ _ASSIGNMENT: Final = "The manual partition assignment includes"
 
 
 def place(image: ClusterImage, count: int, factor: int, *, first: int) -> list[tuple[int, ...]]:
-    """Choose replicas of `count` new partitions from number `first`, leader first, round-robin over usable brokers.
+    """Choose replicas of new partitions, leader first, round-robin over usable brokers.
 
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR, there are too few brokers.
@@ -38,7 +38,7 @@ def check_replicas(image: ClusterImage, replicas: Sequence[int], factor: int | N
     """Refuse an impossible list of replicas.
 
     Args:
-        factor: number of replicas of the topic's other partitions; None for the first.
+        factor: replicas of the topic's other partitions; None for the first.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT.
@@ -63,7 +63,7 @@ def check_replicas(image: ClusterImage, replicas: Sequence[int], factor: int | N
 def new_partitions(
     image: ClusterImage, topic_id: UUID, replicas: Iterable[tuple[int, Sequence[int]]]
 ) -> list[PartitionRecord]:
-    """Build the records of new partitions. Usable replicas are in sync, and the first of them leads.
+    """Build the records of new partitions. Usable replicas are in sync, and the first leads.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT, no replica is usable.
@@ -100,6 +100,6 @@ def new_partitions(
 
 
 def directory_on(image: ClusterImage, broker: int) -> UUID:
-    """Return the directory of a broker's replica; UNASSIGNED for a broker with several, which reports it later."""
+    """Return the directory of a broker's replica; UNASSIGNED if it has several and reports one later."""
     directories = image.brokers[broker].directories
     return directories[0] if len(directories) == 1 else UNASSIGNED

@@ -1,6 +1,6 @@
 """Producer ids, allocated in blocks so that each id needs no write.
 
-What lives here: the decision on the next block (KIP-730). After a restart the rest of the old block is skipped, never reused.
+What lives here: the decision on the next block (KIP-730). A restart skips the rest of the old block.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ BLOCK_SIZE: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateProducerIds:
-    """Allocate the next block of ids to a broker; the reply is the block."""
+    """Allocate a block of ids to a broker; the reply is the block."""
 
     broker_id: int
     broker_epoch: int

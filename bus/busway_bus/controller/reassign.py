@@ -1,7 +1,7 @@
 """Commands on the placement of existing partitions.
 
-What lives here: the check of a move. An accepted move keeps the replicas' brokers, so no move is ever in progress. Texts are those of Kafka's
-`ReplicationControlManager`.
+What lives here: the check of a move. An accepted one keeps the brokers, so none is ever in progress. Texts are those of
+Kafka's `ReplicationControlManager`.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionReassignments:
-    """Move partitions. The reply has None for each accepted move, or its error."""
+    """Move partitions. The reply has each move's error, or None."""
 
     moves: tuple[Move, ...]
 

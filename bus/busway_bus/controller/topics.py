@@ -1,7 +1,8 @@
 """Commands on topics: create, grow, delete.
 
-What lives here: the rules for names and counts, as decisions. What does not: the placement of partitions (`placement`). Names are checked as in
-Kafka's `Topic`; a dot and an underscore are equal in metric names, so they collide. Texts are Kafka's, since clients parse some of them.
+What lives here: the rules for names and counts. What does not: the placement of partitions (`placement`). Names are
+checked as in Kafka's `Topic`; a dot and an underscore collide, being equal in metric names. Texts are Kafka's, since
+clients parse some.
 """
 
 import re
@@ -25,7 +26,7 @@ from busway_bus.metadata.records import TOPIC, ConfigRecord, RemoveTopicRecord, 
 from busway_protocol.errors import ErrorCode, KafkaError
 
 DEFAULT: Final = -1
-"""Stands for num.partitions and default.replication.factor (KIP-464)."""
+"""For num.partitions and default.replication.factor (KIP-464)."""
 _NOT_POSITIVE: Final = "Number of partitions was set to an invalid non-positive value."
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
@@ -54,7 +55,7 @@ class NewTopic:
     """A topic to create.
 
     Attributes:
-        assignments: (number, replicas) of each partition; with any, the counts above must be DEFAULT.
+        assignments: (number, replicas) of each partition; with any, the counts must be DEFAULT.
     """
 
     name: str
@@ -66,7 +67,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopics:
-    """Create topics, independently of each other. The reply has each one's image, or its error."""
+    """Create topics, independently of each other. The reply has each one's image or error."""
 
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
@@ -141,7 +142,7 @@ def _check_configs(image: ClusterImage, topic: NewTopic) -> None:
 
 
 def _replicas(image: ClusterImage, topic: NewTopic, config: BrokerConfig) -> Sequence[tuple[int, tuple[int, ...]]]:
-    """Return (number, replicas) of each partition of a new topic."""
+    """Return (number, replicas) of a new topic's partitions."""
     if topic.assignments:
         _check_assignments(image, topic)
         return sorted(topic.assignments)
@@ -177,7 +178,7 @@ def _check_assignments(image: ClusterImage, topic: NewTopic) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """A topic's new number of partitions, with the replicas of each new one if chosen by the caller."""
+    """A topic's new number of partitions, with replicas chosen by the caller."""
 
     name: str
     count: int
@@ -186,7 +187,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitions:
-    """Add partitions to topics, independently of each other. The reply has each topic's id, or its error."""
+    """Add partitions to topics, independently of each other. The reply has each one's id or error."""
 
     topics: tuple[Growth, ...]
     validate_only: bool = False
@@ -242,7 +243,7 @@ def grow(image: ClusterImage, growth: Growth) -> Decision[UUID]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopics:
-    """Delete topics by name or id, independently of each other. The reply has each one's name and id, or its error."""
+    """Delete topics by name or id, independently of each other. The reply has each one's name and id, or error."""
 
     topics: tuple[str | UUID, ...]
 
@@ -261,7 +262,8 @@ def delete(image: ClusterImage, topic: str | UUID) -> Decision[tuple[str, UUID]]
     """Delete one topic.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, or INVALID_REQUEST for the topics of transactions and of share groups' state.
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, or INVALID_REQUEST for topics of transactions and
+            share groups' state.
     """
     name = image.names.get(topic) if isinstance(topic, UUID) else topic
     if name is None:

@@ -1,9 +1,8 @@
 """The broker configuration keys: Kafka 4.3's names and types.
 
-What lives here: the keys, of three kinds. *Served* keys work as in Apache Kafka. *Inert* keys (`inert_configs`) are accepted and shown,
-without effect: thread counts, window lengths, features of later versions. *Refused* keys ask for protection or for parts that this version
-lacks; setting one must not look as if it worked. What does not: defaults of topic settings (`log.retention.ms` and the like). They are
-derived from the topic keys that name them as synonyms.
+What lives here: the keys, of three kinds. *Served* keys work as in Apache Kafka. *Inert* keys (`inert_configs`) are
+accepted and shown, without effect. *Refused* keys ask for protection or parts that this version lacks: setting one must
+not look as if it worked. What does not: defaults of topic settings, derived from the synonyms of topic keys.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +28,7 @@ _OTHER_UNITS: Final[Mapping[str, tuple[ConfigType, str, int | None]]] = {
     "log.roll.hours": (_I, "hours", 168),
     "log.roll.jitter.hours": (_I, "hours", 0),
 }
-"""Broker synonyms whose unit is not that of the topic key, with their defaults; `config` converts them."""
+"""Broker synonyms in another unit than the topic key, with their defaults; `config` converts them."""
 
 
 def _key(
@@ -45,7 +44,10 @@ def _key(
 
 
 def _topic_defaults() -> Iterator[ConfigKey]:
-    """Derive the broker keys behind the topic keys. Of several synonyms the last one, in its own unit, has the default, as in Kafka."""
+    """Derive the broker keys behind the topic keys.
+
+    The last synonym, in the topic key's unit, has the default, as in Kafka.
+    """
     for topic_key in TOPIC_CONFIGS.values():
         for synonym in topic_key.synonyms:
             doc = f"Default of the topic config {topic_key.name}: {topic_key.doc}"
@@ -238,7 +240,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
 )  # fmt: skip
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name([*SERVED_CONFIGS.values(), *INERT_CONFIGS.values()])
-"""Every key that may be set, as DescribeConfigs lists them, except `INTERNAL`."""
+"""Every key that may be set."""
 
 INTERNAL: Final = frozenset({"producer.id.expiration.check.interval.ms"})
 """Settings that Kafka accepts and does not show."""

@@ -1,7 +1,7 @@
 """The settings of one node, parsed from Kafka's `server.properties` names.
 
-What lives here: `BrokerConfig`, the precedence topic > broker > default, and the checks that need more than one key.
-What does not: reading files or arguments (`run`, `busway.cli`), the tables of keys (`broker_configs`, `topic_configs`).
+What lives here: `BrokerConfig`, the precedence topic > broker > default, checks of more than one key. What does not:
+reading files or arguments (`run`, `busway.cli`), the tables of keys (`broker_configs`, `topic_configs`).
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _MS_PER: Final[Mapping[str, int]] = {"minutes": 60_000, "hours": 3_600_000}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One listener: its name, host (empty means every interface) and port (0 takes a free one)."""
+    """One listener. An empty host is every interface; port 0 takes a free one."""
 
     name: str
     host: str
@@ -47,8 +47,8 @@ class Endpoint:
 class BrokerConfig:
     """All settings of a node, frozen at start except `dynamic` (KIP-226).
 
-    `properties` has what the operator set, typed, by Kafka's name; all else is the default. Common settings are properties. Any other is
-    read with `get("its.kafka.name")`.
+    `properties` has what the operator set, typed, by Kafka's name. Settings without an attribute:
+    `get("its.kafka.name")`.
     """
 
     properties: Mapping[str, ConfigValue]
@@ -92,11 +92,11 @@ class BrokerConfig:
 
     @classmethod
     def defaults(cls, **overrides: str) -> "BrokerConfig":
-        """Return Kafka's defaults with some keys set. Dots of names are written as underscores: `defaults(log_dirs=".busway")`."""
+        """Return Kafka's defaults with some keys set, underscores for dots: `defaults(log_dirs=".busway")`."""
         return cls.from_properties({name.replace("_", "."): text for name, text in overrides.items()})
 
     def get(self, name: str) -> Any:
-        """Return a broker key's typed value in force, else its default."""
+        """Return a broker key's typed value in force."""
         values = self.dynamic.values
         if name in values:
             return values[name]
@@ -104,12 +104,12 @@ class BrokerConfig:
 
     @property
     def node_id(self) -> int:
-        """This node's id, 1 unless set."""
+        """This node's id."""
         return int(self.get("node.id"))
 
     @property
     def data_dir(self) -> str:
-        """The one data directory."""
+        """The data directory."""
         return str((self.get("log.dirs") or self.get("log.dir"))[0])
 
     @property
@@ -119,15 +119,11 @@ class BrokerConfig:
 
     @property
     def voters(self) -> Mapping[int, VoterAddress]:
-        """Voters of the metadata quorum with addresses; empty where none are set."""
+        """Voters of the metadata quorum with addresses."""
         return voters_of(self.properties)
 
     def advertised_by(self, listener: Endpoint, *, port: int) -> Endpoint:
-        """Return the address that clients of a listener use.
-
-        Args:
-            port: the bound port.
-        """
+        """Return a listener's address for clients; `port` is the bound one."""
         endpoint = next(endpoint for endpoint in self.advertised if endpoint.name == listener.name)
         # A client cannot connect to "everywhere".
         host = "127.0.0.1" if not endpoint.host or endpoint.host in _EVERYWHERE else endpoint.host
@@ -146,7 +142,7 @@ class BrokerConfig:
         return TOPIC_CONFIGS[name].default
 
     def topic_config(self, overrides: Mapping[str, str | None]) -> dict[str, ConfigValue]:
-        """Return the values in force for a topic with these overrides.
+        """Return the values in force for a topic.
 
         Raises:
             ConfigError: an override is unknown or not allowed.
@@ -188,7 +184,7 @@ def _check_advertised(listeners: tuple[Endpoint, ...], advertised: tuple[Endpoin
 
 
 def _protocols(values: Mapping[str, ConfigValue]) -> dict[str, str]:
-    """Return the security protocol by listener name. The protocol of a missing name is the name itself."""
+    """Return the security protocol by listener name."""
     name = "listener.security.protocol.map"
     protocols = {}
     for pair in str(values.get(name) or "").split(","):

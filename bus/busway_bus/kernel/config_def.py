@@ -1,7 +1,7 @@
 """Configuration keys and the parsing of their values.
 
-What lives here: `ConfigKey` and the parser for Kafka's config types. What does not: the keys themselves (`topic_configs`, `broker_configs`)
-and the settings object (`config`). Types and their textual forms are those of Kafka's `ConfigDef`.
+What lives here: `ConfigKey` and the parser for the types and textual forms of Kafka's `ConfigDef`. What does not: the
+keys (`topic_configs`, `broker_configs`), the settings object (`config`).
 """
 
 import re
@@ -16,19 +16,19 @@ ConfigValue: TypeAlias = "bool | int | float | str | list[str] | None"
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
-"""Largest INT and LONG of Kafka's, often in place of no bound."""
+"""Largest INT and LONG, often in place of no bound."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,9})?")
-"""Numbers as Java reads them; Python would also take underscores, digits of other scripts, and nan, which no bound refuses."""
+"""Numbers as Java reads them; Python also takes underscores, digits of other scripts, and nan, which no bound
+refuses.
+"""
 
 
 class ConfigError(ValueError):
     """An unusable configuration value. The text names the key, the value and what is allowed.
 
     Args:
-        name: the key.
-        problem: what is wrong with it.
-        text: the message in place of both, where clients and their tests know Kafka's.
+        text: the message in place of name and problem, where clients expect Kafka's.
     """
 
     def __init__(self, name: str, problem: str, text: str | None = None) -> None:
@@ -44,7 +44,7 @@ class BadValue(ConfigError):
 
 
 class ConfigType(IntEnum):
-    """Types with the numbers that DescribeConfigs v3+ carries (KIP-569)."""
+    """Types, as numbered by DescribeConfigs v3+ (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -68,9 +68,9 @@ _RANGES: Final[Mapping[ConfigType, tuple[int, int]]] = {
 class ConfigKey:
     """One configuration key.
 
-    `at_least` and `at_most` bound numbers; `one_of` lists the allowed words (for LIST: of each element). `refuse` returns further errors of
-    a value, None if it is valid. `synonyms` are the broker keys of a topic key's default, strongest first. A key without a default is shown
-    only where it is set.
+    `at_least` and `at_most` bound numbers; `one_of` lists the allowed words (for LIST: of each element). `refuse`
+    returns further errors. `synonyms` are the broker keys of a topic key's default, strongest first. A key without a
+    default is shown only where set.
     """
 
     name: str
@@ -114,7 +114,7 @@ class ConfigKey:
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value must never be shown (DescribeConfigs returns null)."""
+        """Whether DescribeConfigs must return null."""
         return self.type is ConfigType.PASSWORD
 
 
@@ -140,7 +140,7 @@ def _parse(name: str, kind: ConfigType, text: str) -> ConfigValue:
 
 
 def render(value: ConfigValue) -> str | None:
-    """Format a value as Kafka does. Booleans in lower case, lists joined by commas, null as None, powers of ten as in Java."""
+    """Format a value as Kafka does: booleans in lower case, lists joined by commas, powers of ten as in Java."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -160,6 +160,6 @@ def by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """Return the known name most like `name`, or None."""
+    """Return the known name most like `name`."""
     matches = get_close_matches(name, list(names), n=1, cutoff=0.75)
     return matches[0] if matches else None

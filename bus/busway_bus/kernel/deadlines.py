@@ -1,7 +1,7 @@
 """Deadlines of very many keys that are extended all the time.
 
-What lives here: the earliest deadline, found in a time that does not grow with their number. What does not: whether a deadline still
-counts. The owner checks that when it is due, and puts it again where it was extended meanwhile.
+What lives here: the earliest deadline, in a time independent of their number. What does not: whether a due one still
+counts; the owner puts an extended one again.
 """
 
 import heapq
@@ -10,7 +10,7 @@ from busway_bus.kernel.limits import STALE_DEADLINES_MIN
 
 
 class Deadlines:
-    """Deadlines in milliseconds, at most one per key."""
+    """Deadlines in ms, at most one per key."""
 
     __slots__ = ("_heap", "_moments")
 
@@ -19,7 +19,7 @@ class Deadlines:
         self._heap: list[tuple[int, str]] = []
 
     def put(self, key: str, moment: int) -> None:
-        """Set the deadline of a key; an earlier one stays."""
+        """Set a deadline; an earlier one stays."""
         before = self._moments.get(key)
         if before is not None and before <= moment:
             return
@@ -30,11 +30,11 @@ class Deadlines:
             heapq.heapify(self._heap)
 
     def discard(self, key: str) -> None:
-        """Remove the deadline of a key."""
+        """Remove a deadline."""
         self._moments.pop(key, None)
 
     def earliest(self) -> int | None:
-        """Return the earliest deadline, None where there is none."""
+        """Return the earliest deadline."""
         while self._heap:
             moment, key = self._heap[0]
             if self._moments.get(key) == moment:
@@ -43,7 +43,7 @@ class Deadlines:
         return None
 
     def due(self, now: int, at_most: int | None = None) -> list[str]:
-        """Remove and return keys that are due, earliest first. At most `at_most`."""
+        """Remove and return due keys, earliest first."""
         keys: list[str] = []
         while at_most is None or len(keys) < at_most:
             moment = self.earliest()

@@ -1,7 +1,7 @@
 """The result of a command to a core.
 
-What lives here: `Decision`, the value between deciding and applying. A core reads its state and returns the reply with the records that
-would change the state. The driver appends the records and only then applies them.
+What lives here: `Decision`: a core returns a reply with the records that would change its state. The driver appends
+them and only then applies them.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Unanswered(Enum):
 
 
 PARKED: Final = Unanswered.PARKED
-"""In place of a reply: the request is parked. A later decision has its reply."""
+"""In place of a reply: a later decision has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class Decision(Generic[R]):
     """Records to append, in order. The replies are sent once they are durable.
 
     Attributes:
-        reply: the reply to the caller, or `PARKED`.
-        responses: (waiter, reply) of requests that were parked before.
-        whole: whether the records are appended together, so that a crash leaves all of them or none. Without it very many may be split.
+        reply: to the caller, or `PARKED`.
+        responses: (waiter, reply) of parked requests.
+        whole: append the records together, so that a crash leaves all or none. Otherwise very many may be split.
     """
 
     records: tuple[Any, ...] = ()

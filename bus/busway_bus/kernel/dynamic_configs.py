@@ -1,7 +1,7 @@
 """Broker settings that change at run time (KIP-226).
 
-What lives here: which settings are dynamic, their checks, and the precedence: dynamic of the broker > dynamic default of the cluster >
-static > default. What does not: changing them (`controller.configs`) and storing them (the metadata log).
+What lives here: which settings are dynamic, their checks, the precedence: dynamic of the broker > dynamic default of
+the cluster > static > default. What does not: changing them (`controller.configs`), storing them (the metadata log).
 """
 
 import logging
@@ -43,7 +43,7 @@ DYNAMIC: Final = frozenset(
         "transaction.partition.verification.enable",
     }
 )
-"""Kafka 4.3's dynamic settings, where this node has them, and `log.durability`. All others are read at the start."""
+"""Kafka 4.3's dynamic settings, where this node has them, and `log.durability`."""
 CLUSTER_KEY: Final = "min.insync.replicas"
 """The only static value that Kafka's controller makes a cluster default (KIP-966)."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -56,9 +56,6 @@ class DynamicConfigs:
         own: the broker's, as text.
         cluster: the defaults of the cluster, as text.
         values: the typed values in force of every static or dynamic setting.
-
-    Args:
-        static: the settings of the properties file.
     """
 
     __slots__ = ("_followed", "_static", "cluster", "own", "values")
@@ -71,7 +68,7 @@ class DynamicConfigs:
         self.values: Mapping[str, ConfigValue] = static
 
     def defaults(self, cluster: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the cluster defaults with the static value of `CLUSTER_KEY` added."""
+        """Return the cluster defaults with the static `CLUSTER_KEY` added."""
         static = render(self._static.get(CLUSTER_KEY, BROKER_CONFIGS[CLUSTER_KEY].default))
         assert static is not None
         return {CLUSTER_KEY: static, **cluster}
@@ -89,8 +86,7 @@ class DynamicConfigs:
         """Check settings that replace those in force. The errors are in Kafka's words.
 
         Args:
-            configs: all dynamic settings of the broker, or of the cluster's default.
-            per_broker: whether they are the broker's.
+            configs: all dynamic settings of the broker (`per_broker`), or of the cluster's default.
 
         Raises:
             ConfigError: a name is static or unknown, or a value is not allowed. Kafka keeps unknown ones for plug-ins.

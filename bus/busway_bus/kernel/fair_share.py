@@ -1,18 +1,18 @@
 """Fair shares of a node's bound between hosts.
 
-What lives here: the account, the rule, and the text of a refusal. What does not: what is counted and when (its owners), or the error code
-for the client.
+What lives here: the account, the rule, the text of a refusal. What does not: what is counted and when (its owners), the
+error code.
 
-A host may use as much as it leaves free, as a port may of the buffer that a switch's ports share (dynamic thresholds, Choudhury and Hahne
-1998). One host alone gets at most half, two get a third each, and a new host finds room however many there are. Without authentication a
-peer is identified by its host. Usage read from a log may have no known host: it counts for all together.
+A host may use as much as it leaves free, as a port may of a switch's shared buffer (dynamic thresholds, Choudhury and
+Hahne 1998). One host alone gets at most half, two get a third each, and a new host finds room however many there are.
+Without authentication a peer is its host. Usage read from a log without a known host counts for all together.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 NOBODY: Final = ""
-"""The host of usage whose host is unknown."""
+"""The host of usage without a known host."""
 _MIB: Final = 1024 * 1024
 
 
@@ -20,13 +20,12 @@ class FairShare:
     """A bound in bytes, and the usage of each host.
 
     Args:
-        limit: bytes of all hosts together.
-        what: what is bounded, in words.
-        remedy: what a refused host may do, in words.
+        limit: of all hosts together.
+        what, remedy: what is bounded, and what a refused host may do, in words.
         refused: called with the host and the text of each refusal.
 
     Attributes:
-        used: bytes of all hosts, the unknown one included.
+        used: by all hosts, the unknown one included.
     """
 
     __slots__ = ("_limit", "_refused", "_remedy", "_used_by", "_what", "used")
@@ -47,11 +46,11 @@ class FairShare:
         self.used = 0
 
     def of(self, host: str) -> int:
-        """Return the bytes that a host uses."""
+        """Return a host's bytes."""
         return self._used_by.get(host, 0)
 
     def change(self, host: str, by: int) -> None:
-        """Add to the usage of a host; negative for less."""
+        """Add to a host's usage; negative for less."""
         self.used += by
         if host != NOBODY:
             left = self._used_by.pop(host, 0) + by
@@ -60,17 +59,13 @@ class FairShare:
                 self._used_by[host] = left
 
     def fits(self, host: str, more: int, beside: int = 0) -> bool:
-        """Return whether a host may use `more` bytes, by the fair share.
-
-        Args:
-            beside: bytes that others will use at the same time.
-        """
+        """Return whether a host's share allows `more` bytes, while others use `beside` more."""
         free = self._limit - self.used - more - beside
         own = 0 if host == NOBODY else self.of(host) + more
         return more <= 0 or own <= free
 
     def refusal(self, host: str, more: int, beside: int = 0) -> str | None:
-        """Return the refusal of `more` bytes, as `fits`; None where they fit."""
+        """Return the refusal of `more` bytes, None if `fits`."""
         if self.fits(host, more, beside):
             return None
         limit, used, own = (f"{part / _MIB:.1f} MiB" for part in (self._limit, self.used, self.of(host)))
@@ -89,10 +84,10 @@ class FairShare:
 
 
 class Account:
-    """The usage of one part of the node, by host. All of it is returned by `give_back`, or when the account is garbage collected.
+    """The usage of one part of the node, by host, returned by `give_back` or garbage collection.
 
     Attributes:
-        held: bytes of all hosts, the unknown one included.
+        held: by all hosts, the unknown one included.
     """
 
     __slots__ = ("_by_host", "_share", "held")
@@ -103,7 +98,7 @@ class Account:
         self.held = 0
 
     def change(self, host: str, by: int) -> None:
-        """Add to the usage of a host here; negative for less."""
+        """As `FairShare.change`."""
         if not by:
             return
         self._share.change(host, by)
@@ -114,7 +109,7 @@ class Account:
             self._by_host[host] = left
 
     def replace(self, before: tuple[str, int], now: tuple[str, int]) -> None:
-        """Replace the usage of one item: another host, other bytes, or both."""
+        """Replace the usage of one item, (host, bytes)."""
         if before[0] == now[0]:
             self.change(now[0], now[1] - before[1])
         else:

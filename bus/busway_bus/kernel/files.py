@@ -1,7 +1,7 @@
 """The broker's interface to the disk.
 
-What lives here: what a log needs of a file system, as protocols. What does not: implementations. `log.os_files` uses the operating system.
-`testing.sim_files` is in memory and can lose unsynced data, as a power cut does.
+What lives here: what a log needs of a file system, as protocols. What does not: implementations: `log.os_files`, and in
+memory `testing.sim_files`, which can lose unsynced data, as a power cut does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ class Loan(Protocol):
     """An open file, readable until released even if closed or removed meanwhile.
 
     Attributes:
-        descriptor: of the operating system, for `sendfile`; -1 where there is none.
+        descriptor: for `sendfile`; -1 without one.
     """
 
     descriptor: int
@@ -21,24 +21,24 @@ class Loan(Protocol):
         """Read `size` bytes from `position` on, fewer at the file's end."""
 
     def read_now(self, position: int, size: int) -> bytes | bytearray:
-        """Read as `read` does, without waiting for the disk.
+        """As `read`, without waiting for the disk.
 
         Raises:
             BlockingIOError: not all of it is in memory, or the file ends before.
         """
 
     def in_memory(self, position: int, size: int) -> bool:
-        """Check cheaply whether these bytes can be read without the disk."""
+        """Check cheaply whether these bytes are in memory."""
 
     def warm(self, position: int, size: int) -> None:
-        """Wait until these bytes are in memory. Not for the thread of the event loop."""
+        """Wait until these bytes are in memory. Not on the event loop."""
 
 
 class File(Protocol):
     """One open file. Sizes and positions are in bytes.
 
     Attributes:
-        disposable: set where the content can be rebuilt and is never synced.
+        disposable: the content can be rebuilt and is never synced.
     """
 
     size: int
@@ -48,10 +48,10 @@ class File(Protocol):
         """Write the pieces at the end, all or an OSError."""
 
     def read(self, position: int, size: int) -> bytes:
-        """Read `size` bytes from `position` on, fewer at the file's end."""
+        """As `Loan.read`."""
 
     def read_now(self, position: int, size: int) -> bytes:
-        """Read as `read` does, without waiting for the disk.
+        """As `read`, without waiting for the disk.
 
         Raises:
             BlockingIOError: not all of it is in memory.
@@ -64,7 +64,7 @@ class File(Protocol):
         """Cut the file to `size` bytes."""
 
     def rewrite(self, position: int) -> None:
-        """Rewrite the bytes from `position` on in place. The next sync then writes them to disk, even if an earlier one failed."""
+        """Rewrite the bytes from `position` on. The next sync then writes them, even if an earlier one failed."""
 
     def sync(self) -> None:
         """Return once all appended bytes are on disk. An OSError is final: the pages may be lost."""
@@ -73,38 +73,38 @@ class File(Protocol):
         """Close without syncing."""
 
     def spoil(self, problem: OSError) -> None:
-        """Close a file whose end could not be repaired. Appended bytes that were not synced never count as synced."""
+        """Close a file whose end could not be repaired. Unsynced bytes never count as synced."""
 
 
 class Files(Protocol):
-    """A directory tree; paths are relative to the data directory, with slashes."""
+    """A directory tree; paths are relative, with slashes."""
 
     def open(self, path: str) -> File:
-        """Open the file at `path`; create it where it is missing."""
+        """Open or create a file."""
 
     def open_later(self, path: str, size: int) -> File:
-        """Return the file at `path`, of `size` bytes (see `sizes`). It is opened at first use."""
+        """Return a file of `size` bytes, opened at first use."""
 
     def sizes(self, path: str) -> Mapping[str, int]:
-        """Return the files in a directory with their sizes in bytes. Empty where it is missing."""
+        """Return the sizes of a directory's files. Empty where it is missing."""
 
     def read_bytes(self, path: str) -> bytes | None:
         """Read a whole small file; None where it is missing."""
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace a small file atomically. After a power cut the old or the new one is there."""
+        """Replace a small file atomically: a power cut leaves the old or the new one."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; a missing one is no error. After a power cut it may be back, until its directory is synced."""
+        """Remove a file; a missing one is no error. A power cut may bring it back until its directory is synced."""
 
     def sync_directory(self, path: str) -> None:
-        """Return once the entries of a directory, removals included, are on disk."""
+        """Return once a directory's entries, removals included, are on disk."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory durably."""
 
     def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Rename entries of one directory durably, with one wait for the disk. After an OSError some may have the new name."""
+        """Rename a directory's entries durably, with one wait for the disk. After an OSError some may be renamed."""
 
     def list(self, path: str) -> Sequence[str]:
         """Return the sorted names in a directory; empty where it is missing."""
@@ -113,20 +113,20 @@ class Files(Protocol):
         """Create a directory durably; an existing one is no error."""
 
     def make_directories(self, names: Sequence[str]) -> None:
-        """Create directories below the root durably, with one wait for the disk. Existing ones are no error."""
+        """As `make_directory`, below the root, with one wait for the disk."""
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with its content."""
 
 
 class DataDirectory(Files, Protocol):
-    """The data directory of one node, exclusive while it is open."""
+    """One node's data directory, exclusive while open."""
 
     def volume(self) -> tuple[int, int]:
         """Return the volume's size and writable bytes; -1 where unknown."""
 
     def connections_max(self) -> int:
-        """Return how many connections may be open besides the files."""
+        """Return how many connections may be open besides files."""
 
     def close(self) -> None:
         """Release the directory."""

@@ -1,7 +1,7 @@
 """The broker's bounds of group settings.
 
-What lives here: the keys of minimum and maximum values, and the check at start that they fit together. What does not: the keys of groups
-(`group_configs`), the other settings of the broker (`broker_configs`).
+What lives here: the keys of minimum and maximum values, the check at start that they fit together. What does not: the
+keys of groups (`group_configs`).
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ _RANGES: Final[tuple[tuple[str, int, tuple[int, int], int, tuple[int, int]], ...
     ("partition.max.record.locks", 100, (100, 2000), 4000, (2000, 10_000)),
     ("record.lock.duration.ms", 15_000, (1000, 30_000), 60_000, (30_000, 3_600_000)),
 )
-"""Share groups' settings, each with default and range of minimum, then maximum."""
+"""Share groups' settings, with default and range of minimum, then maximum."""
 
 
 def bounds_of(name: str) -> tuple[str, str] | None:
-    """Return the broker's keys of a group setting's minimum and maximum. None where there are none."""
+    """Return the broker's keys of a group setting's minimum and maximum."""
     kind, _, setting = name.partition(".")
     bounded = (kind, setting) in {row[:2] for row in _BOUNDED} or (
         kind == "share" and setting in {row[0] for row in _RANGES}

@@ -1,8 +1,8 @@
 """The settings of consumer and share groups, Kafka 4.3's (KIP-848, KIP-932).
 
-What lives here: the keys with Kafka's defaults, those of 4.4 for dead letters of share groups (KIP-1191), and checks in Kafka's words. What
-does not: the overrides of a group (`metadata.image`), the value in force (`metadata.group_settings`). Settings of streams groups, which are
-not served, are refused by name.
+What lives here: the keys with Kafka's defaults, 4.4's for dead letters of share groups (KIP-1191), checks in Kafka's
+words. What does not: the overrides of a group (`metadata.image`), the value in force (`metadata.group_settings`).
+Streams groups are not served: their settings are refused by name.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ _NOT_SERVED: Final = "streams."
 
 
 class _ResetKey(ConfigKey):
-    """The key of a share group's start. Kafka has its own error text for it."""
+    """The key of a share group's start, with Kafka's error text."""
 
     def parse(self, text: str) -> ConfigValue:
-        """Return the text of a valid value; see `resets.parse_reset`."""
+        """Check by `resets.parse_reset`, and return the text."""
         value = text.strip()
         try:
             if not value.startswith(("earliest", "latest", "by_duration:")):
@@ -89,7 +89,7 @@ def parse_group_config(name: str, text: str) -> ConfigValue:
     """Parse one setting.
 
     Raises:
-        ConfigError: its name is unknown (with the closest known one), or the value is not allowed.
+        ConfigError: the name is unknown (with the closest one), or the value is not allowed.
     """
     key = GROUP_CONFIGS.get(name)
     if key is not None:
@@ -111,7 +111,7 @@ def group_default(config: BrokerConfig, name: str) -> ConfigValue:
 
 
 def in_bounds(config: BrokerConfig, name: str, value: ConfigValue) -> ConfigValue:
-    """Clamp a value to the broker's bounds. They may have changed since it was set, as in Kafka."""
+    """Clamp a value to the broker's bounds. They may have changed since, as in Kafka."""
     bounds = bounds_of(name)
     if bounds is None:
         return value

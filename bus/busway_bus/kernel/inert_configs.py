@@ -171,7 +171,7 @@ _KEPT: Final[Mapping[str, Callable[[Any], str | None]]] = {
     ),
     "metric.reporters": lambda value: None if set(value) <= {_JMX} else "plug-in classes are never loaded; remove it",
 }
-"""Checks of inert keys. Each returns the reason to refuse a value that promises something unserved, else None."""
+"""Checks of inert keys, returning the reason to refuse a value that promises something unserved."""
 _AT_LEAST: Final[Mapping[str, int]] = {
     "background.threads": 1,
     "group.coordinator.cached.buffer.max.bytes": 524_288,
@@ -184,7 +184,7 @@ _AT_LEAST: Final[Mapping[str, int]] = {
     "num.recovery.threads.per.data.dir": 1,
     "share.coordinator.cached.buffer.max.bytes": 524_288,
 }
-"""Kafka's bounds of inert keys that are dynamic: what is written to the metadata has to be valid on other brokers, too."""
+"""Kafka's bounds of dynamic inert keys: what is written to the metadata must be valid on other brokers, too."""
 
 INERT_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
     ConfigKey(
@@ -224,4 +224,4 @@ REFUSED_PREFIXES: Final[Mapping[str, str]] = {
     "transaction.two.phase.commit.enable": "two-phase commit is not served",
     "zookeeper.": "there is no ZooKeeper",
 }
-"""Reasons by prefix of refused keys, for users."""
+"""Reasons for users, by prefix."""

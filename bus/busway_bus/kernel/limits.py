@@ -1,15 +1,15 @@
 """Every bound in the broker, in one place, each with its reason.
 
-What lives here: numbers that keep one peer, one topic or one mistake from taking the whole node. What does not:
-settings that an operator tunes (those are in `config`, under Kafka's names); a bound here is one that no operator should
-need to touch. Nor what both ends of a connection have to agree on: sizes of the formats, and what a batch may become out of its codec
-(`busway_protocol.records.compression`). Nor the size of a single read or write, which bounds nothing.
+What lives here: numbers that keep one peer, one topic or one mistake from taking the whole node; no operator should
+need to touch them. What does not: settings that an operator tunes (`config`); what both ends of a connection agree on,
+such as sizes of formats and of decompressed batches (`busway_protocol.records.compression`); the size of a single read
+or write, which bounds nothing.
 """
 
 from typing import Final
 
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
-"""Default of socket.request.max.bytes: Kafka's own cap, so that no client which works there is refused here."""
+"""Default of socket.request.max.bytes, Kafka's: a client that works there is not refused here."""
 
 CONNECTIONS_MAX: Final = 10_000
 """Default of max.connections. Kafka has none; a reconnect storm must not exhaust the file descriptors of a laptop."""
@@ -22,7 +22,7 @@ PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 """One CreateTopics call may not fill the disk with directories; above this, add topics."""
 
 TOPICS_UNDER_WAY_MAX: Final = 1_000
-"""Topics that wait to be created at one time; further clients get the same response and retry."""
+"""Topics that wait to be created at one time; further clients retry."""
 
 SEGMENT_BYTES_MIN: Final = 1_048_576
 """Of segment.bytes of a topic, in Kafka; offsets.topic.segment.bytes knows no such bound."""
@@ -143,10 +143,10 @@ FILES_MIN: Final = 64
 """Files of logs that may be open at least, however few descriptors the system allows."""
 
 OTHER_DESCRIPTORS_MAX: Final = 64
-"""Descriptors that are neither files of logs nor connections: listeners, locks, directories and small files for a moment."""
+"""Descriptors of neither logs nor connections: listeners, locks, directories and small files for a moment."""
 
 DESCRIPTORS_SCANNED_MAX: Final = 64
-"""Open files looked at when one more is opened: most are not in use, and the loop may be waiting."""
+"""Open files scanned when one more is opened: most are unused, and the loop may be waiting."""
 
 FILE_NAME_BYTES_MAX: Final = 255
 """What file systems take for one name."""
@@ -155,7 +155,7 @@ CUTS_MAX: Final = 4
 """Cuts of earlier starts that are kept beside those of the newest one: a broker that dies again and again must not fill the disk."""
 
 CLEANED_KEYS_MAX: Final = 500_000
-"""Keys of one round of cleaning: about 100 MB. A log with more is cleaned in several rounds, as Kafka does when its buffer is full."""
+"""Keys of one round of cleaning: about 100 MB. A log with more is cleaned in several rounds, as in Kafka."""
 
 CLEANER_PAUSE_S: Final = 0.003
 """Rest between two slices, so that cleaning takes at most a quarter of a core."""
@@ -171,11 +171,12 @@ FETCH_SESSION_PARTITIONS_MAX: Final = 200_000
 partitions in every request, as clients did before there were sessions."""
 
 BAD_PEER_LINES: Final = 5
-"""Log lines about one peer's bad requests in `BAD_PEER_LOG_INTERVAL_MS`, whatever its reasons are: a scanner must not fill the disk
-with our complaints."""
+"""Log lines about one peer's bad requests in `BAD_PEER_LOG_INTERVAL_MS`, whatever the reasons: a scanner must not fill
+the disk.
+"""
 
 BAD_PEERS_LINES: Final = 20
-"""The same for all peers together: they may come from as many addresses as they like."""
+"""The same for all peers: they may have as many addresses as they like."""
 
 BAD_PEER_LOG_INTERVAL_MS: Final = 10_000
 
@@ -183,8 +184,10 @@ DISK_FAILURE_LOG_INTERVAL_MS: Final = 30_000
 """Appends that the disk refuses get one log line in this time, with how many there were: clients send again ten times a second."""
 
 GROUPS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What the members of all groups hold together: ten thousand consumers in groups of ten that read the same hundred topics take half of it.
-Of this, and of what else says so, a host gets at most as much as it leaves free (`fair_share`): one alone gets half."""
+"""What the members of all groups hold together: ten thousand consumers in groups of ten that read the same hundred
+topics take half of it. Of this and similar bounds a host gets at most as much as it leaves free (`fair_share`): one
+alone gets half.
+"""
 
 GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
 """What the members of one group hold: their leader gets all of it in one answer."""
@@ -332,14 +335,14 @@ SHARE_PARTITIONS_MAX: Final = 20_000
 """Share partitions that are in memory, each of which takes two kilobytes. At the bound an unused one makes room."""
 
 SHARE_PARTITIONS_LOOKED_AT_MAX: Final = 64
-"""Share partitions that are examined to find an unused one."""
+"""Share partitions examined to find an unused one."""
 
 SHARE_RECORDS_MAX: Final = 1_000_000
 """Offsets between the first that is not done with and the last that was fetched, of all share partitions of a node: members may tell of
 each by itself, which takes 130 bytes."""
 
 SHARE_GROUP_RECORDS_MAX: Final = SHARE_RECORDS_MAX // 4
-"""The same of one group, so that another is served beside it."""
+"""The same of one group, to leave room for others."""
 
 SHARE_RELEASES_AT_ONCE_MAX: Final = 1_000
 """Share partitions, and records that they have under way, that are looked at for a member that is gone, or for locks that

@@ -1,8 +1,8 @@
 """Keyed values of open transactions, until each commits or aborts (KIP-98).
 
-What lives here: which of several writers of a key wins. It is the one whose record is last in the log, whatever the order in which their
-transactions end, as in Kafka. This holds for bytes read from a log and for values in memory. What does not: committed values and their
-storage.
+What lives here: which of several writers of a key wins: as in Kafka, the one whose record is last in the log, in
+whatever order their transactions end. This holds for bytes of a log and for values in memory. What does not: committed
+values.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ class OpenTransactions(Generic[K, V]):
     """Values by key and producer, added in log order.
 
     Args:
-        counted: called with values that are added and 1, or removed and -1.
+        counted: called with values and 1 if added, -1 if removed.
     """
 
     __slots__ = ("_counted", "_keys", "_values")
@@ -31,38 +31,36 @@ class OpenTransactions(Generic[K, V]):
         return key in self._values
 
     def __iter__(self) -> Iterator[K]:
-        """Iterate over the keys written by open transactions."""
         return iter(self._values)
 
     def __len__(self) -> int:
         return len(self._values)
 
     def all(self) -> Iterator[tuple[K, int, V, bool]]:
-        """Yield every open value; those of a key in log order.
+        """Yield key, producer, value, and whether it would win on commit.
 
-        Yields:
-            Key, producer, value, and whether the value would win on commit.
+        Values of a key are in log order.
         """
         for key, values in self._values.items():
             for producer_id, (value, counts) in values.items():
                 yield key, producer_id, value, counts
 
     def put(self, producer_id: int, key: K, value: V) -> None:
-        """Add a value; it replaces that of the same transaction and key."""
+        """Add a value; it replaces the transaction's previous one of the key."""
         self._take(producer_id, key)
         self._values.setdefault(key, {})[producer_id] = value, True
         self._keys.setdefault(producer_id, {})[key] = None
         self._counted(((key, value),), 1)
 
     def overtake(self, key: K) -> None:
-        """Note a committed value later in the log. Open values of the key stay open, but no longer win."""
+        """Note a committed value later in the log. Open values of the key no longer win."""
         values = self._values.get(key)
         if values is not None:
             for producer_id, (value, _) in values.items():
                 values[producer_id] = value, False
 
     def forget(self, key: K) -> None:
-        """Remove all open values of a key deleted by a tombstone."""
+        """Remove all open values of a deleted key."""
         for producer_id in tuple(self._values.get(key, ())):
             keys = self._keys[producer_id]
             del keys[key]
@@ -71,7 +69,7 @@ class OpenTransactions(Generic[K, V]):
             self._take(producer_id, key)
 
     def end(self, producer_id: int, *, committed: bool) -> list[tuple[K, V]]:
-        """End a transaction; return the values that become effective, none if aborted."""
+        """End a transaction; return the values that become effective."""
         in_force: list[tuple[K, V]] = []
         gone: list[tuple[K, V]] = []
         for key in self._keys.pop(producer_id, ()):

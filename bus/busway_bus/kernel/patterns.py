@@ -1,7 +1,7 @@
 """Regular expressions of clients, in RE2's syntax as in Kafka (KIP-848, KIP-1152).
 
-What lives here: compiling a pattern under bounds of length and memory, and matching whole texts in linear time. What does not: which API
-uses it.
+What lives here: compiling under bounds of length and memory, matching whole texts in linear time. What does not: the
+APIs that use it.
 """
 
 from busway_bus.kernel.limits import PATTERN_CHARS_MAX, PATTERN_MEMORY_BYTES_MAX
@@ -20,7 +20,7 @@ class Pattern:
     """A compiled pattern.
 
     Raises:
-        BadPattern: it is too long or too large, or no RE2 syntax; or the package google-re2 is not installed.
+        BadPattern: it is too long or too large, or no RE2 syntax; or google-re2 is not installed.
     """
 
     def __init__(self, text: str) -> None:

@@ -1,6 +1,7 @@
 """Rate limit of log lines about bad peers.
 
-What lives here: the counts per interval, of each peer and of all. What does not: the clock (times are arguments), and the lines.
+What lives here: the counts per interval, of each peer and of all. What does not: the clock (times are arguments), the
+lines.
 """
 
 from collections import Counter
@@ -9,7 +10,7 @@ from busway_bus.kernel.limits import BAD_PEER_LINES, BAD_PEER_LOG_INTERVAL_MS, B
 
 
 class Complaints:
-    """Admits a bounded number of lines per interval and counts the others."""
+    """Admits a bounded number of lines per interval."""
 
     def __init__(self) -> None:
         self._began = float("-inf")
@@ -17,7 +18,7 @@ class Complaints:
         self._left_out = 0
 
     def admit(self, host: str, now: float) -> int | None:
-        """Return None to leave a line out, else the unreported count. That counts the lines left out before the current interval.
+        """Return None to leave a line out, else how many were left out before this interval.
 
         Args:
             now: seconds on a monotonic clock.

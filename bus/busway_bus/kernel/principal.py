@@ -1,6 +1,6 @@
 """The principal of a request.
 
-What lives here: `Principal`, a name as in Kafka's access control. What does not: authentication and authorization.
+What lives here: `Principal`, a name as in Kafka's access control. What does not: authentication, authorization.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,6 @@ class Principal:
     name: str
 
     def __str__(self) -> str:
-        """Format as in Kafka's ACLs."""
         return f"{self.type}:{self.name}"
 
 

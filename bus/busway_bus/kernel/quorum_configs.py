@@ -1,7 +1,7 @@
 """The settings of the metadata quorum: roles and voters.
 
-What lives here: parsing and checking `process.roles` and `controller.quorum.voters`. What does not: the keys themselves (`broker_configs`),
-listeners (`config`).
+What lives here: parsing and checking `process.roles` and `controller.quorum.voters`. What does not: the keys
+(`broker_configs`), listeners (`config`).
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 
 
 class VoterAddress(NamedTuple):
-    """The address of a voter."""
+    """Address of a voter."""
 
     host: str
     port: int
@@ -52,7 +52,7 @@ def voters_of(values: Mapping[str, ConfigValue]) -> dict[int, VoterAddress]:
 
 
 def check_roles(values: Mapping[str, ConfigValue], node_id: int) -> None:
-    """Check roles and voters. A broker with controllers on other nodes only, and voters that are not set statically, are not served.
+    """Check roles and voters. Brokers without their own controller and dynamic voters are not served.
 
     Raises:
         ConfigError: names the key and the remedy.

@@ -17,7 +17,7 @@ class Begin(Enum):
 
 
 class Reset(NamedTuple):
-    """Where to begin, and for BY_DURATION how many ms ago."""
+    """Where to begin; for BY_DURATION how many ms ago."""
 
     begin: Begin
     duration_ms: int = 0

@@ -1,7 +1,7 @@
 """The persisted state of a share partition, and its persister (KIP-932).
 
-What lives here: the values between a share partition and its share coordinator, and the interface between the two. What does not: the
-states of a record (`share`), the topic that stores them (`coordinator`).
+What lives here: values and interface between a share partition and its share coordinator. What does not: the states of
+a record (`share`), the topic that stores them (`coordinator`).
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ AVAILABLE: Final = 0
 ACKNOWLEDGED: Final = 2
 ARCHIVING: Final = 3
 ARCHIVED: Final = 4
-"""Persisted delivery states. Acquired (1) is known to the partition's leader alone."""
+"""Persisted delivery states. Acquired (1) is the leader's alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class SharePartitionKey:
 
 
 class StateBatch(NamedTuple):
-    """Records of an offset range, bounds included, in the same state. There may be very many: a tuple is fast to create."""
+    """Offsets, bounds included, in the same state. There may be very many: a tuple is fast to create."""
 
     first_offset: int
     last_offset: int
@@ -38,9 +38,9 @@ class ShareState:
     """The persisted state of one share partition.
 
     Attributes:
-        state_epoch: incremented by each reset of the state.
-        leader_epoch: that of the leader that wrote last; -1 before the first.
-        start_offset: all records before it are finished; -1 where it is undecided.
+        state_epoch: incremented by each reset.
+        leader_epoch: of the last writer; -1 before the first.
+        start_offset: all records before it are finished; -1 where undecided.
         delivery_complete_count: finished records from there on; -1 where unknown.
         batches: in offset order, without overlaps; empty in a summary.
     """
@@ -56,22 +56,25 @@ class SharePersister(Protocol):
     """Persists share partitions. Every method returns once its change is durable.
 
     Raises:
-        KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (retry); FENCED_STATE_EPOCH,
-            FENCED_LEADER_EPOCH where a newer epoch has written; INVALID_REQUEST where the state was never initialized, or is deleted;
-            UNKNOWN_TOPIC_OR_PARTITION where there is no such partition; POLICY_VIOLATION where there is no room.
+        KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (retry);
+            FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH where a newer epoch has written; INVALID_REQUEST where the state was
+            never initialized, or is deleted; UNKNOWN_TOPIC_OR_PARTITION; POLICY_VIOLATION where there is no room.
     """
 
     async def initialize(self, key: SharePartitionKey, *, state_epoch: int, start_offset: int) -> None:
-        """Initialize the state, or reset it where the epoch is higher."""
+        """Initialize the state, or reset it to a higher epoch."""
         ...
 
     async def read(self, key: SharePartitionKey, *, leader_epoch: int) -> ShareState:
-        """Return the state for a leader and fence leaders of earlier epochs. -1 reads without being a leader."""
+        """Return the state for a leader; fence earlier epochs. -1 reads without being a leader."""
         ...
 
     async def write(self, key: SharePartitionKey, change: ShareState) -> None:
-        """Merge batches, move the start offset, set the count of complete records. A start of -1 leaves it. The leader epoch is that of
-        `read`. Batches are at most `SHARE_STATE_BATCHES_MAX`, together with those in the state."""
+        """Merge batches, move the start offset, set the count of complete records.
+
+        A start of -1 leaves it. The leader epoch is that of `read`. Batches are at most `SHARE_STATE_BATCHES_MAX`,
+        together with those in the state.
+        """
         ...
 
     async def summary(self, key: SharePartitionKey) -> ShareState:

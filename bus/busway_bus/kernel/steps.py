@@ -1,6 +1,6 @@
 """Work that is split into steps.
 
-What lives here: running all steps at once, where they are few, and the size of a step. What does not: yielding to other work
+What lives here: running all steps at once, the size of a step. What does not: yielding to other work
 (`scheduling.fair_share`).
 """
 
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 def finished(steps: Generator[None, None, R]) -> R:
-    """Run all steps at once and return their result."""
+    """Run all steps and return their result."""
     while True:
         try:
             next(steps)
@@ -21,10 +21,10 @@ def finished(steps: Generator[None, None, R]) -> R:
 
 
 class Pace:
-    """Counts work since the last step. A step exceeds `at_once` by the last addition at most.
+    """Counts work since the last step.
 
     Args:
-        at_once: units of work in a step.
+        at_once: units in a step, which the last addition may exceed.
     """
 
     __slots__ = ("_at_once", "_done")
@@ -34,7 +34,7 @@ class Pace:
         self._done = 0
 
     def over(self, units: int) -> bool:
-        """Add units; return whether the step is over. The next one then begins."""
+        """Add units; return whether the step is over."""
         self._done += units
         if self._done < self._at_once:
             return False

@@ -1,8 +1,8 @@
 """The topic configuration keys: Kafka 4.3's, with Kafka's defaults, and Busway's `durability`.
 
-What lives here: the keys and their checks, in Kafka's words. Each key names the broker keys that set its default, as `DescribeConfigs`
-reports them. Keys of tiered storage and replication throttles are listed because Kafka lists them; the text says where they have no effect
-in this version. What does not: the value in force (`config`).
+What lives here: the keys and their checks, in Kafka's words. Each names the broker keys that set its default, as
+`DescribeConfigs` reports them. Keys of tiered storage and replication throttles are listed as in Kafka; their texts say
+where they have no effect. What does not: the value in force (`config`).
 """
 
 import re
@@ -14,7 +14,9 @@ from busway_bus.kernel.topics import INTERNAL
 
 _REPLICA: Final = re.compile(r"\d+:\d+")
 _FIXED: Final[Mapping[str, str]] = {"durability": "flush"}
-"""Acknowledged writes of groups and transactions are on disk. Otherwise a power cut would tear transactions across flushed topics."""
+"""Acknowledged writes of groups and transactions are on disk. Otherwise a power cut would tear transactions across
+flushed topics.
+"""
 _NO_EFFECT: Final = "Accepted so that topics can move between clusters; without effect, tiered storage is not served."
 _B, _S, _I, _L, _D, _W = (
     ConfigType.BOOLEAN,
@@ -139,7 +141,7 @@ def parse_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, Config
     """Parse the overrides of a topic; a null is no override.
 
     Raises:
-        ConfigError: a name is unknown (with the closest known one), a value is not allowed, or two of them do not go together.
+        ConfigError: a name is unknown (with the closest one), or values are not allowed, alone or together.
     """
     values: dict[str, ConfigValue] = {}
     for name, text in overrides.items():
@@ -155,7 +157,7 @@ def parse_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, Config
 
 
 def fixed_configs(topic: str) -> Mapping[str, str]:
-    """Return the fixed settings of an internal topic; none for other topics."""
+    """Return the fixed settings of an internal topic."""
     return _FIXED if topic in INTERNAL else {}
 
 

@@ -1,6 +1,6 @@
 """The names of the broker's internal topics.
 
-What lives here: names, and which topics clients may not write to. What does not: their settings, and their creation.
+What lives here: names, and which topics clients may not write to. What does not: settings, creation.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ TRANSACTIONS_TOPIC: Final = "__transaction_state"
 """States of transactions. A client that creates it gets the broker's settings."""
 
 SHARE_STATE_TOPIC: Final = "__share_group_state"
-"""States of share groups' records. A client that creates it gets the broker's settings."""
+"""States of share groups' records. As `TRANSACTIONS_TOPIC` for clients."""
 
 OWN: Final = frozenset({TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 """Topics that clients can neither grow nor delete."""

@@ -1,7 +1,7 @@
 """Values and interfaces between partitions, a transaction's coordinator and the marker writer.
 
-What lives here: the values and interfaces. What does not: the coordinator (`transactions`, `coordinator.transaction_coordinator`), the
-effect of a marker on a partition (`log.producer_state`), or how it is written (`replication.manager`).
+What lives here: both. What does not: the coordinator (`transactions`, `coordinator.transaction_coordinator`), the effect of a marker
+on a partition (`log.producer_state`), writing it (`replication.manager`).
 """
 
 from collections.abc import Collection, Mapping
@@ -13,12 +13,12 @@ from busway_protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    """The end of a producer's transaction, as its coordinator decided it.
+    """The end of a producer's transaction, decided by its coordinator.
 
     Attributes:
-        committed: whether it is committed; aborted otherwise.
-        coordinator_epoch: leader epoch of the partition of `__transaction_state` whose leader decided.
-        transaction_version: level of `transaction.version` that the decision follows (KIP-1228).
+        committed: aborted otherwise.
+        coordinator_epoch: leader epoch of the deciding `__transaction_state` partition.
+        transaction_version: level of `transaction.version` of the decision (KIP-1228).
     """
 
     producer_id: int
@@ -29,7 +29,7 @@ class EndTransaction:
 
 
 class TransactionVerifier(Protocol):
-    """Knows which partitions belong to a producer's transaction (KIP-890)."""
+    """The membership of partitions in a producer's transaction (KIP-890)."""
 
     async def verify(
         self,
@@ -41,11 +41,11 @@ class TransactionVerifier(Protocol):
         add: bool,
         host: str,
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Check whether a producer may write in its transaction. Partitions are (topic, partition); each has a code in the result.
+        """Check whether a producer may write in its transaction.
 
         Args:
-            add: add partitions that do not belong to it yet, as clients of transaction version 2 expect of the broker.
-            host: the host that the coordinator's memory for it is charged to.
+            add: add partitions that do not belong to it yet, as clients of transaction version 2 expect.
+            host: charged for the coordinator's memory.
         """
 
 
@@ -55,7 +55,7 @@ class MarkerWriter(Protocol):
     async def write(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Write a marker into each partition, by topic and partition. Returns a code for each, once durable."""
+        """Write a marker into each partition. Returns a code for each, once durable."""
 
     async def write_for_peer(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]

@@ -1,6 +1,6 @@
 """A table of transitions: a state and an event to a result.
 
-What lives here: the lookup, and the error for a pair that a table lacks. What does not: the states, events and tables
+What lives here: the lookup, the error for a missing pair. What does not: states, events and tables
 (`groups.classic.states`, `quorum.states`, `replication.partition_state`, `transactions.states`).
 """
 
@@ -21,7 +21,7 @@ class Table(dict[tuple[S, E], N]):
     """Map (state, event) to what follows; a missing pair cannot happen.
 
     Args:
-        subject: what has the states, for the error: "a group in the state".
+        subject: owner of the states, for the error: "a group in the state".
     """
 
     def __init__(self, subject: str, transitions: Mapping[tuple[S, E], N]) -> None:
@@ -29,7 +29,7 @@ class Table(dict[tuple[S, E], N]):
         self._subject = subject
 
     def after(self, state: S, event: E) -> N:
-        """Return what the event leads to.
+        """Return the event's result.
 
         Raises:
             IllegalTransition: the table has no such pair.

@@ -1,10 +1,9 @@
 """Aborted transactions for isolation.level=read_committed (KIP-98), in Kafka's `.txnindex` format.
 
-What lives here: one entry, the search in an index through a read function, and the bound for one fetch. What does not: files
-(`transaction_index`), and the choice of segments (`partition_log`).
+What lives here: an entry, the search in an index, the bound for one fetch. What does not: files (`transaction_index`),
+the choice of segments (`partition_log`).
 
-An entry is written with its abort marker, so entries are ordered by marker. Each has the last stable offset after its marker: reads
-below that need no later entry.
+Entries are ordered by abort marker. Reads below the last stable offset of an entry need no later one.
 """
 
 import struct
@@ -26,7 +25,7 @@ Read = Callable[[int, int], bytes]
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction of a producer; `last_offset` is its marker's."""
+    """An aborted transaction; `last_offset` is its marker's."""
 
     producer_id: int
     first_offset: int
@@ -35,7 +34,7 @@ class AbortedTransaction(NamedTuple):
 
     @classmethod
     def of(cls, ended: Ended) -> "AbortedTransaction":
-        """Build the entry of an aborted transaction."""
+        """Build an entry."""
         return cls(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
 
     def packed(self) -> bytes:
@@ -44,7 +43,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def entries(read: Read, first: int, behind: int) -> list[AbortedTransaction]:
-    """Read the entries with numbers from `first` to below `behind`.
+    """Read the entries from `first` to below `behind`.
 
     Raises:
         CorruptBatch: they are missing or invalid.
@@ -64,10 +63,7 @@ def entries(read: Read, first: int, behind: int) -> list[AbortedTransaction]:
 def first_ending_at(read: Read, count: int, offset: int) -> int:
     """Find the first entry with a marker at or after `offset`.
 
-    Returns its number, or `count`.
-
-    Raises:
-        CorruptBatch: as of `entries`.
+    Returns its number, or `count`. Raises as `entries`.
     """
     low, high = 0, count
     while low < high:
@@ -83,7 +79,7 @@ class Overlaps:
     """Aborted transactions overlapping a read from `offset` to below `upper`.
 
     Attributes:
-        upper: lowered if there are more than `limit` transactions.
+        upper: lowered if they exceed `limit`.
         complete: whether no later entry overlaps.
     """
 
@@ -99,15 +95,11 @@ class Overlaps:
 
     @property
     def transactions(self) -> list[tuple[int, int]]:
-        """(Producer id, first offset) of each, ordered by offset."""
+        """(Producer id, first offset) of each, by offset."""
         return sorted(((producer, -begin) for begin, producer in self._heap), key=lambda entry: entry[1])
 
     def collect(self, read: Read, count: int) -> None:
-        """Add the index of the next segment, with `count` entries.
-
-        Raises:
-            CorruptBatch: as of `entries`.
-        """
+        """Add the index of the next segment. Raises as `entries`."""
         number = first_ending_at(read, count, self._offset)
         while number < count and not self.complete:
             behind = min(number + PAGE_ENTRIES, count)

@@ -1,7 +1,7 @@
 """Result of an append, and the stored form of a batch.
 
-What lives here: setting offsets, leader epoch and the broker's time in a header. What does not: validation (`validate`,
-`producer_state`), and the segment (`partition_log`).
+What lives here: setting header fields. What does not: validation (`validate`, `producer_state`), the segment
+(`partition_log`).
 """
 
 from typing import NamedTuple
@@ -19,8 +19,7 @@ class AppendInfo(NamedTuple):
 
     Attributes:
         log_append_time_ms: -1 for CreateTime topics.
-        began: whether the batch began a transaction.
-        ended: the transaction that it ended.
+        began, ended: whether the batch began a transaction, and the one it ended.
     """
 
     first_offset: int
@@ -35,7 +34,7 @@ class AppendInfo(NamedTuple):
 def stamped(
     records: Buffer, header: BatchHeader, *, first: int, leader_epoch: int, config: LogConfig, now_ms: int
 ) -> tuple[list[bytes | bytearray | memoryview], BatchHeader]:
-    """Return a batch stored at offset `first`, in pieces, and its header."""
+    """Return a batch stored at `first`, in pieces, and its header."""
     if config.message_timestamp_type == "LogAppendTime":
         whole = bytearray(records)
         assign_offset(whole, base_offset=first, leader_epoch=leader_epoch)
@@ -48,7 +47,7 @@ def stamped(
 
 
 def marker_batch(marker: EndTransaction, now_ms: int) -> tuple[bytes, TransactionMarker]:
-    """Build the control batch of a transaction marker. Return it and its content."""
+    """Build the control batch of a marker. Return it and its content."""
     batch = end_transaction_marker(
         marker.producer_id,
         marker.producer_epoch,

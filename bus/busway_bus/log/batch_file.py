@@ -1,6 +1,6 @@
 """Iteration over the batches of a segment's log file.
 
-What lives here: reading headers, and the position of the next batch. What does not: the expected offsets (`segment`), and writing.
+What lives here: reading headers and positions. What does not: the expected offsets (`segment`), writing.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ from busway_protocol.records.batch import (
 )
 
 _LOOK_BYTES: Final = 8 * 1024
-"""Bytes of one read between index entries. Those are 4 KiB apart by default."""
+"""Bytes of one read between index entries, which are 4 KiB apart by default."""
 _SCAN_BYTES: Final = 64 * 1024
-"""Bytes of one read for headers only."""
+"""Bytes of one read for headers."""
 _BATCHES_BYTES: Final = 1024 * 1024
 """Bytes of one read for whole batches."""
 
@@ -39,11 +39,7 @@ class BatchFile:
     def headers(self, position: int = 0, *, wait: bool = True) -> Iterator[tuple[BatchHeader, int]]:
         """Iterate over (header, position) of batches from `position`.
 
-        Ends when less than a header remains.
-
-        Raises:
-            CorruptBatch: a header is damaged, or its batch extends beyond the file.
-            ColdPages: without `wait`, the disk would have to be waited for.
+        Ends when less than a header remains. CorruptBatch also if a batch extends beyond the file.
         """
         size, window, start = self._file.size, b"", position
         read = self._reader(wait=wait)
@@ -70,10 +66,10 @@ class BatchFile:
     def find(self, offset: int, start: int, *, after: int | None, wait: bool) -> int | None:
         """Find the first batch from `start` ending at or after `offset`.
 
-        Returns its position, or the end of the file if there is none.
+        Returns its position, else the end of the file.
 
         Args:
-            after: expected last offset of the batch at `start`, from an index; None is returned if it differs.
+            after: expected last offset of the batch at `start`, from an index; if it differs, None is returned.
         """
         size, window, window_start, position = self._file.size, b"", start, start
         read = self._reader(wait=wait)
@@ -99,12 +95,12 @@ class BatchFile:
         return size
 
     def header(self, position: int) -> BatchHeader | None:
-        """Read the header at `position`; None at the end of the file."""
+        """Read the header at `position`; None at the end."""
         data = self._file.read(position, HEADER_BYTES)
         return read_header(data) if len(data) == HEADER_BYTES else None
 
     def size_of(self, position: int, *, wait: bool) -> int:
-        """Return the size in bytes of the batch at `position`."""
+        """Return the bytes of the batch at `position`."""
         _, size = read_span(self._reader(wait=wait)(position, HEADER_BYTES))
         if position + size > self._file.size:
             raise self._too_long(position, size)

@@ -1,7 +1,6 @@
 """The small files beside the logs, in Kafka's formats.
 
-What lives here: offset checkpoints (recovery point, high watermark, log start, cleaner), `partition.metadata` and `meta.properties` as
-text. What does not: writing them durably (`Files`).
+What lives here: their texts. What does not: writing them durably (`Files`).
 """
 
 import base64
@@ -19,7 +18,7 @@ QUORUM_STATE = "quorum-state"
 
 
 def offsets_text(offsets: Mapping[tuple[str, int], int]) -> str:
-    """Format an offset checkpoint: version, count, one `topic partition offset` per line."""
+    """Format an offset checkpoint: version, count, lines of `topic partition offset`."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
     return "\n".join(["0", str(len(lines)), *lines, ""])
 
@@ -35,7 +34,7 @@ def offsets_from_text(text: str) -> dict[tuple[str, int], int]:
 
 
 def uuid_text(value: UUID) -> str:
-    """Format an id as Kafka does: URL-safe base64 without padding, 22 characters."""
+    """Format an id as Kafka does: URL-safe base64, unpadded, 22 characters."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
@@ -43,7 +42,7 @@ def uuid_from_text(text: str) -> UUID:
     """Parse an id in Kafka's format.
 
     Raises:
-        ValueError: the text is not 22 characters of base64.
+        ValueError: not 22 characters of base64.
     """
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 

@@ -1,9 +1,9 @@
 """Transactional records and markers dropped by compaction (KIP-98, KIP-534).
 
-What lives here: the transactions in progress at the position of a cleaning, batch by batch. What does not: records and their keys
-(`compaction`), the indexes of aborted transactions (`aborted`).
+What lives here: the transactions in progress at the position of a cleaning. What does not: records and keys
+(`compaction`), indexes (`aborted`).
 
-Records of an aborted transaction are dropped immediately. A marker, abort or commit, stays until no record of its transaction is left,
+Records of an aborted transaction are dropped immediately. A marker stays until no record of its transaction is left,
 and then until the delete horizon, as a tombstone: a reader in the middle of the transaction must see its end.
 """
 
@@ -17,7 +17,7 @@ from busway_protocol.records.record import Record
 
 
 class CleanedTransactions:
-    """Transactions at the current batch of a cleaning. All batches are stable: every transaction has ended."""
+    """Transactions at the current batch of a cleaning. All have ended."""
 
     __slots__ = ("_aborted", "_committed", "_pending")
 
@@ -47,7 +47,7 @@ class CleanedTransactions:
     def control(self, header: BatchHeader, records: Sequence[Record]) -> tuple[bool, AbortedTransaction | None]:
         """Process a control batch.
 
-        Returns whether no record of its transaction is left, and the index entry still needed.
+        Returns whether its transaction has no records left, and the index entry still needed.
         """
         self._begin(header.last_offset)
         if not records:

@@ -1,10 +1,10 @@
 """Cleaning of one compacted log, by the rules of `compaction`.
 
-What lives here: reading the dirty part, writing cleaned segments and swapping them in so that a crash at any time loses nothing. What
-does not: the choice of the log, threads and pauses. The work is split into small steps for `replication.log_cleaner`.
+What lives here: reading the dirty part, writing cleaned segments, swapping them in so that a crash loses nothing, all
+in small steps. What does not: the choice of the log, threads and pauses (`replication.log_cleaner`).
 
-As in Kafka, a cleaned segment is written as `.cleaned`, synced and renamed to `.swap`. It gets its final name after the replaced segments
-are renamed to `.deleted`. A start removes `.cleaned` files and finishes `.swap` files.
+As in Kafka, a cleaned segment is written as `.cleaned`, synced and renamed to `.swap`. It gets its final name after the
+replaced segments are renamed to `.deleted`. A start removes `.cleaned` files and finishes `.swap` files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ _PRODUCERS_PER_STEP: Final = 100
 
 
 def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
-    """Plan the due cleaning of a log; None if none is due.
+    """Plan the due cleaning of a log, if any.
 
     Raises:
         CorruptBatch: the first dirty batch cannot be read.
@@ -46,11 +46,9 @@ def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
 class Cleaner:
     """One cleaning of one log.
 
-    Call `map_keys`, then for each of `groups`: `write`, `prepare`, `put_in_place`, `settle`. Call `put_in_place` in the thread that
-    appends, and the others, which do file I/O, in another thread.
-
-    Attributes:
-        end: end of the clean part after all groups.
+    Call `map_keys`, then for each of `groups`: `write`, `prepare`, `put_in_place`, `settle`; `put_in_place` in the
+    thread that appends, the others, with file I/O, in another. `map_keys` and `write` raise ProtocolError if a batch is
+    damaged.
     """
 
     def __init__(self, log: PartitionLog, chosen: Plan, *, now_ms: int, keys_max: int = CLEANED_KEYS_MAX) -> None:
@@ -67,21 +65,18 @@ class Cleaner:
 
     @property
     def end(self) -> int:
-        """End of the clean part after this cleaning."""
+        """End of the clean part after all groups."""
         return self._offsets.end
 
     @property
     def unsettled(self) -> bool:
-        """Whether a swapped-in segment still has its `.swap` names. A start would finish that."""
+        """Whether a swapped-in segment has `.swap` names. A start would finish that."""
         return self._placed is not None
 
     def map_keys(self) -> Iterator[None]:
-        """Map each key of the dirty part to its last offset. One step for each batch.
+        """Map each key of the dirty part to its last offset, in steps of one batch.
 
         Also collects the last batch of each producer, which must be kept.
-
-        Raises:
-            ProtocolError: a batch is damaged, so the log cannot be cleaned.
         """
         for count, (producer_id, last) in enumerate(self._log.producers.last_records()):
             self._producers[producer_id] = last
@@ -107,11 +102,7 @@ class Cleaner:
         return [chosen[first:behind] for first, behind in groups(chosen, self._config)]
 
     def write(self, group: Sequence[Segment]) -> Iterator[None]:
-        """Write the retained records of a group into a new segment. One step for each batch.
-
-        Raises:
-            ProtocolError: a batch is damaged.
-        """
+        """Write a group's retained records into a new segment, in steps of one batch."""
         new = self._new = self._log.kept.new_segment(group[0].base_offset, group[-1].created_ms)
         changed = len(group) > 1
         for segment in group:
@@ -145,7 +136,7 @@ class Cleaner:
             self.abandon()
 
     def prepare(self) -> bool:
-        """Sync the new segment and rename it to `.swap`. False if there is nothing to swap."""
+        """Sync the new segment and rename it to `.swap`. False without one."""
         if self._new is None:
             return False
         self._new.finish()
@@ -154,7 +145,7 @@ class Cleaner:
         return self._log.kept.rename(self._new, SWAP)
 
     def put_in_place(self, group: Sequence[Segment], now_ms: int) -> bool:
-        """Swap the new segment in, in the thread that appends. False if the old ones were deleted."""
+        """Swap the new segment in. False if the old ones were deleted."""
         assert self._new is not None
         if not self._log.swap_in(group, self._new, now_ms):
             return False
@@ -177,9 +168,7 @@ class Cleaner:
             self._new = None
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether a batch holds its producer's last sequence.
-
-        If the producer has none in its epoch: whether the batch holds that epoch."""
+        """Whether a batch holds its producer's last sequence, or without one its epoch."""
         last = self._producers.get(header.producer_id)
         if last is None:
             return False
@@ -197,5 +186,5 @@ class Cleaner:
 def _passed(
     transactions: CleanedTransactions, header: BatchHeader, records: Sequence[Record]
 ) -> tuple[bool, AbortedTransaction | None]:
-    """Pass a batch to `transactions`. Return whether it may be dropped, and the index entry needed."""
+    """Return whether a batch may be dropped, and the index entry needed."""
     return transactions.control(header, records) if header.is_control else (transactions.records(header), None)

@@ -1,9 +1,8 @@
 """Retention of records in a compacted log (KIP-58, KIP-354, KIP-534).
 
-What lives here: the range to clean, the map from key to last offset, and the rewrite of one batch. What does not: files and scheduling
-(`cleaner`). Offsets never change: a batch without some of its records keeps base offset and last offset, so that readers can continue.
-A tombstone stays until the delete horizon, which the first cleaning writes into its batch: readers at most delete.retention.ms behind
-see it.
+What lives here: the range to clean, the map from key to last offset, the rewrite of one batch. What does not: files and
+scheduling (`cleaner`). A rewritten batch keeps its base and last offset, so that readers can continue. The first
+cleaning writes the delete horizon of tombstones into their batch: readers at most delete.retention.ms behind see them.
 """
 
 from collections.abc import Sequence
@@ -39,9 +38,9 @@ class Plan:
     """A possible cleaning.
 
     Attributes:
-        first_dirty: end of the part cleaned before.
+        first_dirty: end of the clean part.
         end: end of the cleanable part.
-        ratio: dirty bytes as a fraction of all bytes up to `end`.
+        ratio: dirty fraction of all bytes up to `end`.
     """
 
     first_dirty: int
@@ -50,10 +49,10 @@ class Plan:
 
 
 def plan(segments: Sequence[SegmentView], *, cleaned: int, config: LogConfig, now_ms: int) -> Plan | None:
-    """Plan a cleaning; None if there is nothing dirty.
+    """Plan a cleaning; None if nothing is dirty.
 
     Args:
-        segments: closed segments on disk, without open transactions.
+        segments: closed, on disk, without open transactions.
         cleaned: end of the last cleaning.
     """
     if not segments:
@@ -75,16 +74,13 @@ def plan(segments: Sequence[SegmentView], *, cleaned: int, config: LogConfig, no
 
 
 def due(chosen: Plan, config: LogConfig, *, oldest_ms: int, now_ms: int) -> bool:
-    """Whether a cleaning is due.
-
-    Either by dirty ratio, or by the timestamp `oldest_ms` of the first dirty record.
-    """
+    """Whether a cleaning is due, by dirty ratio or first dirty timestamp `oldest_ms`."""
     overdue = 0 <= oldest_ms < now_ms - config.max_compaction_lag_ms
     return overdue or chosen.ratio > config.min_cleanable_dirty_ratio
 
 
 def groups(segments: Sequence[SegmentView], config: LogConfig) -> list[tuple[int, int]]:
-    """Split segments into ranges (first, end) that fit into one segment each."""
+    """Split segments into ranges (first, end) that each fit into one."""
     ranges: list[tuple[int, int]] = []
     start = total = 0
     for at, segment in enumerate(segments):
@@ -99,7 +95,7 @@ def groups(segments: Sequence[SegmentView], config: LogConfig) -> list[tuple[int
 
 
 class KeyOffsets:
-    """Last offset of each key in a log's dirty part.
+    """Last offset of each key in the dirty part.
 
     Attributes:
         end: end of the mapped part.
@@ -118,7 +114,7 @@ class KeyOffsets:
     def add(self, header: BatchHeader, records: Sequence[Record], *, rolled_back: bool = False) -> bool:
         """Map the keys of a batch. False if the map is full, with `end` at the first unmapped record.
 
-        Aborted records supersede nothing.
+        Aborted records (`rolled_back`) supersede nothing.
         """
         if not (header.is_control or rolled_back):
             for record in records:
@@ -133,19 +129,19 @@ class KeyOffsets:
         return True
 
     def superseded(self, record: Record) -> bool:
-        """Whether a later record has the key, or there is no key."""
+        """Whether a later record has the key, or it is None."""
         if record.key is None:
             return True
         return self._offsets.get(_digest(record.key), -1) > record.offset
 
 
 def _digest(key: bytes) -> bytes:
-    """Hash keys of 16 bytes or more to 16 bytes. Shorter keys stay, so they cannot collide with hashes."""
+    """Hash keys of 16 bytes or more. Shorter keys stay, so they cannot collide with hashes."""
     return key if len(key) < _DIGEST_BYTES else blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 def horizon(header: BatchHeader) -> int | None:
-    """Return the delete horizon of a batch in ms. None before its first cleaning (KIP-534)."""
+    """Return the delete horizon in ms, None before the first cleaning."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
 
@@ -163,9 +159,8 @@ def cleaned_batch(
     """Clean a batch: return it unchanged, a smaller one, or None if nothing is left.
 
     Args:
-        records: the records of the batch.
-        over: whether its records were aborted, or it is the marker of a transaction without remaining records.
-        keep_empty: keep the header of an empty batch, for its producer's sequence or its last offset.
+        over: whether its records were aborted, or its transaction has none left.
+        keep_empty: keep the header, for its producer's sequence or its last offset.
     """
     until = horizon(header)
     expired = until is not None and until <= now_ms
@@ -194,7 +189,6 @@ def cleaned_batch(
 
 
 def _empty(header: BatchHeader) -> bytes:
-    """Build the batch without records."""
     return _sealed(
         header._replace(
             batch_length=HEADER_BYTES - LENGTH_OVERHEAD,
@@ -207,7 +201,7 @@ def _empty(header: BatchHeader) -> bytes:
 
 
 def _rebuilt(header: BatchHeader, records: Sequence[Record], until: int | None) -> bytes:
-    """Build the batch with `records` only. A delete horizon replaces the base timestamp."""
+    """Build the batch with `records`. A delete horizon replaces the base timestamp."""
     base_timestamp = records[0].timestamp if until is None else until
     body = bytearray()
     for record in records:

@@ -1,8 +1,8 @@
 """Deleted segments of a log, and the age of the next ones.
 
-What lives here: renaming their files, so that they do not return after a crash, and removing them when due; look-up of a segment's age.
-The new log start offset is written to disk before (`start_note`), so that a start can distinguish deleted from lost segments. What does
-not: the choice of segments (`retention`, `cleaner`), and the readable log (`partition_log`).
+What lives here: renaming their files, so that they do not return after a crash, removing due ones, the look-up of a
+segment's age. By the log start offset, written before (`start_note`), a start distinguishes deleted from lost segments.
+What does not: the choice of segments (`retention`, `cleaner`), the readable log (`partition_log`).
 """
 
 import logging
@@ -22,9 +22,10 @@ logger = logging.getLogger("busway.log")
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A deleted segment, and whether its producer snapshot is deleted too.
+    """A deleted segment.
 
     Attributes:
+        snapshot: whether its producer snapshot is deleted too.
         start: log start offset without it; None if another segment replaces it.
     """
 
@@ -34,12 +35,9 @@ class Deleted:
     start: int | None = None
 
     def remove(self, files: Files, directory: str, now_ms: int) -> bool:
-        """Rename its files, and remove them when due. Return whether they are removed.
+        """Rename its files, and remove due ones. Return whether they are removed.
 
-        Waits for the disk.
-
-        Raises:
-            OSError: the disk failed; retry is safe.
+        Waits for the disk; after an OSError a retry is safe.
         """
         if not self.segment.deleted:
             self.segment.rename(DELETED)
@@ -52,7 +50,7 @@ class Deleted:
 
 
 class DeletedSegments:
-    """Deleted segments of one log with remaining files, in order of deletion.
+    """Deleted segments with remaining files, in order of deletion.
 
     Call `append` in the thread that appends to the log, `remove` in any.
 
@@ -75,13 +73,7 @@ class DeletedSegments:
         self._entries.append(entry)
 
     def remove(self, now_ms: int | None) -> None:
-        """Rename all files; remove due ones, all if `now_ms` is None.
-
-        Waits for the disk.
-
-        Raises:
-            OSError: the disk failed; retry is safe.
-        """
+        """As `Deleted.remove`, for all; removes all if `now_ms` is None."""
         entries = tuple(self._entries)
         with self._kept.guard:
             if not self._kept.closed:
@@ -109,7 +101,7 @@ class DeletedSegments:
 
 
 def date(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> None:
-    """Look up the age of the oldest closed segments for retention. Waits for the disk."""
+    """Look up the age of the oldest closed segments, for retention. Waits for the disk."""
     if "delete" not in config.cleanup_policy or config.retention_ms < 0:
         return
     for segment in segments:

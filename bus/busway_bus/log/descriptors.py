@@ -1,10 +1,10 @@
 """Limit of open files, and a pool of descriptors.
 
-What lives here: the process limit, raised to its maximum, and a bounded pool of descriptors for very many files, for all threads. A
-descriptor not used recently is closed, and reopened on demand. What does not: reading and writing (`os_files`).
+What lives here: the process limit, raised to its maximum, and a bounded pool for very many files, for all threads:
+descriptors not used recently are closed and reopened on demand. What does not: reading and writing (`os_files`).
 
-A file with unsynced bytes stays open: the system reports write-back errors through open descriptors, and may lose them when all are
-closed.
+A file with unsynced bytes stays open: the system reports write-back errors through open descriptors, and may lose them
+when all are closed.
 """
 
 import errno
@@ -20,7 +20,7 @@ from busway_bus.kernel.limits import DESCRIPTORS_SCANNED_MAX, FILES_MIN, OTHER_D
 UNLIMITED: Final = 1_048_576
 """Assumed limit if the system reports none."""
 FILES_SHARE: Final = 2
-"""One of this many descriptors is for files, the others are for connections."""
+"""One of this many descriptors is for files, the others for connections."""
 _OUT: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -43,7 +43,7 @@ class Pooled:
     """A file with a pooled descriptor. The pool owns all attributes but `path` and `needed`.
 
     Attributes:
-        needed: whether it must stay open while unused.
+        needed: stay open while unused.
     """
 
     __slots__ = ("closed", "descriptor", "needed", "path", "recent", "users")
@@ -61,8 +61,8 @@ class Descriptors:
     """Pool of open descriptors: at most `limit`, unless all are in use.
 
     Attributes:
-        guard: never held during disk I/O; protects `users` of a file. Reentrant, because the garbage collection of a loan may run
-            while the same thread holds it.
+        guard: protects `users` of a file; never held during disk I/O. Reentrant: a loan may be garbage-collected in the
+            thread that holds it.
     """
 
     def __init__(self, limit: int) -> None:
@@ -72,18 +72,17 @@ class Descriptors:
 
     @property
     def left(self) -> int:
-        """Number of descriptors left for connections."""
+        """Number of descriptors for connections."""
         return max(FILES_SHARE * self.limit - self.limit - OTHER_DESCRIPTORS_MAX, OTHER_DESCRIPTORS_MAX)
 
     def __len__(self) -> int:
-        """Number of open descriptors."""
         return len(self._open)
 
     def take(self, file: Pooled, flags: int = 0) -> int:
         """Return the descriptor of a file, open until `give`.
 
         Raises:
-            OSError: the file is closed or cannot be opened, or the limit is reached and all are in use.
+            OSError: the file is closed or cannot be opened, or all of the limit are in use.
         """
         while True:
             with self.guard:
@@ -132,12 +131,10 @@ class Descriptors:
                     self._shut(file)
 
     def open(self, path: Path, flags: int) -> int:
-        """Open a descriptor owned by the caller.
-
-        At the limit an unused pooled one is closed.
+        """Open a descriptor owned by the caller. At the limit an unused pooled one is closed.
 
         Raises:
-            OSError: the file cannot be opened, or the limit is reached and all are in use.
+            OSError: as of `take`.
         """
         while True:
             try:
@@ -156,7 +153,7 @@ class Descriptors:
                     ) from None
 
     def _spare(self, scanned_max: int) -> bool:
-        """Close files not used since the last scan; return whether any was."""
+        """Close files not used since the last scan."""
         spared = False
         for _ in range(min(scanned_max, 2 * len(self._open))):
             file = next(iter(self._open))

@@ -1,8 +1,8 @@
 """Directories of partitions, and handling of deleted and stray ones.
 
-What lives here: Kafka's names for partition directories, `partition.metadata`, and the scan of the data directory at start. The scan
-removes only directories of committed deletions, known by the topic id inside or the suffix `-delete`. Unknown ones are renamed to
-`-stray`, with their contents. What does not: the logs themselves (`store`).
+What lives here: Kafka's directory names, `partition.metadata`, the scan of the data directory at start. It removes only
+directories of committed deletions, known by topic id or the suffix `-delete`. Unknown ones are kept as `-stray`. What
+does not: the logs (`store`).
 """
 
 import re
@@ -31,14 +31,14 @@ def directory_of(key: Key) -> str:
 def aside(key: Key, unique: UUID, suffix: str) -> str:
     """Return the name for a directory set aside: `topic-partition.uuid-delete`.
 
-    The topic is shortened to fit `FILE_NAME_BYTES_MAX`, as in Kafka.
+    The topic is cut to fit `FILE_NAME_BYTES_MAX`, as in Kafka.
     """
     tail = f"-{key[1]}.{unique.hex}{suffix}"
     return key[0][: FILE_NAME_BYTES_MAX - len(tail)] + tail
 
 
 def key_of(name: str) -> Key | None:
-    """Parse a directory name; None if it is not a partition's."""
+    """Parse a partition's directory name, else None."""
     topic, dash, partition = name.rpartition("-")
     return (topic, int(partition)) if dash and topic and partition.isdecimal() and partition.isascii() else None
 
@@ -49,7 +49,7 @@ def metadata_bytes(topic_id: UUID) -> bytes:
 
 
 def topic_id_in(content: bytes | None) -> UUID | None:
-    """Parse the topic id of `partition.metadata`; None if missing or damaged."""
+    """Parse the topic id of `partition.metadata`, None if missing or damaged."""
     match = _METADATA.fullmatch(content or b"")
     try:
         return uuid_from_text(match[1].decode()) if match else None
@@ -69,13 +69,13 @@ def partitions_in(files: Files) -> dict[str, Key]:
 
 @dataclass(slots=True)
 class Leftovers:
-    """Result of the scan at start: directories without a partition.
+    """Directories without a partition, from the scan at start.
 
     Attributes:
-        deleted: directories of committed deletions, removed now.
-        strays: old name → new name of directories set aside now.
-        earlier: directories set aside by earlier starts.
-        gone: partitions of the deleted directories.
+        deleted: of committed deletions, removed now.
+        strays: old name → new name, set aside now.
+        earlier: set aside by earlier starts.
+        gone: partitions of the deleted ones.
     """
 
     deleted: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ def settle(files: Files, topic_ids: Mapping[Key, UUID], removed: Collection[UUID
     The directory of an existing partition stays, whatever it contains: opening it reports errors.
 
     Args:
-        topic_ids: topic id of every existing partition.
+        topic_ids: of every existing partition.
         removed: ids of topics with a committed deletion.
         unique: part of the names of strays.
     """

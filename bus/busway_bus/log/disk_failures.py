@@ -1,7 +1,7 @@
 """Log lines for appends refused by the disk.
 
-What lives here: one line at the first failure, a count for each interval after it, and one when appends work again. What does not: the
-response to the client (`replication.manager`, `quorum.alone`).
+What lives here: a line at the first failure, a count for each later interval, a line when appends work again. What does
+not: the response (`replication.manager`, `quorum.alone`).
 """
 
 import logging
@@ -17,9 +17,6 @@ class DiskFailures:
 
     Args:
         now: monotonic clock in seconds.
-
-    Attributes:
-        failing: whether the last append failed.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -29,7 +26,7 @@ class DiskFailures:
         self._count = 0
 
     def failed(self, what: str, problem: OSError) -> None:
-        """Count a failed append, and log it if a line is due."""
+        """Count a failed append, and log a due line."""
         self.failing = True
         self._count += 1
         now = self._now()
@@ -40,7 +37,7 @@ class DiskFailures:
         self._logged_at, self._count = now, 0
 
     def worked(self) -> None:
-        """Log that appends work again, after a failed one.
+        """Log that appends work after a failure.
 
         At most once in an interval: a full disk may accept small appends.
         """

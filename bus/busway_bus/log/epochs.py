@@ -1,6 +1,6 @@
 """Start offsets of leader epochs, in Kafka's checkpoint format (KIP-101).
 
-What lives here: the cache, and its text. What does not: the file.
+What lives here: the cache and its text. What does not: the file.
 """
 
 
@@ -14,7 +14,7 @@ class LeaderEpochs:
 
     @classmethod
     def from_text(cls, text: str) -> "LeaderEpochs":
-        """Parse a `leader-epoch-checkpoint`. Invalid lines are skipped; recovery restores them from the batches."""
+        """Parse a `leader-epoch-checkpoint`. Recovery restores invalid lines from the batches."""
         epochs = cls()
         for line in text.splitlines()[2:]:
             epoch, _, start = line.partition(" ")
@@ -28,11 +28,11 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The newest epoch, -1 if there is none."""
+        """The newest epoch, else -1."""
         return self.entries[-1][0] if self.entries else -1
 
     def assign(self, epoch: int, start: int) -> bool:
-        """Add an epoch starting at `start`. False if it is not newer than the latest."""
+        """Add an epoch. False if not newer than the latest."""
         if epoch <= self.latest:
             return False
         while self.entries and self.entries[-1][1] >= start:
@@ -41,7 +41,7 @@ class LeaderEpochs:
         return True
 
     def end_offset(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """Return the largest epoch up to `epoch` and its end offset. (-1, -1) if unknown."""
+        """Return the largest epoch up to `epoch` and its end, else (-1, -1)."""
         if epoch < 0 or not self.entries or epoch > self.latest:
             return -1, -1
         if epoch == self.latest:

@@ -1,16 +1,16 @@
 """Names of a partition's files: Kafka's, except `.cut` and `.start.deleted`.
 
-What lives here: base offset in twenty digits, and suffixes. What does not: directories (`directories`), and the files beside them
-(`checkpoints`).
+What lives here: base offset in twenty digits, and suffixes. What does not: directories (`directories`), files beside
+them (`checkpoints`).
 """
 
 from typing import Final
 
 LOG: Final = ".log"
 TRANSACTIONS: Final = ".txnindex"
-"""Index of aborted transactions with markers in the segment. Absent if there are none."""
+"""Index of aborted transactions with markers in the segment. Absent without any."""
 SEGMENT_FILES: Final = (".index", ".timeindex", TRANSACTIONS, LOG)
-"""Suffixes of a segment's files. The log is last: the segment exists as long as it does."""
+"""Suffixes of a segment's files. The log is last: without it the segment does not exist."""
 SNAPSHOT: Final = ".snapshot"
 """Producer snapshot at the offset in the name."""
 EPOCHS: Final = "leader-epoch-checkpoint"
@@ -20,7 +20,7 @@ CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 """Suffixes of files: deleted, being written, ready to be swapped in."""
 START: Final = f".start{DELETED}"
-"""Suffix of the note of a log start offset (see `start_note`)."""
+"""Suffix of the note of a log start offset (`start_note`)."""
 CUT: Final = ".cut"
 """Suffix of bytes cut from a log at start."""
 

@@ -1,8 +1,7 @@
 """Range of a log file, read when the client's socket has room.
 
-What lives here: the range, and two ways to send it: bytes by `take`, or `os.sendfile` with `descriptor` and `position`, then `skip`. What
-does not: the choice of the range (`partition_log`) and the time of reading (`server.stream`). A slice stays readable after the deletion
-of its segment, because it keeps the file open.
+What lives here: the range, and two ways to send it: `take`, or `os.sendfile` with `descriptor` and `position`, then
+`skip`. What does not: the choice of the range (`partition_log`), the time of reading (`server.stream`).
 """
 
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from busway_bus.kernel.files import Loan
 
 Warming = Callable[[], None]
-"""Reads pages from the disk into memory. Call it in another thread; may raise OSError."""
+"""Reads pages into memory. Call it in another thread; may raise OSError."""
 
 
 class ColdPages(Exception):
@@ -26,10 +25,12 @@ class ColdPages(Exception):
 
 
 class FileSlice:
-    """A range of a file; `len` is the number of bytes left.
+    """A range of a file, which stays open and readable even if its segment is deleted.
+
+    `len` is the number of bytes left. All reads raise OSError if the disk fails.
 
     Attributes:
-        position: position of the next byte in the file.
+        position: of the next byte in the file.
     """
 
     __slots__ = ("_left", "_loan", "position")
@@ -44,14 +45,14 @@ class FileSlice:
 
     @property
     def descriptor(self) -> int:
-        """Descriptor of the file, open as long as the slice exists. -1 if only `take` is supported."""
+        """Descriptor, open as long as the slice exists. -1 if only `take` is supported."""
         return self._loan.descriptor
 
     def take(self, count: int) -> bytes:
         """Read the next `count` bytes, or all that are left.
 
         Raises:
-            OSError: the disk failed, or the file was truncated.
+            OSError: also if the file was truncated.
         """
         size = min(count, self._left)
         data = self._loan.read(self.position, size)
@@ -61,11 +62,10 @@ class FileSlice:
         return data
 
     def take_now(self, count: int) -> bytes | bytearray:
-        """As `take`, but never waits for the disk.
+        """As `take`, without waiting.
 
         Raises:
             BlockingIOError: not all bytes are in memory, or the file was truncated.
-            OSError: the disk failed.
         """
         size = min(count, self._left)
         data = self._loan.read_now(self.position, size)
@@ -73,23 +73,15 @@ class FileSlice:
         return data
 
     def skip(self, count: int) -> None:
-        """Skip the next `count` bytes, sent by `os.sendfile`."""
+        """Skip `count` bytes, sent by `os.sendfile`."""
         assert 0 <= count <= self._left, "no more was sent than there is"
         self.position += count
         self._left -= count
 
     def in_memory(self, count: int) -> bool:
-        """Whether the next `count` bytes are in memory, by a cheap probe.
-
-        Raises:
-            OSError: the disk failed.
-        """
+        """Whether the next `count` bytes are in memory, by a cheap probe."""
         return self._loan.in_memory(self.position, min(count, self._left))
 
     def warm(self, count: int) -> None:
-        """Read the next `count` bytes into memory. Not in the event loop's thread.
-
-        Raises:
-            OSError: the disk failed.
-        """
+        """Read the next `count` bytes into memory. Not on the event loop."""
         self._loan.warm(self.position, min(count, self._left))

@@ -1,6 +1,6 @@
 """One flush of a log, in the order required by recovery.
 
-What lives here: one flush of one log, for any thread. What does not: its time and its waiters (`flusher`).
+What lives here: the flush, for any thread. What does not: its time and its waiters (`flusher`).
 """
 
 from typing import NamedTuple
@@ -11,14 +11,16 @@ from busway_bus.log.side_files import SideFiles
 
 
 class FlushPoint(NamedTuple):
-    """Everything that one flush makes durable.
+    """What one flush makes durable.
 
     Attributes:
         rolled: segments rolled since the last flush, each with the producer snapshot of its end.
-        active: the segment for appends; `end_offset` is its end.
-        epochs: leader epochs, written first, if they changed and a snapshot follows; before that a start reads them from the batches.
-        truncations: number of truncations of the log so far.
-        snapshot: producer snapshot of `end_offset`, if due; the next start reads only later records. It replaces those at `outdated`.
+        active: the segment for appends, up to `end_offset`.
+        epochs: leader epochs, written first, if they changed and a snapshot follows; before that a start reads them
+            from the batches.
+        truncations: of the log so far.
+        snapshot: of the producers at `end_offset`, if due, instead of those at `outdated`; the next start reads only
+            later records.
     """
 
     kept: SideFiles
@@ -31,13 +33,13 @@ class FlushPoint(NamedTuple):
     outdated: tuple[int, ...] = ()
 
     def sync(self) -> None:
-        """Wait for the disk, in any thread. Errors of a log closed meanwhile (deleted topic) are ignored.
+        """Wait for the disk, in any thread. Errors of a log closed meanwhile are ignored.
 
-        A snapshot is written only when everything before it is on disk, epochs and indexes included, so it proves that (see
-        `recovery`).
+        A snapshot is written only when everything before it is on disk, epochs and indexes included, so it proves that
+        (see `recovery`).
 
         Raises:
-            OSError: the disk failed, which is final.
+            OSError: the disk failed; final.
         """
         try:
             if self.epochs is not None:

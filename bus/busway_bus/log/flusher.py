@@ -1,8 +1,9 @@
 """Group commit: one flusher for a data directory.
 
-What lives here: the order of syncs, and the callbacks of waiters. While a log is being synced, new waiters are collected for its next
-sync: a slow disk increases the latency, not the number of syncs. Logs are synced concurrently: a slow file delays only its own waiters.
-What does not: acknowledgement (`replication`). A failed sync is final: the kernel may have dropped the pages.
+What lives here: the order of syncs, the callbacks of waiters. New waiters of a log that is being synced share its next
+sync: a slow disk increases the latency, not the number of syncs. Logs are synced concurrently: a slow file delays only
+its own waiters. What does not: acknowledgement (`replication`). A failed sync is final: the kernel may have dropped the
+pages.
 """
 
 import asyncio
@@ -21,14 +22,13 @@ Flushed: TypeAlias = Callable[[KafkaError | None], None]
 """Called with None after a sync, or with the error. Must not raise."""
 _Waiting: TypeAlias = dict[Flushed, None]
 _Synced: TypeAlias = tuple[PartitionLog, FlushPoint, BaseException | None]
-"""Log, synced flush point, and the error if it failed."""
 
 
 class Flusher:
     """Threads that sync logs, one sync at a time for each log.
 
     Args:
-        on_failure: called once when a sync fails; every later request is refused.
+        on_failure: called once when a sync fails; later requests are refused.
     """
 
     def __init__(self, on_failure: Callable[[OSError], None] | None = None) -> None:
@@ -40,19 +40,20 @@ class Flusher:
         self._executor = ThreadPoolExecutor(SYNCS_AT_ONCE_MAX, thread_name_prefix="busway-flush")
         self._threads: set[asyncio.Future[_Synced]] = set()
         self._next: deque[tuple[PartitionLog, FlushPoint]] = deque()
-        """Queued syncs. A thread takes its next one without a round trip to the event loop."""
+        """Queued syncs. A thread takes the next without a round trip to the event loop."""
         self._failed: OSError | None = None
         self._on_failure = on_failure
 
     @property
     def failed(self) -> OSError | None:
-        """Error of the first failed sync, or None."""
+        """Error of the first failed sync."""
         return self._failed
 
     def flush(self, log: PartitionLog, flushed: Flushed) -> None:
-        """Call `flushed` when everything appended to `log` so far is on disk.
+        """Call `flushed` when everything appended to `log` is on disk.
 
-        Requests before the start of a sync share it. If the disk failed, the argument is KafkaError KAFKA_STORAGE_ERROR.
+        Requests before the start of a sync share it. After a disk failure the argument is KafkaError
+        KAFKA_STORAGE_ERROR.
         """
         if self._failed is not None:
             flushed(_storage_error(self._failed))
@@ -76,7 +77,6 @@ class Flusher:
             self._begin_thread()
 
     def _begin_thread(self) -> None:
-        """Start a thread if a sync is queued and a thread is free."""
         if len(self._threads) < SYNCS_AT_ONCE_MAX and (due := self._take_next()) is not None:
             loop = asyncio.get_running_loop()
             thread = loop.run_in_executor(self._executor, self._sync, *due, loop)
@@ -90,7 +90,7 @@ class Flusher:
             return None
 
     def _sync(self, log: PartitionLog, point: FlushPoint, loop: asyncio.AbstractEventLoop) -> "_Synced":
-        """Run syncs in a thread until the queue is empty. Return the result of the last one."""
+        """Run syncs until the queue is empty. Return the result of the last."""
         while True:
             problem: BaseException | None = None
             try:
@@ -124,10 +124,7 @@ class Flusher:
             flushed(None)
 
     def _refuse(self, log: PartitionLog, waiting: _Waiting, problem: BaseException) -> None:
-        """Fail all waiters, of every log if it is a disk error.
-
-        A later sync might succeed only because the kernel dropped the pages.
-        """
+        """Fail all waiters, of every log if it is a disk error."""
         refused = [waiting, self._again.pop(log, {})]
         if isinstance(problem, OSError):
             refused += [*self._ready.values(), *self._again.values()]
@@ -141,7 +138,7 @@ class Flusher:
         self._start()
 
     async def drain(self) -> None:
-        """Wait for all running and requested syncs."""
+        """Wait for all requested syncs."""
         while self._threads:
             await asyncio.wait(self._threads)
             await asyncio.sleep(0)

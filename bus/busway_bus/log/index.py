@@ -1,10 +1,9 @@
 """Sparse indexes over a segment, in Kafka's file format.
 
-What lives here: the search in one index file, with only the last used page in memory. `.index`: pairs of relative offset and file
-position, four bytes each; `.timeindex`: timestamp in eight bytes and relative offset in four. There is an entry about every
-index.interval.bytes. What does not: files, which are read through a function; and verification of an entry (`segment` checks its
-batch). Files are read, not memory-mapped: an unreadable page of a mapping would kill the process, while a failed read is an error of
-one partition.
+What lives here: the search in one index file, with only the last used page in memory. `.index`: pairs of relative
+offset and file position, four bytes each; `.timeindex`: timestamp in eight bytes and relative offset in four. An entry
+is added about every index.interval.bytes. What does not: files, verification of an entry (`segment`). Files are not
+memory-mapped: an unreadable page would kill the process, a failed read is an error of one partition.
 """
 
 import struct
@@ -14,23 +13,19 @@ from typing import Final
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 """Relative offset of a batch's last record, position of the batch."""
 TIME_ENTRY: Final = struct.Struct(">qi")
-"""Largest timestamp so far, relative offset of a record with it."""
+"""Largest timestamp so far, relative offset of its record."""
 PAGE_BYTES: Final = 4096
 OFFSETS_MAX: Final = 2**31 - 1
-"""Largest relative offset of a segment. Indexes have four bytes for it."""
+"""Largest relative offset of a segment: indexes have four bytes for it."""
 
 _GUESSES: Final = 2
 
 Read = Callable[[int, int], bytes]
-"""Read (position, size): at most `size` bytes of the index file."""
+"""Read (position, size): at most `size` bytes."""
 
 
 class SparseIndex:
-    """Entries of one file, ascending in both columns.
-
-    Attributes:
-        count: number of entries.
-    """
+    """Entries of one file, ascending in both columns."""
 
     __slots__ = ("_entry", "_page", "_page_entries", "count")
 
@@ -55,12 +50,10 @@ class SparseIndex:
         return self._at(self._load(page, read), at)
 
     def find(self, column: int, key: int, read: Read) -> int:
-        """Find the last entry with at most `key` in a column.
+        """Return the number of the last entry with at most `key`, else -1.
 
-        Returns its number, or -1.
-
-        Tries the last used page, or else the last page of the file, where most reads are. Then up to `_GUESSES` interpolated pages, then
-        a binary search.
+        Tries the last used page, else the last page of the file, where most reads are; then up to `_GUESSES`
+        interpolated pages, then a binary search.
         """
         pages = -(-self.count // self._page_entries)
         if not pages:
@@ -87,7 +80,7 @@ class SparseIndex:
         return low * self._page_entries + self._within(page, column, key)
 
     def truncate(self, count: int) -> int:
-        """Keep the first `count` entries; return their size in bytes."""
+        """Keep the first `count` entries; return their bytes."""
         self.count = count
         self._page = (-1, b"")
         return self.size_bytes

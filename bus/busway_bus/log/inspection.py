@@ -1,8 +1,8 @@
 """Inspection of a client's records, and the batch to be stored.
 
-What lives here: the checks of each record by Kafka's `LogValidator` (KIP-467, KIP-937). A malformed record would stop every consumer of
-the partition for good. What does not: the header (`validate`), sequence numbers (`producer_state`), and the thread: a small batch is
-inspected on the event loop, a larger one in steps for another thread.
+What lives here: Kafka's `LogValidator` checks of each record (KIP-467, KIP-937): a malformed one would stop every
+consumer of the partition for good. What does not: the header (`validate`), sequence numbers (`producer_state`), the
+thread.
 """
 
 from collections.abc import Generator, Sequence
@@ -21,14 +21,14 @@ from busway_protocol.types import Buffer
 _STEP_RECORDS: Final = RECORDS_A_MS // 3
 """Records of one step, a few hundred microseconds."""
 RECORDS_ON_LOOP_MAX: Final = RECORDS_A_MS * 2 // 3
-"""Records of one request inspected on the event loop, under a millisecond. More are inspected in a thread, in slices."""
+"""Records of one request inspected on the event loop, under a millisecond. More are inspected in a thread."""
 _TIMES_STEP: Final = 500
 """Records of one step of the timestamp check, which is pure Python."""
 NO_KEY: Final = "Compacted topic cannot accept message without key"
 
 
 class Inspected(NamedTuple):
-    """A valid batch with its header, recompressed if the topic requires it."""
+    """A valid batch, recompressed if the topic requires it."""
 
     records: Buffer
     header: BatchHeader
@@ -38,7 +38,7 @@ class RecordsRefused(KafkaError):
     """Refusal of a batch for some of its records.
 
     Attributes:
-        records: (index in the batch, reason) of the first ones, at most `OFFENDERS_MAX`.
+        records: (index in the batch, reason) of the first `OFFENDERS_MAX`.
     """
 
     def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
@@ -47,11 +47,7 @@ class RecordsRefused(KafkaError):
 
 
 def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Inspected | None:
-    """Inspect a batch on the event loop. None if it is too large for that.
-
-    Raises:
-        KafkaError: as `inspect` does.
-    """
+    """As `inspect`, on the event loop. None if too large."""
     if header.records_count > RECORDS_ON_LOOP_MAX or len(records) > INFLATED_ON_LOOP_MAX:
         return None
     try:
@@ -64,13 +60,11 @@ def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, n
 
 
 def inspect(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Generator[None, None, Inspected]:
-    """Inspect a batch of any size, in steps.
-
-    A step takes under a millisecond, except for decompression.
+    """Inspect a batch of any size. Steps take under a millisecond, except for decompression.
 
     Raises:
         RecordsRefused: INVALID_RECORD or INVALID_TIMESTAMP, some records are invalid.
-        KafkaError: INVALID_RECORD, the records cannot be parsed; MESSAGE_TOO_LARGE, they are too large decompressed, or in the
+        KafkaError: INVALID_RECORD, they cannot be parsed; MESSAGE_TOO_LARGE, they are too large decompressed, or in the
             topic's codec.
     """
     yield from _framing_steps(records, header)
@@ -137,10 +131,7 @@ def _look(
 def _name_offenders(
     header: BatchHeader, data: bytes | bytearray, config: LogConfig, now_ms: int
 ) -> Generator[None, None, None]:
-    """Refuse a batch with timestamps out of range.
-
-    A second, slower pass finds the records.
-    """
+    """Refuse a batch with timestamps out of range, in a second, slower pass."""
     offenders, count = [], 0
     for number, moment in record_times(header, data):
         problem = None if moment == NO_TIMESTAMP else check_times(moment, config, now_ms)

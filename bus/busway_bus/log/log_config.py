@@ -1,6 +1,6 @@
 """Settings of one log, by Kafka's topic config names.
 
-What lives here: an immutable copy of the topic settings used by the log. What does not: parsing and defaults (`kernel`).
+What lives here: an immutable copy of the settings used by the log. What does not: parsing and defaults (`kernel`).
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,8 @@
 """`Files` on the operating system.
 
-This is the broker's only module that opens, writes and syncs files.
-
-What lives here: system calls. What does not: the limit of open files (`descriptors`), the meaning of the bytes. The guarantee that
-acknowledged records are on disk rests on this module's `sync`.
+What lives here: system calls; no other module of the broker opens, writes or syncs files. What does not: the limit of
+open files (`descriptors`), the meaning of the bytes. The guarantee that acknowledged records are on disk rests on this
+module's `sync`.
 """
 
 import errno
@@ -20,7 +19,7 @@ from busway_bus.log.descriptors import FILES_SHARE, Descriptors, Pooled, raise_l
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 """Linux read flag: EAGAIN instead of a wait for the disk. Elsewhere a read waits."""
 _PROBED_BYTES: Final = 256 * 1024
-"""Bytes for each probed page. Pages are cached and evicted in large groups. A probe costs as much as sending 10 KiB."""
+"""Bytes for each probed page: pages are cached and evicted in large groups. A probe costs as much as sending 10 KiB."""
 _WARMED_BYTES: Final = 256 * 1024
 _REWRITTEN_BYTES: Final = 1024 * 1024
 
@@ -61,7 +60,7 @@ class OsLoan:
         return data
 
     def in_memory(self, position: int, size: int) -> bool:
-        """Whether one byte of each `_PROBED_BYTES` and the last are in memory."""
+        """Whether a byte of each `_PROBED_BYTES` and the last are in memory."""
         if not size:
             return True
         probe = [bytearray(1)]
@@ -88,7 +87,7 @@ class OsLoan:
 
 
 class OsFile(Pooled):
-    """A file with its size in memory. Its pooled descriptor may be closed while unused."""
+    """A file with its size in memory. The descriptor may be closed while unused."""
 
     __slots__ = ("__weakref__", "_failed", "_guard", "_pool", "_unnamed", "disposable", "size")
 
@@ -111,7 +110,7 @@ class OsFile(Pooled):
                 pool.give(self)
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Append the pieces. A failed write is truncated; if that fails too, the file refuses all use."""
+        """Append the pieces. A failed write is truncated; if that fails, the file refuses all use."""
         size = sum(map(len, pieces))
         descriptor = self._take()
         try:
@@ -129,10 +128,7 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def _take(self) -> int:
-        """As `Descriptors.take`, with a fast path for open files.
-
-        It is called for each append and read.
-        """
+        """As `Descriptors.take`, with a fast path for open files: each append and read calls it."""
         with self._guard:
             if self.descriptor >= 0 and not self.closed:
                 self.users += 1
@@ -154,11 +150,7 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def read_now(self, position: int, size: int) -> bytes:
-        """As `read`, but never waits for the disk.
-
-        Raises:
-            BlockingIOError: not all bytes are in memory.
-        """
+        """As `OsLoan.read_now`, but a shorter file is no error."""
         descriptor = self._take()
         data = bytearray(min(size, max(0, self.size - position)))
         try:
@@ -174,7 +166,7 @@ class OsFile(Pooled):
         return bytes(data)
 
     def lend(self) -> OsLoan:
-        """Return a loan for later reads, valid even after `close`."""
+        """Return a loan for later reads, even after `close`."""
         return OsLoan(self, self._pool)
 
     def truncate(self, size: int) -> None:
@@ -204,7 +196,7 @@ class OsFile(Pooled):
     def sync(self) -> None:
         """Wait until the content is on disk. Does nothing for a file closed meanwhile (deleted topic).
 
-        A failure is final for this file: the system may have dropped the pages and report success for the next sync.
+        A failure is final: the system may have dropped the pages and report success for the next sync.
 
         Raises:
             OSError: the disk failed, now or earlier.
@@ -230,7 +222,7 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def close(self) -> None:
-        """Close without syncing, once no other thread uses the file."""
+        """Close without syncing, once no thread uses the file."""
         self._pool.close(self)
 
     def spoil(self, problem: OSError) -> None:
@@ -240,7 +232,7 @@ class OsFile(Pooled):
 
 
 class OsFiles:
-    """Files below one data directory, locked against other processes until `close`."""
+    """Files below a data directory, locked against other processes until `close`."""
 
     def __init__(self, root: str) -> None:
         self.root = Path(root)
@@ -266,7 +258,7 @@ class OsFiles:
             self._lock = -1
 
     def volume(self) -> tuple[int, int]:
-        """Return total and free bytes of the directory's volume; -1 if unknown."""
+        """Return the volume's total and free bytes; -1 if unknown."""
         try:
             usage = shutil.disk_usage(self.root)
         except OSError:
@@ -274,7 +266,7 @@ class OsFiles:
         return usage.total, usage.free
 
     def connections_max(self) -> int:
-        """Return the number of descriptors left for connections."""
+        """Return the number of descriptors for connections."""
         return self.descriptors.left
 
     def open(self, path: str) -> OsFile:
@@ -291,14 +283,14 @@ class OsFiles:
         return opened
 
     def read_bytes(self, path: str) -> bytes | None:
-        """Read a whole small file; None if it does not exist."""
+        """Read a whole small file; None if missing."""
         try:
             return (self.root / path).read_bytes()
         except FileNotFoundError:
             return None
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace a file atomically: temporary file, sync, rename, sync of the directory."""
+        """Replace a file atomically: temporary file, sync, rename, directory sync."""
         target = self.root / path
         temporary = target.with_name(target.name + ".tmp")
         descriptor = self.descriptors.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -317,11 +309,11 @@ class OsFiles:
         (self.root / path).unlink(missing_ok=True)
 
     def sync_directory(self, path: str) -> None:
-        """Wait until the names in a directory are on disk."""
+        """Wait until a directory's names are on disk."""
         sync_directory(self.root / path, self.descriptors)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename durably. An open file follows to its new name."""
+        """Rename durably. An open file gets the new name."""
         source, target = self.root / old, self.root / new
         opened = self._by_path.get(source)
         if opened is None or opened.closed:
@@ -337,21 +329,21 @@ class OsFiles:
         sync_directory(target.parent, self.descriptors)
 
     def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Rename durably, with one sync for each target directory."""
+        """Rename durably, with one sync for each directory."""
         for old, new in pairs:
             (self.root / old).rename(self.root / new)
         for parent in {(self.root / new).parent for _, new in pairs}:
             sync_directory(parent, self.descriptors)
 
     def list(self, path: str) -> Sequence[str]:
-        """List the names in a directory, sorted. Empty if it does not exist."""
+        """List the sorted names in a directory. Empty if missing."""
         try:
             return sorted(os.listdir(self.root / path))
         except FileNotFoundError:
             return []
 
     def sizes(self, path: str) -> Mapping[str, int]:
-        """Map the files in a directory to their sizes. Empty if it does not exist."""
+        """Map the files in a directory to their sizes. Empty if missing."""
         try:
             with os.scandir(self.root / path) as entries:
                 return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
@@ -377,13 +369,12 @@ class OsFiles:
 
 
 def _advise(descriptor: int, position: int, size: int) -> None:
-    """Ask the system to read ahead, where supported."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, position, size, os.POSIX_FADV_WILLNEED)
 
 
 def sync_directory(path: Path, descriptors: Descriptors) -> None:
-    """Wait until the names in a directory are on disk."""
+    """Wait until a directory's names are on disk."""
     descriptor = descriptors.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,8 @@
 """Log of one partition: segments, start and end, producers, leader epochs.
 
-What lives here: append, read, roll, truncation, deletion. What does not: the start-up scan (`recovery`), look-ups by time (`times`),
-waiting for the disk (`flusher`), clocks (times are arguments), and leadership (`replication`). Batches are inspected on append
-(`inspection`), not on read. Appends, reads and rolls do not wait for the disk.
+What lives here: append, read, roll, truncation, deletion. What does not: the start-up scan (`recovery`), look-ups by
+time (`times`), syncs (`flusher`), clocks (times are arguments), leadership (`replication`). Batches are inspected on
+append (`inspection`), not on read. Appends, reads and rolls do not wait for the disk.
 """
 
 import logging
@@ -42,13 +42,13 @@ __all__ = ["AppendInfo", "CorruptLog", "Extent", "FlushPoint", "PartitionLog"]
 
 
 class PartitionLog:
-    """One partition's records on disk.
+    """One partition's records on disk. Appends raise OSError if the disk fails; after a KafkaError nothing was written.
 
     Attributes:
         start_offset: first readable offset.
         flushed_offset: everything below it is on disk.
         was_cut: whether a damaged or torn end was cut off at opening.
-        kept: files of the directory written by other threads.
+        kept: files written by other threads.
     """
 
     def __init__(
@@ -62,11 +62,7 @@ class PartitionLog:
         cleaned: int = 0,
         clean: bool = False,
     ) -> None:
-        """Open or create the log in `directory`; for the arguments see `recovery.recover`.
-
-        Raises:
-            CorruptLog: data below the recovery point is damaged.
-        """
+        """Open or create the log in `directory`, as `recovery.recover`."""
         self._files = files
         self.directory = directory
         self.kept = SideFiles(files, directory)
@@ -105,7 +101,7 @@ class PartitionLog:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest open transaction, None if none is open."""
+        """First offset of the oldest open transaction."""
         return self.producers.first_unstable_offset
 
     @property
@@ -119,8 +115,7 @@ class PartitionLog:
         """Inspect and write a client's batch.
 
         Raises:
-            KafkaError: the batch is refused (see `validate`, `inspection` and `producer_state`); nothing was written.
-            OSError: the disk failed.
+            KafkaError: see `validate`, `inspection`, `producer_state`.
         """
         header = check_batch(records, self.config)
         batch = finished(inspect(records, header, self.config, now_ms))
@@ -129,15 +124,7 @@ class PartitionLog:
     def append_inspected(
         self, batch: Inspected, *, leader_epoch: int, now_ms: int, verification: Verification | None = None
     ) -> AppendInfo:
-        """Write an inspected batch.
-
-        Args:
-            verification: the coordinator's confirmation, for the first batch of a transaction here.
-
-        Raises:
-            KafkaError: its sequence number is not the next one, or its transaction is not ongoing; nothing was written.
-            OSError: the disk failed.
-        """
+        """Write an inspected batch. `verification` and errors as of `ProducerState.check`."""
         header = batch.header
         seen = self.producers.check(header, verification) if header.producer_id >= 0 else None
         if seen is not None:
@@ -151,11 +138,10 @@ class PartitionLog:
         return self._write(batch.records, header, leader_epoch, now_ms)
 
     def append_own(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write a batch of this broker, without checks of limits and sequences.
+        """Write a batch of this broker, without checking limits and sequences.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, its producer was fenced.
-            OSError: the disk failed.
         """
         header = read_header(batch)
         if header.producer_id >= 0:
@@ -165,11 +151,10 @@ class PartitionLog:
     def append_marker(self, marker: EndTransaction, *, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Write a transaction marker, also if no transaction is open here.
 
-        If `check_marker` finds nothing to end, nothing is written, and the result is a `duplicate` with the last offset.
+        If `check_marker` is False, nothing is written, and the result is a `duplicate` with the last offset.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; nothing was written.
-            OSError: the disk failed.
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
         if not self.producers.check_marker(marker):
             last = self.end_offset - 1
@@ -230,7 +215,7 @@ class PartitionLog:
     # Flushing
 
     def flush_point(self) -> FlushPoint:
-        """Collect what must be synced to make all appends durable."""
+        """Collect what a flush must make durable."""
         active = self._segments[-1]
         active.remember_end()
         epochs: bytes | None = None
@@ -265,14 +250,14 @@ class PartitionLog:
     # Reading
 
     def extent(self, offset: int, *, up_to: int, wait: bool = True) -> Extent | None:
-        """Locate the batches from the one with `offset`, below `up_to`. None if there are none.
+        """Locate the batches from the one with `offset`, below `up_to`.
 
-        Only positions are looked up. Batch headers are read only to find the first batch.
+        Headers are read only to find the first batch. The other reads raise the same errors.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE.
-            CorruptBatch: a header is damaged on disk.
-            ColdPages: without `wait`, the disk would have to be waited for.
+            CorruptBatch: a header is damaged.
+            ColdPages: only without `wait`.
         """
         if offset < self.start_offset or offset > self.end_offset:
             raise KafkaError(
@@ -284,11 +269,7 @@ class PartitionLog:
     def slice(
         self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True, wait: bool = True
     ) -> FileSlice | None:
-        """Return at most `max_bytes` of `extent` to be read later, or None. See `reading.cut`.
-
-        Raises:
-            KafkaError, CorruptBatch, ColdPages: as of `extent`.
-        """
+        """Return at most `max_bytes` of `extent`, to be read later. See `reading.cut`."""
         extent = self.extent(offset, up_to=up_to, wait=wait)
         return None if extent is None else reading.cut(extent, max_bytes, min_one=min_one, wait=wait)
 
@@ -297,10 +278,7 @@ class PartitionLog:
     ) -> tuple[FileSlice | None, Sequence[tuple[int, int]]]:
         """As `slice`, for isolation.level=read_committed.
 
-        Also returns (producer id, first offset) of each aborted transaction that may have records in the slice.
-
-        Raises:
-            KafkaError, CorruptBatch, ColdPages: as of `extent`.
+        Also returns (producer id, first offset) of aborted transactions that may have records in it.
         """
         extent = self.extent(offset, up_to=up_to, wait=wait)
         batches = None if extent is None else reading.cut(extent, max_bytes, min_one=min_one, wait=wait)
@@ -309,11 +287,7 @@ class PartitionLog:
         return reading.committed(self._segments, extent, batches, offset, up_to, wait=wait)
 
     def aborted(self, first: Segment, upper: int) -> Iterable[AbortedTransaction]:
-        """Iterate over aborted transactions that start before `upper`, with markers in segment `first` or later.
-
-        Raises:
-            CorruptBatch: an index is damaged.
-        """
+        """See `reading.aborted`."""
         return reading.aborted(tuple(self._segments), first, upper)
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> bytes:
@@ -322,7 +296,7 @@ class PartitionLog:
         return b"" if batches is None else batches.take(len(batches))
 
     def batches(self, offset: int = 0) -> Iterator[bytes]:
-        """Iterate over whole batches from `offset`, to replay state from a log."""
+        """Iterate over whole batches from `offset`, for replay."""
         for segment in self._segments[reading.segment_at(self._segments, max(offset, self.start_offset)) :]:
             segment.check()
             for header, position in segment.headers():
@@ -332,7 +306,7 @@ class PartitionLog:
     # Looking up
 
     def search_time(self, timestamp_ms: int, *, up_to: int) -> times.Search:
-        """Search (offset, timestamp, leader epoch) of the first record from `timestamp_ms`; see `times`."""
+        """Search the first record from `timestamp_ms`; see `times`."""
         return times.first_at(
             tuple(self._segments), timestamp_ms, start_offset=self.start_offset, up_to=up_to, config=self.config
         )
@@ -346,7 +320,7 @@ class PartitionLog:
     # Getting smaller
 
     def advance_start(self, offset: int, now_ms: int) -> None:
-        """Raise the start offset and delete whole segments below it (KIP-107).
+        """Raise the start offset; delete whole segments below it (KIP-107).
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, the offset is after the end.
@@ -370,20 +344,20 @@ class PartitionLog:
 
     @property
     def has_deleted(self) -> bool:
-        """Whether `remove_deleted` is due. Files of deleted segments remain, or retention needs `date`."""
+        """Whether `remove_deleted` is due, for files of deleted segments or for `date`."""
         return bool(self._deleted) or self._undated
 
     def remove_deleted(self, now_ms: int) -> None:
         """Rename files of deleted segments, remove due ones, then call `date`.
 
-        The new names prevent their return after a crash. Waits for the disk: not for the event loop's thread.
+        Waits for the disk: not for the event loop. The new names prevent their return after a crash.
         """
         self._deleted.remove(now_ms)
         if not self.closed:
             self.date(now_ms)
 
     def date(self, now_ms: int) -> None:
-        """Look up the age of the oldest segments for retention. Waits for the disk."""
+        """See `deleted.date`."""
         self._undated = False
         deleted.date(tuple(self._segments[:-1]), self.config, now_ms)
 
@@ -400,7 +374,7 @@ class PartitionLog:
     # Compaction (see `cleaner`)
 
     def closed_segments(self) -> tuple[Segment, ...]:
-        """Return the rolled segments that are on disk, oldest first."""
+        """Return the rolled segments on disk, oldest first."""
         waiting = {segment for segment, _ in self._rolled}
         closed = []
         for segment in self._segments[:-1]:
@@ -416,7 +390,7 @@ class PartitionLog:
         return closed if unstable is None else tuple(segment for segment in closed if segment.next_offset <= unstable)
 
     def swap_in(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
-        """Replace the consecutive segments `old` by `new`. False if they were deleted meanwhile."""
+        """Replace consecutive segments `old` by `new`. False if they were deleted."""
         if self.closed or old[0] not in self._segments:
             return False
         at = self._segments.index(old[0])
@@ -429,11 +403,11 @@ class PartitionLog:
         return True
 
     def batch_start(self, offset: int) -> int:
-        """Return the start of the batch with `offset`; where there is none, `offset`."""
+        """See `truncation.batch_start`."""
         return truncation.batch_start(self._segments, offset)
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Cut everything from the batch with `offset`. For errors see `truncation.cut`; append nothing before a retry."""
+        """Cut everything from the batch with `offset`. Errors: `truncation.cut`; append nothing before a retry."""
         offset = self.batch_start(offset)
         self.flushed_offset = min(self.flushed_offset, offset)
         with self.kept.guard:

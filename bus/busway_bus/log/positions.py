@@ -1,13 +1,13 @@
 """Cache of file positions of frequently read offsets in a segment.
 
-What lives here: the newest positions, at most `POSITIONS_MAX` of each kind. What does not: the look-up (`segment`).
+What lives here: the newest `POSITIONS_MAX` of each kind. What does not: the look-up (`segment`).
 """
 
 from busway_bus.kernel.limits import POSITIONS_MAX
 
 
 class Positions:
-    """Cached positions of batches by offset.
+    """Positions of batches by offset.
 
     Readers' offsets never evict the ends of flushes: the last one is the high watermark, which every reader looks up.
     """

@@ -1,7 +1,7 @@
 """State of one producer in a partition, and Kafka's `.snapshot` format.
 
-What lives here: the last five batches of a producer, packed, and encoding and decoding of a snapshot. What does not: validation of a
-batch (`producer_state`), the time of a snapshot (`snapshots`) and its writing (`flush_point`).
+What lives here: the last five batches of a producer, the snapshot's encoding. What does not: validation
+(`producer_state`), the time of a snapshot (`snapshots`), its writing (`flush_point`).
 """
 
 import struct
@@ -37,10 +37,10 @@ class ProducerEntry:
     Attributes:
         seen_ms: time of its last write by the broker's clock, not by record timestamps.
         coordinator_epoch: of its last transaction marker, -1 before the first.
-        transaction_start: first offset of its open transaction, -1 without one.
+        transaction_start: first offset of its open transaction, else -1.
         marker_timestamp: of its last marker, in ms.
-        last_sequence: of the last batch of its epoch, -1 before the first.
-        generation: number of snapshots taken before its last change. An entry held by a snapshot is copied before a change.
+        last_sequence: in its epoch, -1 before the first.
+        generation: number of snapshots before its last change. An entry held by a snapshot is copied before a change.
         packed: last batches of its epoch, oldest first, packed to save memory with very many producers.
     """
 
@@ -75,13 +75,13 @@ class ProducerEntry:
 
     @property
     def last_batch(self) -> BatchSeen | None:
-        """The last batch of its epoch, or None."""
+        """The last batch of its epoch."""
         packed = self.packed
         return BatchSeen._make(_SEEN.unpack_from(packed, len(packed) - _SEEN.size)) if packed else None
 
     @property
     def last_timestamp(self) -> int:
-        """Largest timestamp of its last batch and marker, in ms. -1 if unknown."""
+        """Largest timestamp of its last batch and marker in ms, else -1."""
         last = self.last_batch
         return max(-1 if last is None else last.timestamp, self.marker_timestamp)
 
@@ -95,12 +95,10 @@ class ProducersAt:
         self._entries = entries
 
     def encode(self) -> bytes:
-        """Encode in Kafka's format, one entry for each kept batch.
+        """Encode in Kafka's format, one entry for each kept batch, a producer's newest last.
 
-        A producer's newest batch is last.
-
-        Kafka writes only the newest batch: after a restart it cannot recognise the retry of an earlier one as a duplicate. It can read
-        this snapshot, and uses the last entry of each producer.
+        Kafka writes only the newest batch: after a restart it cannot recognise the retry of an earlier one as a
+        duplicate. It can read this snapshot, and uses the last entry of each producer.
         """
         entries = self._entries
         count = sum(max(len(entry.packed) // _SEEN.size, 1) for entry in entries.values())
@@ -129,7 +127,7 @@ class ProducersAt:
 
 
 def from_snapshot(content: bytes, now_ms: int) -> dict[int, ProducerEntry] | None:
-    """Decode a snapshot, with `now_ms` as last use of each producer. None if it is damaged."""
+    """Decode a snapshot, None if damaged. `now_ms` becomes the last use of each producer."""
     entries: dict[int, ProducerEntry] = {}
     try:
         version, crc = _HEADER.unpack_from(content)

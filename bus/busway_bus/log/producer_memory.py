@@ -1,8 +1,9 @@
 """Memory limit for producer state of all partitions of a node.
 
-Clients may write with producer ids that were never allocated, and each is kept for a day. What lives here: the byte count, and the
-refusal of new producers at the limit. What does not: the state itself (`producer_entry`). Active producers are never evicted: a retried
-batch would be written twice. When memory is short, producers expire that are idle for longer than any client retries a batch.
+Clients may write with producer ids that were never allocated, each kept for a day. What lives here: the byte count, the
+refusal of new producers at the limit. What does not: the state (`producer_entry`). Active producers are never evicted:
+a retried batch would be written twice. When memory is short, producers idle for longer than any client retries a batch
+expire.
 """
 
 import logging
@@ -20,7 +21,7 @@ class ProducerMemory:
     """Bytes used by producers of all partitions.
 
     Attributes:
-        used: current bytes. Producers recovered at start count without limit.
+        used: includes producers recovered at start, without limit.
     """
 
     def __init__(self, limit: int = PRODUCERS_BYTES_MAX) -> None:
@@ -36,7 +37,7 @@ class ProducerMemory:
     def kept_ms(self, expiration_ms: int) -> int:
         """Return the expiration of idle producers in ms.
 
-        At most `IDLE_PRODUCERS_KEPT_MS` while half of the limit is used, else `producer.id.expiration.ms`.
+        At most `IDLE_PRODUCERS_KEPT_MS` while half of the limit is used.
         """
         return min(expiration_ms, IDLE_PRODUCERS_KEPT_MS) if self.used >= self._limit // 2 else expiration_ms
 
@@ -47,7 +48,7 @@ class ProducerMemory:
             self._told = False
 
     def refusal(self) -> KafkaError:
-        """Build the error for a new producer; log once when refusals begin."""
+        """Build the error for a new producer; log the first."""
         if not self._told:
             self._told = True
             logger.warning(

@@ -1,8 +1,8 @@
 """Producer state of a partition: sequence numbers and open transactions (KIP-98, KIP-890).
 
-What lives here: the producers, their open transactions, validation of new batches and transaction markers. What does not: the entry of
-one producer and the snapshot format (`producer_entry`); disks and clocks; visibility of a transaction's end to readers
-(`replication.partition_state`); verification with the coordinator (`replication.transaction_verification`).
+What lives here: the producers, their open transactions, validation of batches and transaction markers. What does not:
+the entry and the snapshot format (`producer_entry`), disks, clocks, visibility of a transaction's end to readers
+(`replication.partition_state`), verification with the coordinator (`replication.transaction_verification`).
 """
 
 from collections import OrderedDict
@@ -27,7 +27,7 @@ class Ended(NamedTuple):
     """A transaction ended by a marker.
 
     Attributes:
-        last_offset: offset of the marker.
+        last_offset: of the marker.
         last_stable_offset: start of the oldest transaction still open, or the offset after the marker.
     """
 
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
 
 
 class LastOfProducer(NamedTuple):
-    """Last offset of a producer's last batch, kept by compaction. -1 without a batch in its epoch."""
+    """Last offset of a producer's last batch, -1 without one in its epoch."""
 
     last_offset: int
     epoch: int
@@ -49,10 +49,10 @@ class LastOfProducer(NamedTuple):
 class Verification:
     """Pending verification of a transaction's first batch with its coordinator.
 
-    It becomes invalid when a record or marker of the transaction is written.
+    Invalid once a record or marker of the transaction is written.
 
     Attributes:
-        lowest_sequence: lowest sequence of the waiting batches; a higher one must not be written first.
+        lowest_sequence: of the waiting batches; no higher one may be written first.
         from_zero: whether each transaction has its own epoch (transaction version 2), with sequences from 0.
     """
 
@@ -66,7 +66,7 @@ class ProducerState:
     """The producers of one partition.
 
     Attributes:
-        first_unstable_offset: first offset of the oldest open transaction, None if none is open; readable in any thread.
+        first_unstable_offset: first offset of the oldest open transaction; readable in any thread.
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class ProducerState:
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self._open: OrderedDict[int, int] = OrderedDict()
-        """Producers with an open transaction → its first offset, in ascending order."""
+        """Producer id → first offset of its open transaction, ascending."""
         self._verifications: dict[int, Verification] = {}
         self.first_unstable_offset: int | None = None
         self._generation = 0
@@ -92,14 +92,14 @@ class ProducerState:
     # Memory
 
     def join(self, memory: ProducerMemory) -> None:
-        """Move the memory accounting of this partition to `memory`."""
+        """Move this partition's memory accounting to `memory`."""
         self._memory.change(-self._held)
         self._held = 0
         self._memory = memory
         self._count()
 
     def leave(self) -> ProducerMemory:
-        """Move the memory accounting to a private one; return the previous one."""
+        """Move the memory accounting to a private one; return the previous."""
         memory = self._memory
         self.join(ProducerMemory())
         return memory
@@ -110,7 +110,6 @@ class ProducerState:
         return self
 
     def _count(self) -> None:
-        """Update the memory accounting."""
         held = PRODUCER_BYTES * len(self._entries) + VERIFICATION_BYTES * len(self._verifications)
         self._memory.change(held - self._held)
         self._held = held
@@ -119,17 +118,16 @@ class ProducerState:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[tuple[int, ProducerEntry]]:
-        """Iterate over (producer id, entry)."""
         return iter(self._entries.items())
 
     # Transactions
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
-        """Whether a producer has an open transaction in this epoch."""
+        """Whether the producer's transaction is open in this epoch."""
         return producer_id in self._open and self._entries[producer_id].epoch == epoch
 
     def verification(self, header: BatchHeader, now_ms: int, *, from_zero: bool) -> Verification | None:
-        """Register the verification required for a transactional batch. None if its transaction is open.
+        """Register the verification of a transactional batch. None if its transaction is open.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH; POLICY_VIOLATION for a new producer at the memory limit.
@@ -154,16 +152,17 @@ class ProducerState:
         return waiting
 
     def holds(self, producer_id: int, verification: Verification | None) -> bool:
-        """Whether a verification is valid: no record or marker was written since."""
+        """Whether no record or marker was written since the verification."""
         return verification is not None and self._verifications.get(producer_id) is verification
 
     def check_marker(self, marker: EndTransaction) -> bool:
-        """Validate a transaction marker before it is written. A repeated marker is written again, as in Kafka.
+        """Validate a transaction marker. A repeated one is written again, as in Kafka.
 
         Returns:
-            False if there is nothing to end: no transaction is open here, and the epoch is stale, or the producer is unknown and memory
-            is full. A stale epoch arises when a client writes here with a higher epoch, outside of transactions, before the transaction
-            does. Kafka refuses such a marker: its coordinator cannot complete, and the transactional id becomes unusable.
+            False if there is nothing to end: no transaction is open here, and the epoch is stale, or the producer is
+            unknown and memory is full. A stale epoch arises when a client writes here with a higher epoch, outside of
+            transactions, before the transaction does. Kafka refuses its marker, so the coordinator cannot complete, and
+            the transactional id becomes unusable.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
@@ -189,7 +188,7 @@ class ProducerState:
         return not stale
 
     def ended_by(self, header: BatchHeader, marker: TransactionMarker) -> Ended | None:
-        """Return the transaction ended by a marker with its final offset, if any."""
+        """Return the transaction ended by a marker at its final offset."""
         first_offset = self._open.get(header.producer_id)
         if first_offset is None:
             return None
@@ -203,7 +202,7 @@ class ProducerState:
         )
 
     def end(self, header: BatchHeader, marker: TransactionMarker, now_ms: int) -> None:
-        """Apply a marker that was written, or replayed, at `now_ms`."""
+        """Apply a written or replayed marker."""
         if self._verifications.pop(header.producer_id, None) is not None:
             self._count()
         if self._open.pop(header.producer_id, None) is not None:
@@ -229,14 +228,14 @@ class ProducerState:
             )
 
     def check(self, header: BatchHeader, verification: Verification | None = None) -> BatchSeen | None:
-        """Validate a batch before it is written. Return the earlier batch if it is a duplicate.
+        """Validate a batch before writing. Return the earlier batch of a duplicate.
 
         Args:
-            verification: the coordinator's confirmation, for the first batch of a transaction here.
+            verification: the coordinator's confirmation, for a transaction's first batch here.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE or OUT_OF_ORDER_SEQUENCE_NUMBER; NOT_ENOUGH_REPLICAS if the
-                verification has become invalid; POLICY_VIOLATION for a new producer at the memory limit.
+            KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE or OUT_OF_ORDER_SEQUENCE_NUMBER; NOT_ENOUGH_REPLICAS
+                if the verification is invalid; POLICY_VIOLATION for a new producer at the memory limit.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -368,7 +367,7 @@ class ProducerState:
     # The snapshot
 
     def taken(self) -> ProducersAt:
-        """Take a copy-on-write snapshot of the state, to be encoded later."""
+        """Take a copy-on-write snapshot, to be encoded later."""
         self._generation += 1
         return ProducersAt(self._entries.copy())
 
@@ -378,7 +377,7 @@ class ProducerState:
 
     @classmethod
     def from_snapshot(cls, content: bytes, now_ms: int) -> "ProducerState | None":
-        """Decode a snapshot, with `now_ms` as last use of each producer. None if it is damaged."""
+        """As `producer_entry.from_snapshot`."""
         entries = from_snapshot(content, now_ms)
         if entries is None:
             return None

@@ -1,8 +1,7 @@
 """Look-up of the bytes for a reader.
 
-What lives here: look-up of positions. What does not: segments and bounds of the log (`partition_log`), and reading the bytes when the
-client's socket has room (`file_slice`). Batches in the middle of the range are not read; aborted transactions are in indexes
-(`aborted`).
+What lives here: positions and aborted transactions (`aborted`), without reading the middle of a range. What does not:
+bounds of the log (`partition_log`), reading the bytes (`file_slice`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from busway_protocol.records.batch import CorruptBatch
 
 
 class Extent(NamedTuple):
-    """Consecutive whole batches of a segment: bytes `position` to below `end`."""
+    """Whole batches of a segment: bytes `position` to below `end`."""
 
     segment: Segment
     position: int
@@ -23,7 +22,7 @@ class Extent(NamedTuple):
 
 
 def segment_at(segments: Sequence[Segment], offset: int) -> int:
-    """Find the index of the segment with `offset`."""
+    """Return the index of the segment with `offset`."""
     low, high = 0, len(segments)
     while high - low > 1:
         middle = (low + high) // 2
@@ -37,11 +36,9 @@ def segment_at(segments: Sequence[Segment], offset: int) -> int:
 def extent(segments: Sequence[Segment], offset: int, up_to: int, *, wait: bool) -> Extent | None:
     """Locate the batches from `offset` to below `up_to` in one segment.
 
-    None if there are none.
-
     Raises:
-        CorruptBatch: a header is damaged on disk.
-        ColdPages: without `wait`, the disk would have to be waited for.
+        CorruptBatch: a header is damaged.
+        ColdPages: only without `wait`.
     """
     at = segment_at(segments, offset)
     while True:
@@ -57,14 +54,10 @@ def extent(segments: Sequence[Segment], offset: int, up_to: int, *, wait: bool) 
 
 
 def cut(batches: Extent, max_bytes: int, *, min_one: bool, wait: bool) -> FileSlice | None:
-    """Take at most `max_bytes` of an extent.
+    """Take at most `max_bytes` of an extent. Raises as `extent`.
 
-    The last batch may be incomplete, as in Kafka; clients ignore it. The first one is always complete, even if larger than `max_bytes`;
-    without `min_one` the result is None then (KIP-74).
-
-    Raises:
-        CorruptBatch: the first header is damaged on disk.
-        ColdPages: without `wait`, the disk would have to be waited for.
+    The last batch may be incomplete, as in Kafka; clients ignore it. The first one is complete, even if larger; without
+    `min_one` the result is None then (KIP-74).
     """
     segment, position, end = batches
     size = end - position
@@ -79,13 +72,13 @@ def cut(batches: Extent, max_bytes: int, *, min_one: bool, wait: bool) -> FileSl
 def committed(
     segments: Sequence[Segment], extent: Extent, batches: FileSlice, offset: int, up_to: int, *, wait: bool
 ) -> tuple[FileSlice, Sequence[tuple[int, int]]]:
-    """Find the aborted transactions of `batches`, the beginning of `extent` from `offset`.
+    """Find the aborted transactions of `batches`, the beginning of `extent`.
 
-    Returns their (producer id, first offset), and `batches`, shortened if there are too many aborted transactions.
+    Returns their (producer id, first offset), and `batches`, shortened if there are too many.
 
     Raises:
-        CorruptBatch: an index is damaged on disk.
-        ColdPages: without `wait`, the disk would have to be waited for.
+        CorruptBatch: an index is damaged.
+        ColdPages: only without `wait`.
     """
     upper = min(up_to, extent.segment.offset_near(extent.position + len(batches), wait=wait))
     overlaps = Overlaps(offset, upper)
@@ -101,12 +94,12 @@ def committed(
 
 
 def aborted(segments: Sequence[Segment], first: Segment, upper: int) -> Iterator[AbortedTransaction]:
-    """Iterate over aborted transactions that start before `upper`.
+    """Iterate over transactions aborted in `first` or later, started before `upper`.
 
-    Only those with markers in segment `first` or later; empty if `first` was removed from `segments`.
+    Empty if `first` is not in `segments`.
 
     Raises:
-        CorruptBatch: an index is damaged on disk.
+        CorruptBatch: an index is damaged.
     """
     for segment in segments[segments.index(first) :] if first in segments else ():
         for entry in segment.transactions.all():

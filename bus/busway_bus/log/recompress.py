@@ -1,7 +1,7 @@
 """Recompression of a batch to its topic's codec (`compression.type`).
 
-What lives here: compressing the records, decompressed by `inspection`, with another codec. What does not: the codecs
-(`records.compression`). Not used for topics that keep the producer's codec, the default.
+What lives here: recompression, skipped for topics that keep the producer's codec, the default. What does not: the
+codecs (`records.compression`).
 """
 
 import struct
@@ -25,24 +25,24 @@ _ATTRIBUTES: Final = struct.Struct(">h")
 _LENGTH_AT: Final = 8
 _CRC_AT: Final = 17
 LZ4_FAST: Final = 9
-"""Kafka's default level: the fast compressor. Any other level is one of the high-compression one."""
+"""Kafka's default level: the fast compressor. Other levels are of the high-compression one."""
 
 
 def wanted_codec(config: LogConfig) -> int | None:
-    """Return the number of the topic's codec; None to keep the producer's."""
+    """Return the topic's codec; None to keep the producer's."""
     if config.compression_type == "producer":
         return None
     return 0 if config.compression_type == "uncompressed" else CODECS[config.compression_type]
 
 
 def recompressed(records: Buffer, plain: Buffer, codec: int, config: LogConfig) -> bytearray:
-    """Recompress a batch; only length, attributes and checksum of the header change.
+    """Recompress a batch to `codec`; only length, attributes and checksum of the header change.
 
     Args:
         plain: the decompressed records.
 
     Raises:
-        KafkaError: MESSAGE_TOO_LARGE, the recompressed batch exceeds max.message.bytes.
+        KafkaError: MESSAGE_TOO_LARGE, the result exceeds max.message.bytes.
     """
     batch = bytearray(memoryview(records)[:HEADER_BYTES])
     batch += plain if codec == 0 else compress(codec, bytes(plain), _level(codec, config))

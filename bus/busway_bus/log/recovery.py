@@ -1,13 +1,15 @@
 """Recovery of a log at start: segments, intact end, producers, leader epochs.
 
-What lives here: the start-up scan. After a clean shutdown closed segments are not opened. After an unclean one records below the newest
-producer snapshot are trusted after a cheap check of the segments' ends (`trust`). Later records are read, and a torn end is cut off
-with a log line. Its bytes are kept in a `.cut` file, which is never served and is deleted with the partition: a flipped bit in records
-not yet checkpointed looks like a torn end. Files of an interrupted deletion or cleaning are tidied first. What does not: the log in use
-(`partition_log`). Flushed records are never cut: damage there is a `CorruptLog`, for the operator to decide.
+What lives here: the start-up scan. Files of an interrupted deletion or cleaning are tidied first. After a clean
+shutdown closed segments are not opened. After an unclean one records below the newest producer snapshot are trusted
+after a cheap check of the segments' ends (`trust`). Later records are read, and a torn end is cut off with a log line.
+Its bytes are kept in a `.cut` file, never served and deleted with the partition: a flipped bit in records not yet
+checkpointed looks like a torn end. What does not: the log in use (`partition_log`). Flushed records are never cut:
+damage there is a `CorruptLog`, for the operator to decide.
 
-The disk is known to be good up to the checkpoint's recovery point or the newest producer snapshot, whichever is higher. The flusher
-writes a snapshot at each roll, and at least every `RECOVERY_BYTES_MAX`, only after it has synced everything before it, indexes included.
+The disk is known to be good up to the checkpoint's recovery point or the newest producer snapshot, whichever is higher.
+The flusher writes a snapshot at each roll, and at least every `RECOVERY_BYTES_MAX`, after syncing everything before it,
+indexes included.
 """
 
 import logging
@@ -46,7 +48,7 @@ _COPIED_BYTES: Final = 1024 * 1024
 
 
 class CorruptLog(RuntimeError):
-    """Damage in flushed data; the text names file and offset. Nothing is cut automatically."""
+    """Damage in flushed data, by file and offset. Nothing is cut automatically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +56,11 @@ class Recovered:
     """Recovered state of a log.
 
     Attributes:
-        start: log start offset noted on disk after a deletion; 0 without a note.
-        proven_bytes: bytes of the last segment that the next start need not read.
-        was_cut: whether records were cut, and with them possibly their leader epochs.
-        newest_snapshot: offset of the newest producer snapshot, 0 if there is none.
-        new_epoch: whether batches have a leader epoch that is missing from the checkpoint.
+        start: log start offset noted on disk after a deletion, else 0.
+        proven_bytes: of the last segment, which the next start need not read.
+        was_cut: whether records were cut, possibly with their leader epochs.
+        newest_snapshot: its offset, else 0.
+        new_epoch: whether the checkpoint lacks a leader epoch of the batches.
     """
 
     segments: list[Segment]
@@ -74,7 +76,7 @@ class Recovered:
 def recover(
     files: Files, directory: str, config: LogConfig, *, now_ms: int, flushed: int, cleaned: int, clean: bool
 ) -> Recovered:
-    """Open the segments in `directory`, creating one if there is none.
+    """Open the segments in `directory`, or create one.
 
     Args:
         flushed: recovery point from the checkpoint; damage below it is not a torn tail.
@@ -90,7 +92,7 @@ def recover(
 def write_snapshot(files: Files, directory: str, offset: int, snapshot: bytes) -> bool:
     """Write the producer snapshot of `offset`; False if the disk failed.
 
-    A failure loses no records: the next start replays from an older snapshot.
+    That loses no records: the next start replays from an older snapshot.
     """
     try:
         files.replace(f"{directory}/{file_name(offset, SNAPSHOT)}", snapshot)
@@ -126,7 +128,7 @@ class _Recovery:
         self._cuts: list[str] = []
 
     def run(self, flushed: int) -> Recovered:
-        """Run the scan; close all segments if it fails."""
+        """Run the scan; close all segments on failure."""
         try:
             self._tidy()
             self._sizes = self._files.sizes(self._directory)
@@ -202,7 +204,6 @@ class _Recovery:
     # Segments
 
     def _finish_deletion(self, bases: list[int]) -> None:
-        """Remove segments before the noted start offset: an interrupted deletion."""
         while len(bases) > 1 and bases[1] <= self._start:
             base = bases.pop(0)
             for suffix in SEGMENT_FILES:
@@ -235,7 +236,7 @@ class _Recovery:
             return
 
     def _check(self, segment: Segment, upper: int | None) -> bool:
-        """Recover a segment. Return whether it reaches `upper`, the next one's base offset."""
+        """Recover a segment. Return whether it reaches `upper`, the next base offset."""
         believed = self._believed(segment) if upper is None else self._believed_closed(segment, upper)
         if segment.unchecked is not None:
             return True
@@ -262,7 +263,7 @@ class _Recovery:
         return problem is None
 
     def _believed(self, active: Segment) -> int | None:
-        """Return the trusted byte count of the last segment. None if nothing is trusted."""
+        """Return the trusted bytes of the last segment, or None."""
         self._proven = 0
         if not self._clean:
             self._proven = resume(active, self._newest_snapshot)
@@ -283,7 +284,7 @@ class _Recovery:
     def _believed_closed(self, segment: Segment, upper: int) -> int | None:
         """As `_believed`, for a closed segment.
 
-        After a clean shutdown its check is deferred, unless the sizes of its indexes are implausible.
+        After a clean shutdown its check is deferred, if its index sizes are plausible.
         """
         if not self._clean and upper > self._floor:
             return None
@@ -314,7 +315,7 @@ class _Recovery:
     # Cutting
 
     def _cut(self, segment: Segment, size: int, problem: CorruptBatch) -> None:
-        """Cut a segment to `size` bytes; save the rest durably in `.cut`."""
+        """Cut a segment to `size` bytes; save the rest in `.cut`."""
         path, behind = segment.path(".log"), segment.size - size
         if not behind:
             return
@@ -340,7 +341,7 @@ class _Recovery:
         )
 
     def _drop(self, bases: list[int], reason: str) -> None:
-        """Rename segments that do not follow the log before them. None was acknowledged."""
+        """Rename segments that do not follow the log. None was acknowledged."""
         for base in reversed(bases):
             path = f"{self._directory}/{file_name(base, '.log')}"
             cut_path = f"{path}.{0:010d}{CUT}"
@@ -351,7 +352,7 @@ class _Recovery:
             logger.warning("%s is not served any more and kept as %s: %s", path, cut_path, reason)
 
     def _forget_cuts(self) -> None:
-        """Keep the newest `CUTS_MAX` earlier `.cut` files. Names sort by offset and position, roughly by age."""
+        """Keep the newest `CUTS_MAX` earlier `.cut` files. Names sort roughly by age."""
         if not self._cuts:
             return
         paths = (f"{self._directory}/{name}" for name in self._files.list(self._directory) if name.endswith(CUT))
@@ -361,7 +362,7 @@ class _Recovery:
 
     @staticmethod
     def _date(active: Segment) -> None:
-        """Date the active segment by its first batch. Otherwise a restart would delay its roll."""
+        """Date the active segment by its first batch, so a restart does not delay its roll."""
         if active.size >= HEADER_BYTES:
             first = read_header(active.read(0, HEADER_BYTES))
             if first.max_timestamp >= 0:
@@ -372,7 +373,7 @@ class _Recovery:
     def _replay(self, snapshots: list[int], epochs: LeaderEpochs, *, whole: bool) -> ProducerState:
         """Restore the producers from the newest intact snapshot and later headers.
 
-        Indexes of aborted transactions are trusted below the snapshot. A damaged index is rebuilt from an older snapshot.
+        Indexes of aborted transactions are trusted below it. A damaged one is rebuilt from an older snapshot.
         """
         damaged = self._damaged_index()
         usable = [offset for offset in snapshots if damaged is None or offset <= damaged.base_offset]
@@ -402,7 +403,7 @@ class _Recovery:
     def _damaged_index(self) -> Segment | None:
         """Find the first segment with a damaged index of aborted transactions.
 
-        After a clean shutdown only sizes are checked, as for the other indexes.
+        After a clean shutdown only sizes are checked.
         """
         for segment in self._segments:
             try:
@@ -417,7 +418,6 @@ class _Recovery:
 
 
 def _apply(producers: ProducerState, segment: Segment, header: BatchHeader, position: int, now_ms: int) -> Ended | None:
-    """Replay a batch into the producers; return the transaction that it ended."""
     if header.producer_id < 0:
         return None
     if not header.is_control:
@@ -432,7 +432,7 @@ def _apply(producers: ProducerState, segment: Segment, header: BatchHeader, posi
 
 
 def _snapshot(files: Files, directory: str, offsets: list[int], now_ms: int) -> tuple[ProducerState, int]:
-    """Load the newest intact snapshot and its offset. An empty state and 0 without one."""
+    """Load the newest intact snapshot and its offset, else an empty state and 0."""
     for offset in reversed(offsets):
         content = files.read_bytes(f"{directory}/{file_name(offset, SNAPSHOT)}") or b""
         restored = ProducerState.from_snapshot(content, now_ms)
@@ -442,7 +442,7 @@ def _snapshot(files: Files, directory: str, offsets: list[int], now_ms: int) -> 
 
 
 def replayed(files: Files, directory: str, segments: Sequence[Segment], now_ms: int) -> ProducerState:
-    """Restore the producers of a truncated log, by snapshot and later headers."""
+    """Restore a truncated log's producers from snapshot and later headers."""
     names = [name.removesuffix(SNAPSHOT) for name in files.list(directory) if name.endswith(SNAPSHOT)]
     producers, start = _snapshot(files, directory, sorted(int(name) for name in names if name.isdigit()), now_ms)
     for segment in segments:

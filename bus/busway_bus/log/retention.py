@@ -1,6 +1,6 @@
 """Choice of segments to delete by retention.ms and retention.bytes.
 
-What lives here: the choice. What does not: deletion (`partition_log`), and compaction.
+What lives here: the choice. What does not: deletion (`partition_log`), compaction.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ class SegmentView(Protocol):
 def expendable(segments: Sequence[SegmentView], config: LogConfig, now_ms: int) -> int:
     """Count the oldest segments that may be deleted.
 
-    A segment expires by its largest timestamp, or when the later segments have at least retention.bytes. Without record timestamps the
-    time of its last write counts. A segment that is not `dated` does not expire by age.
+    A segment expires by its largest timestamp, without any by its last write, or when the later ones have at least
+    retention.bytes; by age only if `dated`.
     """
     total = sum(segment.size for segment in segments)
     for number, segment in enumerate(segments):

@@ -1,10 +1,10 @@
 """One segment of a log: a file of batches and its indexes.
 
-What lives here: append, look-up by offset or time, truncation, rebuild of the indexes, over any `Files`. What does not: the choice of
-the segment (`partition_log`), iteration over batches (`batch_file`), and trust in files of an earlier process (`trust`).
+What lives here: append, look-up, truncation, rebuild of the indexes, over any `Files`. What does not: the choice of the
+segment (`partition_log`), iteration over batches (`batch_file`), trust in files of an earlier process (`trust`).
 
-An index entry (`segment_indexes`) is used only if its batch is at the given position. Otherwise an earlier entry is tried: a damaged
-index makes a look-up slower, never wrong.
+An index entry (`segment_indexes`) is used only if its batch is at the given position. Otherwise an earlier entry is
+tried: a damaged index makes a look-up slower, never wrong.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,15 +26,16 @@ _UNDATED: Final = -2
 
 
 class Segment:
-    """Consecutive batches, starting at `base_offset`.
+    """Consecutive batches from `base_offset`.
+
+    All reads may raise CorruptBatch, for damaged headers or by `unchecked`, and ColdPages without `wait`. Changes raise
+    OSError if the disk fails.
 
     Attributes:
-        size: bytes of the log file.
         next_offset: the offset after the last batch; the base offset of the next segment while `unchecked` is set.
         modified_ms: time of the last write, else of opening, by the broker's clock.
-        indexes: its offset index and time index.
-        transactions: index of aborted transactions with their markers in this segment.
-        unchecked: check deferred until the first read; may raise CorruptBatch (see `trust`).
+        transactions: aborted transactions with markers in this segment.
+        unchecked: check deferred until the first read (see `trust`).
     """
 
     __slots__ = (
@@ -68,8 +69,8 @@ class Segment:
         """Open the files, creating missing ones.
 
         Args:
-            suffix: appended to the file names until the segment is swapped in.
-            sizes: sizes of the directory's files by name, if known; files in it are opened lazily.
+            suffix: of the file names until the segment is swapped in.
+            sizes: the directory's files, if known; these are opened lazily.
         """
         self._files = files
         self._directory = directory
@@ -113,11 +114,7 @@ class Segment:
     # Writing
 
     def append(self, pieces: list[bytes | bytearray | memoryview], header: BatchHeader, config: LogConfig) -> None:
-        """Write one batch with final offsets, completely or not at all.
-
-        Raises:
-            OSError: the disk failed.
-        """
+        """Write one batch with final offsets, completely or not at all."""
         position = self._log.size
         self._log.append(pieces)
         try:
@@ -142,7 +139,7 @@ class Segment:
             raise
 
     def _take_back(self, position: int) -> None:
-        """Undo an append without its index entry. Its offsets are assigned to the next batch."""
+        """Undo an append without index entry. The next batch gets its offsets."""
         try:
             self._log.truncate(position)
             self.indexes.undo()
@@ -161,7 +158,7 @@ class Segment:
         self.next_offset = last + 1
 
     def full(self, more_bytes: int, last_offset: int, config: LogConfig) -> bool:
-        """Whether a batch of `more_bytes` ending at `last_offset` requires a new segment."""
+        """Whether a batch with these bytes and last offset requires a new segment."""
         return (
             self.size + more_bytes > config.segment_bytes
             or last_offset - self.base_offset > OFFSETS_MAX
@@ -175,22 +172,12 @@ class Segment:
     # Looking up
 
     def check(self, *, wait: bool = True) -> None:
-        """Run the deferred check, if any.
-
-        Raises:
-            CorruptBatch: records are damaged or missing.
-            ColdPages: without `wait`, the disk would have to be waited for.
-        """
+        """Run the deferred check, if any."""
         if self.unchecked is not None:
             self.unchecked(self, wait)
 
     def position_of(self, offset: int, *, wait: bool = True) -> int:
-        """Find the position of the batch with `offset`, or the next.
-
-        Raises:
-            CorruptBatch: a header is damaged on disk.
-            ColdPages: without `wait`, the disk would have to be waited for.
-        """
+        """Find the position of the batch with `offset`, or the next."""
         self.check(wait=wait)
         if offset == self.next_offset:
             return self.size
@@ -212,11 +199,7 @@ class Segment:
         return position
 
     def offset_near(self, position: int, *, wait: bool) -> int:
-        """Return an offset close after all batches before byte `position`.
-
-        Raises:
-            ColdPages: without `wait`, the disk would have to be waited for.
-        """
+        """Return an offset close after all batches before byte `position`."""
         entry = self.indexes.at_or_behind(position, wait=wait)
         last_offset, at = entry or (-1, -1)
         if position <= at < self.size and self._batches.find(last_offset, at, after=last_offset, wait=wait) == at:
@@ -224,15 +207,11 @@ class Segment:
         return self.next_offset
 
     def remember_end(self) -> None:
-        """Cache the position of the current end. The flushed offset and high watermark will be there soon."""
+        """Cache the position of the end: flushed offset and high watermark will be there soon."""
         self._positions.end(self.next_offset, self.size)
 
     def position_before(self, timestamp_ms: int) -> int:
-        """Find a position before which all timestamps are earlier than `timestamp_ms`.
-
-        Raises:
-            CorruptBatch: a header is damaged on disk.
-        """
+        """Find a position before which all timestamps are earlier than `timestamp_ms`."""
         self.check()
         for timestamp, offset in self.indexes.earlier(timestamp_ms):
             position = self._entry_position(timestamp, offset)
@@ -241,7 +220,7 @@ class Segment:
         return 0
 
     def _entry_position(self, timestamp: int, offset: int) -> int | None:
-        """Find the position of the batch of a time index entry. None if the entry is wrong."""
+        """Find the batch of a time index entry. None if the entry is wrong."""
         if not self.base_offset <= offset < self.next_offset:
             return None
         position = self._search(offset, wait=True)
@@ -255,16 +234,12 @@ class Segment:
         return self._max_timestamp != _UNDATED
 
     def undate(self) -> None:
-        """Defer finding the largest timestamp to its first use."""
+        """Defer finding the largest timestamp."""
         self._max_timestamp = _UNDATED
 
     @property
     def max_timestamp(self) -> int:
-        """Largest record timestamp, -1 if there is none. Waits for the disk unless `dated`.
-
-        Raises:
-            CorruptBatch: a header is damaged on disk.
-        """
+        """Largest record timestamp, else -1. Waits for the disk unless `dated`."""
         if self._max_timestamp == _UNDATED:
             self.check()
             if self._max_timestamp == _UNDATED:
@@ -274,10 +249,7 @@ class Segment:
     def date(self) -> None:
         """Find the largest timestamp.
 
-        It is in the last entry of the time index or in a batch after that entry's. Without entries no record has a timestamp.
-
-        Raises:
-            CorruptBatch: a header is damaged on disk.
+        It is in the last entry of the time index or in a later batch. Without entries no record has a timestamp.
         """
         newest, holder, start = -1, -1, self.size
         last = self.indexes.last_time()
@@ -294,14 +266,7 @@ class Segment:
     # Reading
 
     def headers(self, position: int = 0, *, wait: bool = True) -> Iterator[tuple[BatchHeader, int]]:
-        """Iterate over (header, position) of batches from `position`.
-
-        Ends when less than a header remains.
-
-        Raises:
-            CorruptBatch: a header is damaged, or its batch extends beyond the file.
-            ColdPages: without `wait`, the disk would have to be waited for.
-        """
+        """As `BatchFile.headers`."""
         return self._batches.headers(position, wait=wait)
 
     def read(self, position: int, size: int) -> bytes:
@@ -313,26 +278,16 @@ class Segment:
         return FileSlice(self._log.lend(), position, size)
 
     def batch_size(self, position: int, *, wait: bool = True) -> int:
-        """Size in bytes of the batch at `position`.
-
-        Raises:
-            CorruptBatch: its header is damaged, or it extends beyond the file.
-            ColdPages: without `wait`, the disk would have to be waited for.
-        """
+        """As `BatchFile.size_of`."""
         return self._batches.size_of(position, wait=wait)
 
     # What an earlier process wrote
 
     def take_end(self, start: int, *, up_to: int | None = None, wait: bool = True) -> int:
-        """Set the end of the segment from the batches after `start`. Return its position.
-
-        `start` is the position of the last index entry.
+        """Set the end from the batches after `start`, the last index entry's position. Return its position.
 
         Args:
             up_to: stop before this offset.
-
-        Raises:
-            CorruptBatch, ColdPages: as of `headers`.
         """
         end, next_offset = start, self.base_offset
         for header, position in self.headers(start, wait=wait):
@@ -354,25 +309,19 @@ class Segment:
         self.take_times()
 
     def take_times(self) -> None:
-        """Take the largest timestamp from the last entry of the time index."""
+        """Take the largest timestamp from the time index."""
         self._max_timestamp, self._max_timestamp_offset = self.indexes.last_time() or (-1, -1)
 
     @property
     def times_end_well(self) -> bool:
-        """Whether the time index is empty or its last entry matches.
-
-        Raises:
-            CorruptBatch: a header is damaged on disk.
-        """
+        """Whether the time index is empty or its last entry matches."""
         last = self.indexes.last_time()
         return last is None or self._entry_position(*last) is not None
 
     def truncate(self, offset: int) -> None:
-        """Cut the log file from the batch that starts at `offset`. For the indexes see `truncation`.
+        """Cut the log file from the batch at `offset`.
 
-        Raises:
-            CorruptBatch: records are damaged or missing.
-            OSError: the disk failed; retry is safe.
+        For the indexes see `truncation`. After an OSError a retry is safe.
         """
         position = self.position_of(offset)
         self._positions.clear()
@@ -380,11 +329,11 @@ class Segment:
         self.next_offset = min(self.next_offset, offset)  # at once: index entries behind the end are not used
 
     def recover(self, config: LogConfig, *, gaps_below: int, position: int = 0) -> tuple[int, CorruptBatch | None]:
-        """Read all batches from `position` and rebuild the indexes.
+        """Read all batches from `position`, with offset `next_offset`, and rebuild the indexes.
 
-        The batch at `position` has offset `next_offset`. Returns the end position of the intact part and the reason for a damaged rest. Nothing is cut here: whether a damaged end is a
-        torn tail or lost data depends on the flushed offset. Offsets may be missing in a compacted log, and below `gaps_below`, the
-        end of an earlier compaction. The checksum does not cover the base offset.
+        Returns the end position of the intact part and the reason for a damaged rest. Nothing is cut here: a torn tail
+        and lost data differ by the flushed offset. Offsets may be missing in a compacted log, and below `gaps_below`,
+        the end of an earlier compaction. The checksum does not cover the base offset.
         """
         if not position:
             self._positions.clear()
@@ -420,7 +369,7 @@ class Segment:
         self._log.sync()
 
     def sync_indexes(self) -> None:
-        """Wait until the indexes are on disk. A start then trusts them without reading the batches."""
+        """Wait until the indexes are on disk, so that a start trusts them unread."""
         self.indexes.sync()
         self.transactions.sync()
 
@@ -431,11 +380,7 @@ class Segment:
         self.transactions.close()
 
     def rename(self, suffix: str) -> None:
-        """Change the suffix of the files durably. Open descriptors stay valid.
-
-        Raises:
-            OSError: the disk failed; retry is safe.
-        """
+        """Change the suffix of the files durably. Descriptors stay valid. After an OSError a retry is safe."""
         again = False
         for name in self._names():
             try:
@@ -448,7 +393,7 @@ class Segment:
         self.transactions.renamed(self.path(TRANSACTIONS))
 
     def delete(self) -> None:
-        """Remove the segment's files. After a failure the rest can be read, and a retry is safe."""
+        """Remove the files. After a failure the rest can be read, and a retry is safe."""
         for name in self._names():
             self._files.remove(self.path(name))
         self.close()

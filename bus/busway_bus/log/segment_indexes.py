@@ -1,7 +1,7 @@
 """Offset index and time index of one segment, searched on disk.
 
-What lives here: their files, adding entries as batches are appended, and candidate entries for a look-up. What does not: the search
-(`index`), and the batches of the entries (`segment`), by which an entry is verified.
+What lives here: their files, entries, candidates for a look-up. What does not: the search (`index`), verification by an
+entry's batch (`segment`).
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from busway_bus.log.index import OFFSET_ENTRY, OFFSETS_MAX, TIME_ENTRY, Read, Sp
 from busway_protocol.records.batch import BatchHeader, CorruptBatch
 
 _OFFSET, _POSITION, _TIMESTAMP, _HOLDER = 0, 1, 0, 1
-"""Columns of the offset index and of the time index."""
+"""Columns of both indexes."""
 Entry = tuple[int, int]
 
 
 class SegmentIndexes:
-    """Indexes of the segment at `base_offset`. Arguments and results have absolute offsets."""
+    """Indexes of one segment, with absolute offsets. Look-ups may raise ColdPages without `wait`."""
 
     __slots__ = (
         "_base_offset",
@@ -42,12 +42,12 @@ class SegmentIndexes:
 
     @property
     def offset_entries(self) -> int:
-        """Number of entries of the offset index."""
+        """Entries of the offset index."""
         return self._offsets.count
 
     @property
     def time_entries(self) -> int:
-        """Number of entries of the time index."""
+        """Entries of the time index."""
         return self._times.count
 
     @property
@@ -57,7 +57,7 @@ class SegmentIndexes:
 
     @property
     def offset_bytes(self) -> int:
-        """Size of the offset index in bytes."""
+        """Bytes of the offset index."""
         return self._offsets.size_bytes
 
     # Adding entries
@@ -65,11 +65,11 @@ class SegmentIndexes:
     def note(
         self, last_offset: int, position: int, size_bytes: int, *, interval: int, newest: int, holder: int
     ) -> None:
-        """Note an appended batch, and add entries when due. Call `undo` after a failure.
+        """Note an appended batch, and add due entries. Call `undo` after a failure.
 
         Args:
             interval: bytes between entries.
-            newest: largest timestamp including this batch; `holder` is the offset of a record with it.
+            newest: largest timestamp so far, of the record at `holder`.
         """
         if self._bytes_since_entry > interval:
             self._offset_file.append([self._offsets.pack(last_offset - self._base_offset, position)])
@@ -91,11 +91,7 @@ class SegmentIndexes:
         self._time_file.truncate(self._times.size_bytes)
 
     def restart(self, bytes_since_entry: int) -> None:
-        """Continue after existing entries.
-
-        Args:
-            bytes_since_entry: bytes from the start of the last entry's batch.
-        """
+        """Continue after existing entries; `bytes_since_entry` counts from the last one's batch start."""
         last = self.last_time()
         self._indexed_timestamp = last[0] if last else -1
         self._bytes_since_entry = bytes_since_entry
@@ -106,9 +102,6 @@ class SegmentIndexes:
         """Iterate over (last offset, position) of batches ending at or before `offset`.
 
         Nearest first, then back in doubling steps; the caller uses the first valid entry.
-
-        Raises:
-            ColdPages: without `wait`, the disk would have to be waited for.
         """
         read = _reader(self._offset_file, wait=wait)
         relative = offset - self._base_offset
@@ -120,11 +113,7 @@ class SegmentIndexes:
             number, step = number - step, step * 2
 
     def at_or_behind(self, position: int, *, wait: bool) -> Entry | None:
-        """Return (last offset, position) of the first indexed batch from `position`.
-
-        Raises:
-            ColdPages: without `wait`, the disk would have to be waited for.
-        """
+        """Return (last offset, position) of the first indexed batch from `position`."""
         read = _reader(self._offset_file, wait=wait)
         number = self._offsets.find(_POSITION, position - 1, read) + 1
         if number == self._offsets.count:
@@ -143,14 +132,14 @@ class SegmentIndexes:
             number, step = number - step, step * 2
 
     def last_batch(self, *, wait: bool = True) -> Entry | None:
-        """Return the offset index's last entry: last offset, position of a batch."""
+        """Return (last offset, position) of the last indexed batch."""
         if not self._offsets.count:
             return None
         relative, position = self._offsets.entry(self._offsets.count - 1, _reader(self._offset_file, wait=wait))
         return self._base_offset + relative, position
 
     def last_time(self) -> Entry | None:
-        """Return the time index's last entry: largest timestamp, a record's offset."""
+        """Return the last (largest timestamp, offset of its record)."""
         if not self._times.count:
             return None
         timestamp, relative = self._times.entry(self._times.count - 1, self._time_file.read)
@@ -176,7 +165,7 @@ class SegmentIndexes:
         self.restart(0)
 
     def sync(self) -> None:
-        """Wait until the indexes are on disk. A start then trusts them without reading the batches."""
+        """Wait until the indexes are on disk."""
         self._offset_file.sync()
         self._time_file.sync()
 
@@ -187,15 +176,13 @@ class SegmentIndexes:
 
 
 def check_offsets(header: BatchHeader, base_offset: int, next_offset: int) -> None:
-    """Check the offsets of a batch at the end of a segment.
+    """Check the offsets of a batch at the end of a segment, `next_offset`.
 
-    No checksum covers the base offset, and in a compacted log a gap before it is no damage.
-
-    Args:
-        base_offset: of the segment; `next_offset` is the offset after its previous batches.
+    No checksum covers the base offset, and in a compacted log a gap is no damage.
 
     Raises:
-        CorruptBatch: the offsets are not after the previous ones, or too far from the base offset for the indexes.
+        CorruptBatch: the offsets are not after the previous ones, or too far from the segment's base offset for the
+            indexes.
     """
     if not next_offset <= header.base_offset <= header.last_offset <= base_offset + OFFSETS_MAX:
         raise CorruptBatch(
@@ -208,11 +195,7 @@ def _reader(file: File, *, wait: bool) -> Read:
 
 
 def read_now(file: File, position: int, size: int) -> bytes:
-    """As `File.read`, without waiting.
-
-    Raises:
-        ColdPages: the disk would have to be waited for.
-    """
+    """As `File.read`, raising ColdPages instead of waiting."""
     try:
         return file.read_now(position, size)
     except BlockingIOError:

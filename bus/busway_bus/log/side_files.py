@@ -1,7 +1,7 @@
 """Files of one log written by threads other than the appending one.
 
-What lives here: the files written by a flush and a cleaning. Nothing is written after the log is closed: its directory may belong to
-another log by then. What does not: the time of writing (`flush_point`, `cleaner`).
+What lives here: the files of a flush and a cleaning. Nothing is written after the log is closed: its directory may
+belong to another log by then. What does not: the time of writing (`flush_point`, `cleaner`).
 """
 
 import threading
@@ -18,8 +18,7 @@ class SideFiles:
 
     Attributes:
         guard: held during each write.
-        closed: whether the log is closed, so that nothing is written.
-        truncations: number of truncations of the log.
+        truncations: of the log so far.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
@@ -42,8 +41,8 @@ class SideFiles:
     def write_snapshot(self, offset: int, snapshot: bytes, truncations: int, *, instead_of: Sequence[int] = ()) -> None:
         """Write the producer snapshot of `offset`, then remove those at `instead_of`.
 
-        A write error is only logged (see `recovery`). After a truncation since the snapshot was taken it is dropped: the log may never
-        have this state again.
+        A write error is only logged (see `recovery`). After a truncation a snapshot from before is dropped: the log may
+        never have this state again.
         """
         with self.guard:
             if self.closed or truncations != self.truncations:

@@ -1,7 +1,8 @@
 """Schedule of producer snapshots between two rolls of a log.
 
-What lives here: the bytes that a start after a kill would read, and the snapshots made superfluous by a new one. What does not: the state
-(`producer_state`), writing it (`flush_point`), and what a snapshot proves (`recovery`).
+What lives here: when one is due, by the bytes that a start after a kill would read, and which others it makes
+superfluous. What does not: the state (`producer_state`), writing it (`flush_point`), what a snapshot proves
+(`recovery`).
 """
 
 from collections.abc import Collection
@@ -13,11 +14,11 @@ class SnapshotSchedule:
     """Snapshot schedule of one log.
 
     Args:
-        covered_bytes: bytes of the last segment covered by the newest snapshot.
-        between: offsets of snapshots that are not at the start of a segment.
+        covered_bytes: of the last segment, by the newest snapshot.
+        between: offsets of snapshots not at the start of a segment.
 
     Attributes:
-        requested: whether the next flush must write a snapshot, regardless of size.
+        requested: whether the next flush must write one.
     """
 
     __slots__ = ("_between", "_covered_bytes", "requested")
@@ -32,11 +33,11 @@ class SnapshotSchedule:
         return self.requested or active_bytes - self._covered_bytes >= RECOVERY_BYTES_MAX
 
     def settle(self, active_bytes: int) -> None:
-        """Request a snapshot in periodic maintenance, from `RECOVERY_BYTES_SETTLED` uncovered bytes."""
+        """Request a snapshot from `RECOVERY_BYTES_SETTLED` uncovered bytes, periodically."""
         self.requested = active_bytes - self._covered_bytes >= RECOVERY_BYTES_SETTLED
 
     def taken(self, offset: int, active_bytes: int, bases: Collection[int]) -> tuple[int, ...]:
-        """Note a snapshot at `offset`. Return offsets of superfluous ones, without those at segment `bases`."""
+        """Note a snapshot. Return superfluous offsets, without those at segment `bases`."""
         outdated = tuple(at for at in self._between if at not in bases and at != offset)
         self._between = (offset,)
         self._covered_bytes = active_bytes
@@ -44,7 +45,7 @@ class SnapshotSchedule:
         return outdated
 
     def rolled(self) -> None:
-        """Note a roll: the last segment is new."""
+        """Note a roll."""
         self._covered_bytes = 0
 
     def truncated(self, offset: int, active_bytes: int) -> None:

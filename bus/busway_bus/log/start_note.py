@@ -1,10 +1,10 @@
 """Log start offset in a file name: earlier records were deleted.
 
-What lives here: that file. What does not: the choice of segments to delete (`deleted`), and its use at start (`recovery`).
+What lives here: that file. What does not: the choice of segments to delete (`deleted`), its use at start (`recovery`).
 
-It is written before the first file of a segment is deleted. The checkpoints have the offset too, but writing them needs space, which a
-full disk lacks. Renaming a file needs none: the first time the index of the first deleted segment, later the note itself. Its suffix is
-that of deleted files, so that Apache Kafka removes it when it opens the directory.
+It is written before the first file of a segment is deleted. Writing the checkpoints, which have the offset too, needs
+space, which a full disk lacks. Renaming needs none: the first time the index of the first deleted segment, later the
+note itself. Apache Kafka removes it when it opens the directory, by its suffix, that of deleted files.
 """
 
 from collections.abc import Iterable
@@ -14,16 +14,16 @@ from busway_bus.log.file_names import START, file_name
 
 
 def noted(names: Iterable[str]) -> list[int]:
-    """Parse the start offsets from file names, in ascending order. The last one is valid."""
+    """Parse the start offsets from file names, ascending. The last is valid."""
     offsets = (name.removesuffix(START) for name in names if name.endswith(START))
     return sorted(int(offset) for offset in offsets if offset.isdecimal())
 
 
 class StartNote:
-    """The note of one log. Its methods wait for the disk.
+    """The note of one log. Its methods wait for the disk; after an OSError a retry is safe.
 
     Args:
-        offset: the noted offset, 0 without a note.
+        offset: 0 without a note.
     """
 
     def __init__(self, files: Files, directory: str, offset: int) -> None:
@@ -33,13 +33,10 @@ class StartNote:
         self._may_be_large = offset > 0
 
     def move(self, offset: int, spare: str) -> None:
-        """Raise the noted offset to `offset`, durably; a lower one is ignored.
+        """Raise the noted offset durably; a lower one is ignored.
 
         Args:
-            spare: path of an unneeded file, to be renamed if there is no note yet.
-
-        Raises:
-            OSError: the disk failed; retry is safe.
+            spare: path of an unneeded file, renamed if there is no note yet.
         """
         if offset <= self._offset:
             return
@@ -52,11 +49,7 @@ class StartNote:
         self._offset = offset
 
     def empty(self) -> None:
-        """Free the space of the renamed file by truncating it.
-
-        Raises:
-            OSError: the disk failed; retry is safe.
-        """
+        """Truncate the renamed file to free its space."""
         if self._may_be_large:
             file = self._files.open(self._path(self._offset))
             try:

@@ -1,7 +1,7 @@
 """The data directory: every partition's log, and the checkpoint files.
 
-What lives here: opening, creating, deleting and closing logs; checkpoints. What does not: leaders and high watermarks of partitions
-(`replication`), and the clock. The layout is Kafka's: a directory `topic-partition` for each log.
+What lives here: opening, creating, deleting and closing logs; checkpoints. What does not: leaders and high watermarks
+(`replication`), the clock. The layout is Kafka's: a directory `topic-partition` for each log.
 """
 
 import logging
@@ -42,7 +42,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Contents of the checkpoint files, for `LogStore.write` in any thread."""
+    """Contents of the checkpoint files, for `LogStore.write`."""
 
     offsets: Mapping[str, Mapping[Key, int]]
     deletions: int
@@ -50,7 +50,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """A partition to open. `new`: it was just created and has no directory yet."""
+    """A partition to open. `new`: just created, without a directory."""
 
     key: Key
     topic_id: UUID
@@ -60,7 +60,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doomed:
-    """A deleted partition, with its log if that was open."""
+    """A deleted partition, with its open log."""
 
     key: Key
     topic_id: UUID
@@ -75,7 +75,6 @@ class LogStore:
     """All logs below one data directory.
 
     Args:
-        files: the tree.
         new_ids: source of random ids, for an unformatted directory.
 
     Attributes:
@@ -105,7 +104,7 @@ class LogStore:
 
     @property
     def files(self) -> Files:
-        """The tree."""
+        """The directory's files."""
         return self._files
 
     def _format(self, node_id: int, new_ids: Callable[[], UUID]) -> Identity:
@@ -169,11 +168,11 @@ class LogStore:
         """Open or create the log of one partition; waits for the disk.
 
         Args:
-            flushed: offset known to be on disk, if higher than the checkpoint's.
+            flushed: offset known to be on disk, if above the checkpoint's.
 
         Raises:
             CorruptLog: flushed data is damaged.
-            WrongDirectory: the directory belongs to another topic, or is missing although it had records.
+            WrongDirectory: another topic's, or missing although it had records.
         """
         opening = Opening(key=(topic, partition), topic_id=topic_id, config=config, new=new)
         self.expect([opening])
@@ -191,7 +190,7 @@ class LogStore:
         self._offline.update(opening.key for opening in openings)
 
     def prepare(self, openings: Sequence[Opening]) -> dict[Key, Exception]:
-        """Create missing directories with one sync; return partitions that cannot be opened."""
+        """Create missing directories with one sync; return errors by partition."""
         problems: dict[Key, Exception] = {}
         missing: list[Opening] = []
         for opening in openings:
@@ -264,10 +263,9 @@ class LogStore:
             logger.warning("%s has no files: the partition begins anew at offset 0", directory)
 
     def truncate(self, key: Key, offset: int, now_ms: int) -> None:
-        """Cut everything from `offset`, after lowering the recovery point on disk. Waits for the disk.
+        """Cut everything from `offset`, after lowering the recovery point on disk.
 
-        Raises:
-            OSError: the disk failed or is full; retry is safe.
+        Waits for the disk; after an OSError a retry is safe.
         """
         offset = self.logs[key].batch_start(offset)
         with self._writing:
@@ -291,7 +289,7 @@ class LogStore:
     def delete(self, doomed: Sequence[Doomed]) -> list[str]:
         """Close logs and rename their directories to `-delete`. Return the names for `remove`.
 
-        One sync for all. A directory without proof that it is the partition's own becomes `-stray` instead.
+        One sync for all. A directory without proof that it is the partition's own becomes `-stray`.
 
         Raises:
             OSError: the disk failed; the next start finishes the deletion.
@@ -329,15 +327,15 @@ class LogStore:
         ]
 
     def remove(self, directory: str) -> None:
-        """Remove a directory returned by `delete`, with its contents."""
+        """Remove a directory returned by `delete`."""
         self._files.remove_tree(directory)
 
     def cleaned_offset(self, key: Key) -> int:
-        """Return the end offset of a log's compacted part."""
+        """Return the end of a log's compacted part."""
         return self._cleaned.get(key, 0)
 
     def note_cleaned(self, key: Key, offset: int) -> None:
-        """Set the end of a log's compacted part for the next checkpoint."""
+        """Set the end of a log's compacted part."""
         if key in self.logs:
             self._cleaned[key] = offset
 
@@ -360,7 +358,7 @@ class LogStore:
                     self._put(name, cp.offsets_text(remaining).encode())
 
     def settle(self, topic_ids: Mapping[Key, UUID], removed: Collection[UUID]) -> Leftovers:
-        """Finish interrupted deletions and set stray directories aside; see `directories.settle`."""
+        """See `directories.settle`."""
         leftovers = settle(self._files, topic_ids, removed, self._new_ids())
         self._forget(leftovers.gone)
         return leftovers
@@ -382,7 +380,7 @@ class LogStore:
         return Checkpoint(offsets=offsets, deletions=self._deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
-        """Write a checkpoint, in any thread. False if a deletion or truncation has made it invalid."""
+        """Write a checkpoint, in any thread. False if a deletion or truncation has invalidated it."""
         with self._writing:
             if checkpoint.deletions != self._deletions:
                 return False
@@ -397,15 +395,16 @@ class LogStore:
             self._written[name] = content
 
     def expire_producers(self, now_ms: int, after_ms: int) -> Generator[None, None, None]:
-        """Remove producers idle for `after_ms` from every log; yield after each log."""
+        """Remove producers idle for `after_ms`; yield after each log."""
         for log in tuple(self.logs.values()):
             log.producers.expire(now_ms, self._producer_memory.kept_ms(after_ms))
             yield
 
     def maintain(self, now_ms: int) -> Generator[None, None, list[str]]:
-        """Roll and delete due segments of every log; yield after each log.
+        """Roll and delete due segments; yield after each log.
 
-        `remove_deleted` removes the files. Returns the errors: a failing log must not keep the others from freeing space.
+        `remove_deleted` removes the files. Returns the errors: a failing log must not keep the others from freeing
+        space.
         """
         problems = []
         for key in tuple(self.logs):
@@ -420,10 +419,10 @@ class LogStore:
         return problems
 
     def close(self, *, clean: bool = True) -> None:
-        """Close every log, then write the clean-shutdown mark.
+        """Close every log, then write the clean-shutdown mark, by which the next start trusts the files.
 
-        By the mark the next start trusts the files. The mark is omitted if a log is offline or fails to close cleanly. If not `clean`, files are closed as they are, as after the
-        end of a killed process.
+        It is omitted if a log is offline or fails to close. If not `clean`, files are closed as they are, as after a
+        kill.
         """
         if not clean:
             for partition_log in self.logs.values():

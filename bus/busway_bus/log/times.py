@@ -1,8 +1,8 @@
 """Look-up of records by timestamp.
 
-What lives here: look-ups over a log's segments (KIP-79, KIP-734), which decompress only batches that may have the record. What does not:
-the time index (`index`) and the set of segments (`partition_log`). A look-up may read many headers, and a batch may have a million
-records, so the work is split into steps, to be run outside the event loop.
+What lives here: look-ups over a log's segments (KIP-79, KIP-734), which decompress only batches that may have the
+record. What does not: the time index (`index`), the set of segments (`partition_log`). They run in steps outside the
+event loop: they may read many headers, and a batch may have a million records.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -24,10 +24,10 @@ _STEP: Final = 500
 def first_at(
     segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, up_to: int, config: LogConfig
 ) -> Search:
-    """Find the first record from `timestamp_ms` within the offsets, or None.
+    """Find the first record from `timestamp_ms` within the offsets.
 
     Raises:
-        ProtocolError: a batch is damaged on disk.
+        ProtocolError: a batch is damaged.
     """
     for segment in segments:
         if segment.max_timestamp < timestamp_ms:
@@ -50,11 +50,7 @@ def first_at(
 
 
 def first_of_largest(segments: Sequence[Segment], *, start_offset: int, up_to: int, config: LogConfig) -> Search:
-    """Find the first record with the largest timestamp, or None (KIP-734).
-
-    Raises:
-        ProtocolError: a batch is damaged on disk.
-    """
+    """Find the first record with the largest timestamp (KIP-734). Raises as `first_at`."""
     largest = -1
     for segment in segments:
         if segment.max_timestamp <= largest or segment.base_offset >= up_to:
@@ -83,7 +79,6 @@ def first_of_largest(segments: Sequence[Segment], *, start_offset: int, up_to: i
 
 
 def _times(segment: Segment, header: BatchHeader, position: int, config: LogConfig) -> Iterator[tuple[int, int]]:
-    """Iterate over (offset, timestamp) of the records of a batch."""
     batch = segment.read(position, header.size_bytes)
     limit = inflated_max(len(batch), config.max_message_bytes)
     data = inflate(header.compression, memoryview(batch)[HEADER_BYTES:], limit)

@@ -1,6 +1,7 @@
 """The `.txnindex` of a segment: aborted transactions by their markers.
 
-What lives here: its file, created with the first entry. What does not: the search (`aborted`), and the rebuild (`recovery`).
+What lives here: its file, created with the first entry. What does not: the search (`aborted`), the rebuild
+(`recovery`).
 """
 
 from collections.abc import Callable
@@ -19,8 +20,10 @@ R = TypeVar("R")
 class TransactionIndex:
     """Index of aborted transactions of one segment.
 
+    Reads and `cut` raise CorruptBatch if it is damaged, and ColdPages without `wait`.
+
     Args:
-        size: size of the file in bytes, None without a file.
+        size: bytes of the file, None without one.
 
     Attributes:
         count: number of entries.
@@ -72,11 +75,7 @@ class TransactionIndex:
             raise
 
     def cut(self, offset: int) -> None:
-        """Remove the entries with markers at or after `offset`.
-
-        Raises:
-            CorruptBatch: the index is damaged.
-        """
+        """Remove the entries with markers at or after `offset`."""
         if self._file is None:
             return
         count = self._checked(lambda file: aborted.first_ending_at(file.read, self.count, offset))
@@ -94,7 +93,7 @@ class TransactionIndex:
         """Check the file size, and all entries if `whole`.
 
         Raises:
-            CorruptBatch: the size or an entry is invalid for a segment between these offsets.
+            CorruptBatch: either is invalid for a segment between these offsets.
         """
         if self._file is None:
             return
@@ -109,20 +108,11 @@ class TransactionIndex:
                 before = entry.last_offset
 
     def all(self) -> list[AbortedTransaction]:
-        """Read all entries.
-
-        Raises:
-            CorruptBatch: the index is damaged.
-        """
+        """Read all entries."""
         return self._checked(partial(_entries, first=0, behind=self.count)) if self.count else []
 
     def collect(self, overlaps: Overlaps, *, wait: bool) -> None:
-        """Add the entries to a reader's overlaps.
-
-        Raises:
-            CorruptBatch: the index is damaged.
-            ColdPages: without `wait`, the disk would have to be waited for.
-        """
+        """Add the entries to a reader's overlaps."""
         if self.count:
             count = self.count
             self._checked(lambda file: overlaps.collect(file.read if wait else partial(read_now, file), count))

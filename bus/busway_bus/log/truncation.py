@@ -1,7 +1,7 @@
 """Truncation of the segments of a log.
 
-What lives here: the cut, in an order in which each step may fail, be tried again, or be the last one before a power cut. What does not:
-epochs, producers and flushed offset (`partition_log`), and checkpoints (`store`).
+What lives here: the cut, in an order in which each step may fail, be tried again, or be the last one before a power
+cut. What does not: epochs, producers and flushed offset (`partition_log`), checkpoints (`store`).
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,7 @@ from busway_bus.log.trust import resume
 
 
 def batch_start(segments: Sequence[Segment], offset: int) -> int:
-    """Return the start of the batch with `offset`, else `offset`.
-
-    Raises:
-        CorruptBatch: a header is damaged on disk.
-    """
+    """Return the start of the batch with `offset`, else `offset`. Raises as `Segment`."""
     segment = segments[segment_at(segments, offset)]
     header, _ = next(segment.headers(segment.position_of(offset)), (None, 0))
     return offset if header is None else min(offset, header.base_offset)
@@ -33,11 +29,9 @@ def remove_snapshots(files: Files, directory: str, offset: int) -> None:
 
 
 def cut(segments: list[Segment], offset: int) -> None:
-    """Cut everything from `offset`, which starts a batch.
+    """Cut everything from `offset`, which starts a batch. Raises as `Segment`.
 
-    Raises:
-        CorruptBatch: records are damaged or missing.
-        OSError: the disk failed; retry is safe, and look-ups agree with the log files meanwhile.
+    After an OSError a retry is safe, and look-ups agree with the log files meanwhile.
     """
     while len(segments) > 1 and segments[-1].base_offset > offset:
         segments[-1].delete()  # first: what is left of its files would begin the next segment of that name

@@ -1,9 +1,10 @@
 """Trust in segment files of an earlier process.
 
-What lives here: the check of a closed segment's end, which a clean start defers until the segment is first read; and the position from
-which a start reads the active segment of a killed process. What does not: the choice of segments, and handling of damage (`recovery`).
+What lives here: the check of a closed segment's end, deferred by a clean start until the first read; the position from
+which a start reads the active segment of a killed process. What does not: the choice of segments, handling of damage
+(`recovery`).
 
-Trust is based on this rule: a producer snapshot is written only when all earlier batches and index entries are on disk.
+The rule: a producer snapshot is written only when all earlier batches and index entries are on disk.
 """
 
 import threading
@@ -21,7 +22,7 @@ class Unchecked:
     Args:
         upper: base offset of the next segment.
         gap_allowed: whether offsets before `upper` may be missing.
-        gaps_below: end of the compacted part of the log.
+        gaps_below: end of the log's compacted part.
     """
 
     def __init__(self, upper: int, config: LogConfig, *, gap_allowed: bool, gaps_below: int) -> None:
@@ -31,14 +32,14 @@ class Unchecked:
         self._gaps_below = gaps_below
         self._looking = threading.Lock()
         self._problem = ""
-        """The damage found. Each reader gets a new exception, because a traceback grows with each raise."""
+        """The damage. Each reader gets a new exception, because a traceback grows with each raise."""
 
     def __call__(self, segment: Segment, wait: bool) -> None:
         """Check the segment; rebuild its indexes if they are damaged.
 
         Raises:
             CorruptBatch: records are damaged or missing.
-            ColdPages: without `wait`, the disk would have to be waited for.
+            ColdPages: only without `wait`.
         """
         if not self._looking.acquire(blocking=wait):
             raise ColdPages(partial(self, segment, True))
@@ -81,13 +82,14 @@ def plausible(segment: Segment, config: LogConfig) -> bool:
 def has_sound_end(segment: Segment, interval: int, *, wait: bool = True) -> bool:
     """Whether the end of a closed segment is sound. If so, set its end offset.
 
-    The last index entry must match a batch from which batches follow to the end of the file, none of them due for its own entry.
+    The last index entry must match a batch from which batches follow to the end of the file, none due for its own
+    entry.
 
     Args:
         interval: bytes between index entries; 0 skips that check.
 
     Raises:
-        ColdPages: without `wait`, the disk would have to be waited for.
+        ColdPages: only without `wait`.
     """
     if not segment.indexes.whole:
         return False
@@ -110,7 +112,7 @@ def has_sound_end(segment: Segment, interval: int, *, wait: bool = True) -> bool
 
 
 def resume(segment: Segment, offset: int) -> int:
-    """Trust a segment below `offset`, a snapshot's, and remove later index entries.
+    """Trust a segment below `offset`, a snapshot's; remove later index entries.
 
     Returns the position of the batch at `offset`, or 0 if nothing can be trusted.
     """

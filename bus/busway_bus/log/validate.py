@@ -1,7 +1,7 @@
 """Validation of the header of a client's batch.
 
-What lives here: the checks of Kafka's `LogValidator` before the records (KIP-98, KIP-937). What does not: the records (`inspection`),
-sequence numbers (`producer_state`).
+What lives here: Kafka's `LogValidator` checks before the records (KIP-98, KIP-937). What does not: the records
+(`inspection`), sequence numbers (`producer_state`).
 """
 
 from busway_bus.log.log_config import LogConfig
@@ -70,7 +70,7 @@ def _check_timestamp_type(header: BatchHeader, config: LogConfig) -> None:
 
 
 def check_times(timestamp: int, config: LogConfig, now_ms: int) -> str | None:
-    """Check a timestamp in ms against the broker's clock. Return the problem or None (KIP-937)."""
+    """Check a timestamp in ms against the broker's clock. Return the problem (KIP-937)."""
     ahead = timestamp - now_ms
     if ahead > config.message_timestamp_after_max_ms:
         return f"a timestamp is {ahead} ms ahead of the broker's clock"

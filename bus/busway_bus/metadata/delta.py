@@ -1,7 +1,7 @@
 """Builds the next image from records, with what differs in it.
 
-What lives here: `Delta`, the only way from records to an image, live and in replay. Its cost depends on what the records change, not on the image's
-size. What does not: deciding (`controller`), and acting on a change (`replication`).
+What lives here: `Delta`, the only way from records to an image, live and in replay, at a cost by what changes, not by
+the image's size. What does not: deciding (`controller`), acting on a change (`replication`).
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from busway_bus.metadata.records import (
 
 
 class BrokenHistory(ValueError):
-    """A record that cannot follow those before it; the text says why."""
+    """A record that cannot follow those before it."""
 
 
 def placement(record: PartitionRecord) -> PartitionImage:
@@ -70,11 +70,11 @@ class Delta:
     """Records applied to an image in order.
 
     Attributes:
-        changed: names of topics that are new, or whose partitions changed, in order.
+        changed: names of new topics and of those with changed partitions, in order.
         removed: id → name of the deleted topics.
-        configured: names of the topics whose settings changed.
-        registered: ids of brokers that are new or changed.
-        notes: harmless contradictions in the records, for the logger.
+        configured: names of topics with changed settings.
+        registered: ids of new or changed brokers.
+        notes: harmless contradictions, for the logger.
     """
 
     def __init__(self, image: ClusterImage) -> None:
@@ -96,7 +96,7 @@ class Delta:
 
     @property
     def quiet(self) -> bool:
-        """Whether topics, settings and brokers are unchanged, so that there is nothing to follow."""
+        """Whether topics, settings and brokers are unchanged."""
         return not (self.changed or self.removed or self.configured or self.configured_else or self.registered)
 
     def apply(self, record: Any) -> None:
@@ -154,7 +154,7 @@ class Delta:
         return self._names[topic_id] if topic_id in self._names else self._image.names.get(topic_id)
 
     def _partitions_of(self, name: str) -> list[PartitionImage]:
-        """Return the topic's current partitions, as a mutable list."""
+        """Return the topic's current partitions, mutable."""
         partitions = self._partitions.get(name)
         if partitions is None:
             topic = self._topic(name)
@@ -202,7 +202,7 @@ class Delta:
         self.changed[name] = None
 
     def _change(self, record: PartitionChangeRecord) -> None:
-        """Apply the fields that changed. A named leader, even the same one, begins a new epoch, as in Kafka."""
+        """Apply changed fields. A named leader, even the same one, begins a new epoch, as in Kafka."""
         name = self._name(record.topic_id)
         partitions = [] if name is None else self._partitions_of(name)
         if name is None or not 0 <= record.partition_id < len(partitions):

@@ -1,7 +1,7 @@
 """Features of the cluster with levels (KIP-584, KIP-1022).
 
-What lives here: one row for each supported feature: its levels, that of a new cluster, and the levels of other features that it needs. What does not:
-the finalized level (`image`), and changing it (`controller.features`).
+What lives here: one row for each supported feature: its levels, that of a new cluster, the levels of other features
+that it needs. What does not: the finalized level (`image`), changing it (`controller.features`).
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ DEAD_LETTER_CONFIGS: Final = "errors.deadletterqueue."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """A feature that this version of Busway supports.
+    """A supported feature.
 
     Attributes:
-        lowest, highest: supported levels, both included; level 0 turns the feature off.
+        lowest, highest: levels, both included; level 0 turns the feature off.
         begins: the level of a new cluster; the highest if None.
         needs: level → other feature → its lowest level.
     """
@@ -46,8 +46,9 @@ FEATURES: Final[tuple[Feature, ...]] = (
     # 1 has the share groups of KIP-932 and is the highest of Kafka 4.3; 2 has their dead-letter topics (KIP-1191) and is Kafka 4.4's.
     Feature(name=SHARE_VERSION, highest=SHARE_VERSION_WITH_DEAD_LETTERS, begins=1),
 )
-"""Supported features: ApiVersions, broker registration, new clusters and UpdateFeatures read this table. Code that depends on a level reads
-`ClusterImage.features`."""
+"""Supported features, for ApiVersions, registration, new clusters and UpdateFeatures. Code that depends on a level
+reads `ClusterImage.features`.
+"""
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {one.name: (one.lowest, one.highest) for one in FEATURES}
 """Lowest and highest level, by feature."""
@@ -57,22 +58,22 @@ NOT_SERVED: Final[Mapping[str, str]] = {
     "kraft.version": "Voters that change while they run (KIP-853) are not served: name them in controller.quorum.voters.",
     "streams.version": "Streams groups (KIP-1071) are not served: use group.protocol=classic, the default of Kafka Streams.",
 }
-"""Reasons by feature of Kafka 4.3.1 that is not served. Its only level is 0; as in Kafka, ApiVersions leaves such features out."""
+"""Reasons by unserved feature of Kafka 4.3.1. Its only level is 0; as in Kafka, ApiVersions leaves it out."""
 
 KAFKAS: Final = frozenset({*SUPPORTED, *NOT_SERVED})
 """All features of Apache Kafka 4.3.1."""
 
 
 def has_dead_letters(levels: Mapping[str, int]) -> bool:
-    """Whether share groups have dead-letter topics at these finalized levels."""
+    """Whether share groups have dead-letter topics at these levels."""
     return levels.get(SHARE_VERSION, 0) >= SHARE_VERSION_WITH_DEAD_LETTERS
 
 
 def check_levels(levels: Mapping[str, int], configs: Mapping[str, str | None]) -> None:
-    """Refuse settings of topics and groups that need a higher level; a null value is no setting.
+    """Refuse settings of topics and groups that need a higher level; a null is no setting.
 
     Raises:
-        ConfigError: names the first of them, with the remedy.
+        ConfigError: names the first, with the remedy.
     """
     if has_dead_letters(levels):
         return
@@ -87,15 +88,15 @@ def check_levels(levels: Mapping[str, int], configs: Mapping[str, str | None]) -
 
 
 def levels_of_new_clusters() -> dict[str, int]:
-    """Return the levels of a new cluster, by feature, without those at level 0."""
+    """Return a new cluster's levels, by feature, except level 0."""
     levels = {one.name: one.highest if one.begins is None else one.begins for one in FEATURES}
     return {name: level for name, level in levels.items() if level}
 
 
 def lacking(name: str, level: int, levels: Mapping[str, int]) -> tuple[str, int] | None:
-    """Find a feature that another one's level needs, with its lowest level; None if all are met.
+    """Find a feature that another one's level needs, with its lowest level.
 
-    At any level but 0, every feature but `metadata.version` needs that one, as in Kafka.
+    At any level but 0, every other feature needs `metadata.version`, as in Kafka.
     """
     rows = {one.name: one for one in FEATURES}
     needs = dict(rows[name].needs.get(level, {})) if name in rows else {}

@@ -1,6 +1,6 @@
 """The effective value of a group's setting: its own, or the broker's.
 
-What lives here: looking it up. What does not: the keys (`kernel.group_configs`), and changing them (`controller.configs`).
+What lives here: the lookup. What does not: the keys (`kernel.group_configs`), changing them (`controller.configs`).
 """
 
 from collections.abc import Callable

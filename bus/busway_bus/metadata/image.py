@@ -1,7 +1,7 @@
 """An immutable image of the cluster at one point of its metadata log.
 
-What lives here: `ClusterImage` and lookups in it, such as addresses and usable brokers. What does not: building the next image (`delta`), deciding
-(`controller`), and acting on a change (`replication`).
+What lives here: `ClusterImage` and lookups in it. What does not: building the next image (`delta`), deciding
+(`controller`), acting on a change (`replication`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ NO_LEADER_CHANGE: Final = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """One partition; `directories` has the directory of each replica, in the order of `replicas`."""
+    """One partition; `directories` is in the order of `replicas`."""
 
     leader: int
     leader_epoch: int
@@ -35,7 +35,7 @@ class PartitionImage:
     directories: tuple[UUID, ...] = ()
 
     def directory_on(self, node_id: int) -> UUID | None:
-        """The directory of a broker's replica, None without one."""
+        """The directory of a broker's replica."""
         if node_id not in self.replicas:
             return None
         at = self.replicas.index(node_id)
@@ -57,7 +57,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A broker's address for clients of one listener."""
+    """A broker's address on one listener."""
 
     host: str
     port: int
@@ -69,10 +69,10 @@ class BrokerImage:
     """One broker as it registered.
 
     Attributes:
-        epoch: offset of its registration; a later registration has a higher one.
+        epoch: offset of its registration, so a later one is higher.
         incarnation: id of the process; new at each start.
-        addresses: by the name of the listener, in the broker's order.
-        fenced: whether it must not be used: it has not caught up, or sends no heartbeats.
+        addresses: by listener, in the broker's order.
+        fenced: not to be used: it has not caught up, or sends no heartbeats.
         directories: ids of its data directories.
     """
 
@@ -95,7 +95,7 @@ class ClusterImage:
     """All topics, brokers, settings and counters.
 
     Attributes:
-        names: of topics, by their ids.
+        names: of topics, by id.
         configs: settings by (resource type, resource name).
         metric_names: topics with a dot or an underscore, by their names in metrics, where these two are equal.
         next_producer_id: the first unallocated one.
@@ -114,7 +114,7 @@ class ClusterImage:
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
     def broker_configs(self, name: str) -> Mapping[str, str]:
-        """The dynamic settings of a broker by its id, the cluster's default if the name is empty."""
+        """The dynamic settings of a broker id; the cluster's default for ""."""
         return self.configs.get((BROKER_RESOURCE, name), {})
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:
@@ -122,12 +122,12 @@ class ClusterImage:
         return self.configs.get((GROUP_RESOURCE, group_id), {})
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
-        """A partition, None if it does not exist."""
+        """Return a partition."""
         image = self.topics.get(topic)
         return image.partitions[partition] if image is not None and 0 <= partition < len(image.partitions) else None
 
     def partition_by_id(self, topic_id: UUID, partition: int) -> PartitionImage | None:
-        """A partition of the topic with this id, None if it does not exist."""
+        """Return a partition by topic id."""
         return self.partition(self.names.get(topic_id, ""), partition)
 
     def usable_brokers(self) -> Iterator[BrokerImage]:
@@ -135,7 +135,7 @@ class ClusterImage:
         return (broker for broker in self.brokers.values() if not broker.fenced)
 
     def address(self, node_id: int, listener: str) -> Address | None:
-        """A broker's address on a listener; None if it is fenced, or has no such listener."""
+        """A broker's address on a listener; None if it is fenced, or not on it."""
         broker = self.brokers.get(node_id)
         return None if broker is None or broker.fenced else broker.addresses.get(listener)
 
@@ -156,5 +156,5 @@ class ClusterImage:
 
 
 def metric_name(topic: str) -> str | None:
-    """Return a topic's name in metrics if another topic's could be equal, else None."""
+    """Return a topic's name in metrics if another topic may have it."""
     return topic.replace(".", "_") if "." in topic or "_" in topic else None

@@ -1,7 +1,8 @@
 """Record types of the cluster's metadata log, as Kafka's controller writes them.
 
-What lives here: the types that one node needs, and their framing (frame version, type, version as varints, then the message). What does not: applying
-them (`delta`). Layouts are those of the kafka-metadata 4.3.1 jar, so that `kafka-dump-log --cluster-metadata-decoder` reads them.
+What lives here: the types that one node needs, and their framing (frame version, type, version as varints, then the
+message). What does not: applying them (`delta`). Layouts are those of the kafka-metadata 4.3.1 jar, so that
+`kafka-dump-log --cluster-metadata-decoder` reads them.
 """
 
 from dataclasses import field
@@ -35,7 +36,7 @@ _FRAME_VERSION: Final = 1
 
 @struct
 class BrokerEndpoint:
-    """A broker's address for clients of a listener."""
+    """A broker's address on a listener."""
 
     name: Str
     host: Str
@@ -54,7 +55,7 @@ class BrokerFeature:
 
 @message(api_key=0, versions=(0, 4), flexible=0)
 class RegisterBrokerRecord:
-    """A broker registered with a new epoch; its earlier registration is void."""
+    """A broker registered with a new epoch; earlier registrations are void."""
 
     broker_id: BrokerId
     is_migrating_zk_broker: Annotated[Bool, since(2)] = False
@@ -176,7 +177,7 @@ def from_bytes(value: bytes) -> Any:
     """Decode a value of the metadata log.
 
     Raises:
-        MalformedMessage: it is of an unknown type, or damaged.
+        MalformedMessage: of unknown type, or damaged.
     """
     try:
         frame, position = read_uvarint(value, 0)

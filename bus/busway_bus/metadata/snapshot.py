@@ -1,8 +1,8 @@
 """A snapshot of the cluster's metadata, as Kafka writes it (KIP-630).
 
-What lives here: the file's name, and an image as records and as the batches of a file, and back. What does not: when one is taken, and the files
-(`quorum.metadata_snapshots`). Header and footer in control batches enclose the records, so that a truncated file is detected; each batch has its
-checksum. `kafka-dump-log --cluster-metadata-decoder` reads it.
+What lives here: the file's name, and an image as records and batches of a file, and back. What does not: the time of a
+snapshot, the files (`quorum.metadata_snapshots`). Header and footer in control batches enclose the records, so that a
+truncated file is detected; each batch has its checksum. `kafka-dump-log --cluster-metadata-decoder` reads it.
 """
 
 import struct
@@ -38,7 +38,6 @@ RECORDS_PER_BATCH: Final = 64
 """Records encoded without a pause: about a millisecond."""
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _HEADER, _FOOTER = 3, 4
-"""Types of control records."""
 
 
 @message(versions=(0, 0), flexible=0)
@@ -57,7 +56,7 @@ class SnapshotFooterRecord:
 
 
 class SnapshotId(NamedTuple):
-    """The log's point of a snapshot: the first offset behind it, and the epoch of its last record."""
+    """A point of the log: the first offset behind the snapshot, its last record's epoch."""
 
     offset: int
     epoch: int
@@ -69,7 +68,7 @@ class SnapshotId(NamedTuple):
 
     @classmethod
     def from_name(cls, name: str) -> "SnapshotId | None":
-        """Parse a file's name, None if it is no snapshot's."""
+        """Parse a snapshot's file name."""
         offset, _, epoch = name.removesuffix(SUFFIX).partition("-")
         if not name.endswith(SUFFIX) or not offset.isdigit() or not epoch.isdigit():
             return None
@@ -133,7 +132,7 @@ def batches_of(image: ClusterImage, snapshot: SnapshotId, *, last_ms: int, now_m
     """Yield the file's content, a batch at a time.
 
     Args:
-        last_ms: timestamp of the last record in it.
+        last_ms: timestamp of its last record.
     """
     offset = 0
 
@@ -155,7 +154,7 @@ def batches_of(image: ClusterImage, snapshot: SnapshotId, *, last_ms: int, now_m
 
 
 def read_into(content: bytes, delta: Delta) -> None:
-    """Apply a snapshot's file to an empty image.
+    """Apply a file to an empty image.
 
     Raises:
         CorruptBatch, MalformedMessage, BrokenHistory: it is damaged, or incomplete.

@@ -1,8 +1,8 @@
 """An immutable sorted map; an updated one shares nearly all of its content.
 
-What lives here: `SortedMap`, for images that differ little from each other. Keys are sorted, in blocks of at most `BLOCK`. A change copies one block
-and the list of blocks: one topic among ten thousand costs a few hundred pointers. The order depends on the keys alone, so that iterating an image
-gives the same order in every process. What does not: its content.
+What lives here: `SortedMap`, for images that differ little. Keys are sorted, in blocks of at most `BLOCK`. A change
+copies one block and the list of blocks: one topic among ten thousand costs a few hundred pointers. The order depends on
+the keys alone, so every process iterates alike. What does not: its content.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,7 +21,7 @@ K = TypeVar("K", bound=Comparable)
 V = TypeVar("V")
 D = TypeVar("D")
 BLOCK: Final = 64
-"""Most keys in a block; a larger one is split."""
+"""Most keys in a block."""
 MANY: Final = 8
 """If more than one in this many keys change, the map is rebuilt: that costs less than copying as many blocks."""
 _Block = tuple[tuple[K, ...], tuple[V, ...]]
@@ -43,7 +43,6 @@ class SortedMap(Mapping[K, V]):
         self._size = len(ordered)
 
     def __getitem__(self, key: K) -> V:
-        """Return the value of a key."""
         at = bisect_right(self._firsts, key) - 1
         if at >= 0:
             keys, values = self._blocks[at]
@@ -57,7 +56,7 @@ class SortedMap(Mapping[K, V]):
     @overload
     def get(self, key: K, default: V | D, /) -> V | D: ...
     def get(self, key: K, default: object = None, /) -> object:
-        """Return the value of a key, or the default. A missing key raises no exception, as a request may name many of them."""
+        """Return a value, or the default. A missing key raises no exception, as a request may name many."""
         at = bisect_right(self._firsts, key) - 1
         if at >= 0:
             keys, values = self._blocks[at]
@@ -67,29 +66,26 @@ class SortedMap(Mapping[K, V]):
         return default
 
     def __len__(self) -> int:
-        """Return the number of keys."""
         return self._size
 
     def __iter__(self) -> Iterator[K]:
-        """Iterate over the keys in order."""
         return (key for keys, _ in self._blocks for key in keys)
 
     def __repr__(self) -> str:
-        """Show it like a dict."""
         return f"SortedMap({dict(self)!r})"
 
     def pairs(self) -> Iterator[tuple[K, V]]:
-        """Iterate over keys and values in order; unlike `items`, without a lookup for each."""
+        """Iterate over sorted keys and values; unlike `items`, without lookups."""
         return (pair for keys, values in self._blocks for pair in zip(keys, values, strict=True))
 
     def since(self, key: K) -> Iterator[K]:
-        """Iterate over the keys from this one on, in order, whether it exists or not."""
+        """Iterate over the keys from this one on, existing or not."""
         first = max(bisect_right(self._firsts, key) - 1, 0)
         for partition, (keys, _) in enumerate(self._blocks[first:]):
             yield from keys if partition else keys[bisect_left(keys, key) :]
 
     def updated(self, changes: Mapping[K, V | None]) -> "SortedMap[K, V]":
-        """Return a map with these values set, or removed if None; with many changes it is rebuilt."""
+        """Return a map with these values set, or removed if None."""
         if len(changes) * MANY > self._size:
             items: dict[K, Any] = {**self, **changes}
             return SortedMap({key: value for key, value in items.items() if value is not None})
@@ -120,7 +116,7 @@ class SortedMap(Mapping[K, V]):
         return self._replaced(at, [left] if left[0] else [], -1)
 
     def _replaced(self, at: int, blocks: list[_Block[K, V]], more: int) -> "SortedMap[K, V]":
-        """Replace one block by others, with `more` more keys."""
+        """Replace a block by others, with `more` more keys."""
         changed: SortedMap[K, V] = SortedMap.__new__(SortedMap)
         changed._blocks = self._blocks[:at] + tuple(blocks) + self._blocks[at + 1 :]
         changed._firsts = self._firsts[:at] + tuple(keys[0] for keys, _ in blocks) + self._firsts[at + 1 :]

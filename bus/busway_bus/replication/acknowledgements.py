@@ -1,7 +1,7 @@
 """Pending acknowledgements of produce requests in one partition.
 
-What lives here: one queue for each kind of `acks`, ordered by offset. What does not: the offset that may be acknowledged
-(`partition_state`), and the response (`handlers.produce`). Callbacks, not a task for each request.
+What lives here: one queue for each kind of `acks`, ordered by offset. What does not: the offset that may be
+acknowledged (`partition_state`), the response (`handlers.produce`). Callbacks, not a task for each request.
 """
 
 from bisect import insort
@@ -31,13 +31,12 @@ class Acknowledgements:
         self._local: deque[Waiting] = deque()
 
     def __len__(self) -> int:
-        """Number of pending acknowledgements."""
         return len(self._committed) + len(self._local)
 
     def add(self, last_offset: int, acks: int, acknowledged: Acknowledged) -> None:
         """Queue `acknowledged` until `last_offset` may be acknowledged.
 
-        The queue stays ordered by offset: a duplicate batch may have a lower one than the last in the queue.
+        The queue stays ordered: a duplicate batch may have a lower offset than the last.
         """
         waiting = self._committed if acks == ACKS_ALL else self._local
         if waiting and waiting[-1][0] > last_offset:
@@ -53,7 +52,7 @@ class Acknowledgements:
             _complete(self._local, state.local_end_offset)
 
     def fail(self, problem: KafkaError) -> None:
-        """Fail all callbacks. Their records may be stored, but are not acknowledged by this node."""
+        """Fail all callbacks. Their records may be stored."""
         for waiting in (self._committed, self._local):
             while waiting:
                 waiting.popleft()[1](problem)

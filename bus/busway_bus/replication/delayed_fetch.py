@@ -1,8 +1,8 @@
 """Wait of a fetch for records in any partition, or its timeout.
 
-What lives here: the wait. What does not: the condition (`handlers.fetch`). The condition is checked synchronously when a high watermark
-moves, for that partition only. The wait ends once, and its callback runs in a later round of the event loop, because `look_at` is
-called in the middle of other work.
+What lives here: the wait. What does not: the condition (`handlers.fetch`), checked synchronously when a high watermark
+moves, for that partition only. The callback runs in a later round of the event loop: `look_at` is called in the middle
+of other work.
 """
 
 import asyncio
@@ -16,10 +16,7 @@ class DelayedFetch:
 
     Args:
         enough: whether a partition with more records, or a deleted one, ends the wait.
-        ended: called at the end with the error, or None. Never called from within the constructor or `look_at`.
-
-    Attributes:
-        over: whether it has ended.
+        ended: called once with the error, or None; never within the constructor or `look_at`.
     """
 
     __slots__ = ("_ended", "_enough", "_loop", "_partitions", "_timer", "over")

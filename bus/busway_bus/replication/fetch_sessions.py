@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227).
 
-What lives here: the sessions, their epochs, the read order of their partitions, and eviction, as plain state. What does not: reading,
-and the clock (times are arguments). A session caches the last response for each partition, so that a response has only changes.
+What lives here: sessions, epochs, read order, eviction, as plain state. What does not: reading, the clock (times are
+arguments). A session caches the last response for each partition, so that a response has only changes.
 """
 
 from collections import OrderedDict
@@ -17,10 +17,9 @@ SESSIONLESS: Final = 0
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 EVICTION_MS: Final = 120_000
-"""Age of sessions for eviction, in milliseconds.
+"""Age of sessions for eviction (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS).
 
-One unused for longer is evicted for any other, one created longer ago for a larger one. Kafka's
-MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
+One unused for longer is evicted for any other, one created longer ago for a larger one.
 """
 
 
@@ -55,13 +54,13 @@ class Session:
     partitions: OrderedDict[Key, CachedPartition] = field(default_factory=OrderedDict)
 
     def gave(self, key: Key) -> None:
-        """Move a partition with records to the end. Otherwise it would starve the others."""
+        """Move a partition with records to the end, so it does not starve the others."""
         if self.id != SESSIONLESS and key in self.partitions:
             self.partitions.move_to_end(key)
 
 
 class FetchSessions:
-    """Sessions of a node: at most `slots`, with `partitions_max` partitions in total."""
+    """Sessions of a node: at most `slots`, with `partitions_max` partitions."""
 
     def __init__(self, slots: int, partitions_max: int = FETCH_SESSION_PARTITIONS_MAX) -> None:
         self._slots = slots
@@ -134,7 +133,7 @@ class FetchSessions:
     def _make_room(self, size: int, now_ms: int) -> bool:
         """Evict a session for one of `size` partitions. False if none may be evicted.
 
-        The choice is the least recently used session if it is idle, else the smallest settled one if smaller than `size`.
+        The choice is the least recently used session if idle, else the smallest settled one if smaller than `size`.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:

@@ -1,7 +1,7 @@
 """Followers of a partition as seen by the leader, and ISR membership.
 
-What lives here: each follower's fetch offset and lag, and the rules for leaving and entering the ISR. What does not: the use of the
-ISR (`partition_state`), and AlterPartition requests to the controller (KIP-497). Pure: times are arguments, in milliseconds of a
+What lives here: each follower's fetch offset and lag, the rules for leaving and entering the ISR. What does not: the
+use of the ISR (`partition_state`), AlterPartition requests (KIP-497). Pure: times are arguments, in milliseconds of a
 monotonic clock.
 """
 
@@ -20,7 +20,7 @@ class FollowerState:
     Attributes:
         log_end_offset: the follower has everything below it.
         caught_up_ms: last time at which it had all of the leader's log.
-        fetched_ms: time of its last fetch; `leader_end_offset` is the leader's log end at that time.
+        fetched_ms: time of its last fetch; `leader_end_offset` is the leader's log end then.
     """
 
     log_end_offset: int = UNKNOWN_OFFSET
@@ -31,8 +31,8 @@ class FollowerState:
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Note a fetch from `offset`: the follower has everything below it.
 
-        It is caught up now if it has the whole log, and as of its previous fetch if it has all of the log at that time. Otherwise a
-        follower constantly behind by one fetch of a busy leader would leave the ISR.
+        It is caught up now if it has the whole log, and as of its previous fetch if it has all of the log at that time.
+        Otherwise a follower one fetch behind a busy leader would leave the ISR.
         """
         if offset >= leader_end_offset:
             self.caught_up_ms = now_ms
@@ -43,7 +43,7 @@ class FollowerState:
         self.leader_end_offset = leader_end_offset
 
     def lags(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether it has been behind for longer than `lag_max_ms` (replica.lag.time.max.ms)."""
+        """Whether it is behind for longer than `lag_max_ms` (replica.lag.time.max.ms)."""
         return self.log_end_offset < leader_end_offset and now_ms - self.caught_up_ms > lag_max_ms
 
 
@@ -75,7 +75,7 @@ def without_lagging(
 def may_enter(follower: FollowerState, *, high_watermark: int, leader_epoch_start: int) -> bool:
     """Whether a follower outside of the ISR may enter it.
 
-    It must have all committed records, and all records from before this leader epoch: below the epoch's start its log may diverge
-    with records of another leader.
+    It must have all committed records, and all from before this leader epoch: below the epoch's start its log may
+    diverge with records of another leader.
     """
     return follower.log_end_offset >= max(high_watermark, leader_epoch_start)

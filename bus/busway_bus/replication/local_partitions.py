@@ -1,8 +1,8 @@
 """The partitions of this node, following the cluster image.
 
-What lives here: the map of partitions to logs. Logs are opened, deleted and reconfigured by the deltas of the image. Disk I/O runs in
-other threads, in batches, so that a topic of a thousand partitions delays only the client that created it. What does not: appending and
-reading (`manager`), contents of a directory (`log.store`).
+What lives here: the map of partitions to logs, opened, deleted and reconfigured by the deltas of the image. Disk I/O
+runs in other threads, in batches: a topic of a thousand partitions delays only its creator. What does not: appending
+and reading (`manager`), contents of a directory (`log.store`).
 """
 
 import asyncio
@@ -38,7 +38,7 @@ OPENERS: Final = 4
 RECONFIGURED_AT_ONCE: Final = 50
 """Topics reconfigured in one round of the event loop."""
 BATCH: Final = 32
-"""Logs opened by a thread at a time. The loop adopts a batch at once."""
+"""Logs opened by a thread at a time, and adopted at once."""
 _ACCEPT: Final = (
     "Restore the file from a copy, or, to accept the loss, put an empty directory in place of the partition's"
 )
@@ -46,7 +46,7 @@ _ACCEPT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Offline:
-    """A partition that could not be opened, with the error."""
+    """A partition that could not be opened."""
 
     opening: Opening
     problem: Exception
@@ -56,7 +56,7 @@ class LocalPartitions:
     """Every partition of this node.
 
     Attributes:
-        undeleted: whether the disk refused a deletion, so that the next start must know about it.
+        undeleted: whether the disk refused a deletion, so that the next start must repeat it.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class LocalPartitions:
         return iter(tuple(self._partitions.values()))
 
     def get(self, key: Key) -> Partition | None:
-        """Return the open partition of this key, or None."""
+        """Return an open partition."""
         return self._partitions.get(key)
 
     def find(self, topic: str, partition_index: int) -> Partition:
@@ -113,7 +113,7 @@ class LocalPartitions:
         return partition
 
     def report(self) -> ReportReplicas | None:
-        """Report replicas lost or restored on this node since the image. None if there are none."""
+        """Report replicas lost or restored on this node since the image."""
         lost = tuple(key for key in self._offline if key not in self._lost)
         restored = tuple(key for key in self._lost if key in self._partitions)
         return ReportReplicas(node_id=self._config.node_id, lost=lost, restored=restored) if lost or restored else None
@@ -123,11 +123,11 @@ class LocalPartitions:
         return list(self._offline)
 
     def name_of(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id, or None."""
+        """Return the name of a topic id."""
         return self._names.get(topic_id)
 
     def check_online(self, topic_id: UUID) -> None:
-        """Refuse to report a topic as created with offline partitions.
+        """Refuse to report a topic with offline partitions as created.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, with the reason.
@@ -199,7 +199,7 @@ class LocalPartitions:
                 )
 
     def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
-        """Return a topic's settings; topics with equal overrides share one object."""
+        """Return a topic's settings, one object for equal overrides."""
         own = {**image.topic_configs(topic), **fixed_configs(topic)}
         key = frozenset(own.items())
         config = self._configs.get(key)
@@ -215,7 +215,7 @@ class LocalPartitions:
     # Opening
 
     async def _open(self, openings: list[Opening]) -> None:
-        """Open logs. A partition whose log cannot be opened is offline; the others are served."""
+        """Open logs. A partition whose log fails is offline; the others are served."""
         if not openings:
             return
         self._store.expect(openings)
@@ -281,7 +281,6 @@ class LocalPartitions:
     # Deleting
 
     def _doom(self, key: Key, topic_id: UUID) -> Doomed:
-        """Stop serving a partition."""
         self._offline.pop(key, None)
         self._images.pop(key, None)
         self._lost.discard(key)
@@ -302,9 +301,9 @@ class LocalPartitions:
             self._remover = asyncio.ensure_future(self._remove())
 
     async def _delete_again(self) -> set[Key]:
-        """Retry failed deletions; return the partitions whose directories are free now.
+        """Retry failed deletions; return the partitions whose directories are free.
 
-        Directories of later partitions with the same names are not touched.
+        Directories of later partitions with the same names stay.
         """
         kept, self._kept = self._kept, []
         if not kept:
@@ -316,7 +315,7 @@ class LocalPartitions:
         return {partition.key for partition in kept} - {partition.key for partition in self._kept}
 
     async def _remove(self) -> None:
-        """Remove the files of deleted partitions, one directory at a time."""
+        """Remove files of deleted partitions, by directory."""
         try:
             while self._doomed:
                 await off_loop(functools.partial(self._store.remove, self._doomed.popleft()))
@@ -324,7 +323,7 @@ class LocalPartitions:
             self._remover = None
 
     async def close(self) -> None:
-        """Stop the removal; the next start removes the remaining files."""
+        """Stop the removal; the next start continues it."""
         self._doomed.clear()
         while self._remover is not None:
             await asyncio.wait([self._remover])

@@ -1,7 +1,7 @@
 """Background compaction of logs, in slices short enough not to delay producers.
 
-What lives here: the order of logs, the thread, the pauses. What does not: which records stay (`log.compaction`, which is pure), and
-writing them (`log.cleaner`, one log at a time).
+What lives here: the order of logs, the thread, the pauses. What does not: which records stay (`log.compaction`),
+writing them (`log.cleaner`).
 """
 
 import asyncio
@@ -27,8 +27,7 @@ class LogCleaner:
     """Cleaner of a store's compacted logs, in descending order of dirty ratio.
 
     Args:
-        machine: its clock measures the slices.
-        slice_s, pause_s: length of a slice of work and of the pause after it, in seconds.
+        slice_s, pause_s: seconds of work, and of the pause after it.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class LogCleaner:
         self._uncleanable: WeakSet[PartitionLog] = WeakSet()
 
     async def run(self, now_ms: int) -> int:
-        """Clean all due logs; return how many were cleaned."""
+        """Clean all due logs; return their number."""
         waiting = []
         for key, candidate in tuple(self._store.logs.items()):
             if candidate.config.compacted and candidate not in self._uncleanable:

@@ -1,6 +1,6 @@
 """Maintenance of all logs: retention, rolls, expiry, compaction, checkpoints, background flushes.
 
-What lives here: scheduling of these jobs beside client requests. What does not: appending (`manager`), the choice and cleaning of
+What lives here: scheduling beside client requests. What does not: appending (`manager`), the choice and cleaning of
 segments (`log`).
 """
 
@@ -44,7 +44,9 @@ class LogManager:
         self._log_cleaner = LogCleaner(store, machine)
         self._checkpointing = asyncio.Lock()
         self._unforced: dict[Partition, None] = {}
-        """Partitions with durability=interval and possibly unflushed records. Avoids a scan of all, ten times a second."""
+        """Partitions with durability=interval and possibly unflushed records, to avoid a scan of all ten times a
+        second.
+        """
 
     def written(self, partition: Partition) -> None:
         """Register a written or reconfigured partition for `flush_intervals`."""
@@ -64,7 +66,7 @@ class LogManager:
                 del self._unforced[partition]
 
     def flush(self, partition: Partition) -> None:
-        """Request a sync of a log; the flusher reports a failure."""
+        """Request a sync; the flusher reports a failure."""
         self._flusher.flush(partition.log, partition.flushed)
 
     async def expire_producers(self) -> None:
@@ -75,7 +77,7 @@ class LogManager:
     async def maintain(self) -> None:
         """Run retention, rolls, compaction and checkpoints.
 
-        Disk I/O runs in another thread. Work proportional to the number of logs alternates with client requests.
+        Disk I/O runs in another thread. Work for each log alternates with client requests.
         """
         steps = self._store.maintain(self._wall_ms())
         for problem in await self._scheduler.run("", steps):

@@ -1,8 +1,8 @@
 """Appends to the partitions of this node, and their acknowledgement.
 
-What lives here: batches of clients are inspected, written in order of arrival, flushed and acknowledged. What does not: the set of
-partitions (`local_partitions`), the rules of commitment (`partition_state`), maintenance of logs (`log_manager`), rules of the protocol
-(handlers) or of the disk (log).
+What lives here: inspection, writes in order of arrival, flushes, acknowledgements. What does not: the set of partitions
+(`local_partitions`), the rules of commitment (`partition_state`), maintenance of logs (`log_manager`), rules of the
+protocol (handlers) or of the disk (log).
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from busway_protocol.types import Buffer
 
 
 class InspectionBudget:
-    """Records of one request that may be inspected on the event loop."""
+    """One request's records that may be inspected on the event loop."""
 
     __slots__ = ("_records",)
 
@@ -43,7 +43,7 @@ class InspectionBudget:
         self._records = RECORDS_ON_LOOP_MAX
 
     def take(self, records: int) -> bool:
-        """Take `records` from the budget; return whether it sufficed."""
+        """Take `records`; return whether the budget sufficed."""
         self._records -= records
         return self._records >= 0
 
@@ -52,11 +52,10 @@ class ReplicaManager:
     """Every partition of this node.
 
     Attributes:
-        local: the partitions.
-        logs: maintenance of their logs.
+        logs: maintenance of the logs of `local`.
         slices: thread for long computations.
-        scheduler: fair scheduler of the event loop.
-        verifications: producers whose transactions are being verified with their coordinators.
+        scheduler: of the event loop.
+        verifications: with transaction coordinators.
     """
 
     def __init__(
@@ -84,9 +83,10 @@ class ReplicaManager:
     def may_have_lost(self) -> list[tuple[str, int]]:
         """List partitions that may have lost consumed records in an unclean stop.
 
-        Lost offsets are assigned again, and consumers detect that only by a new leader epoch (KIP-320). If the log has no entry of
-        the current epoch, nothing was written in it, with two exceptions: records count before they are flushed, or the cut end of
-        the log held the epoch. Offline partitions are always included: their state is unknown until they are reopened.
+        Lost offsets are assigned again, and consumers detect that only by a new leader epoch (KIP-320). Without an
+        entry of the current epoch nothing was written in it, with two exceptions: records count before they are
+        flushed, or the cut end of the log held the epoch. Offline partitions are always included: their state is
+        unknown.
         """
         return self.local.awaited() + [
             (partition.topic, partition.index)
@@ -97,7 +97,7 @@ class ReplicaManager:
         ]
 
     def _reconfigured(self, partition: Partition) -> None:
-        """Apply new settings; flush at once if acknowledgement now requires the disk."""
+        """Apply new settings; flush at once if acknowledgement now requires it."""
         partition.reconfigured()
         self.logs.written(partition)
         if partition.state.local_end_offset < partition.log.end_offset:
@@ -118,7 +118,7 @@ class ReplicaManager:
         Batches are written in order of arrival, also after their clients have disconnected.
 
         Args:
-            verification: the coordinator's confirmation, for the first batch of a transaction in this partition.
+            verification: the coordinator's confirmation, for a transaction's first batch here.
 
         Raises:
             KafkaError: the batch is refused, or the disk failed; also raised by the task.
@@ -169,7 +169,7 @@ class ReplicaManager:
     def append(self, partition: Partition, batch: Buffer) -> "tuple[AppendInfo, asyncio.Future[None] | None]":
         """Write a batch built by this broker, possibly for a producer's transaction.
 
-        Returns its offsets, and a future that is done when the batch is acknowledged with acks=all; None if it already is.
+        Returns its offsets, and a future that is done when it is acknowledged with acks=all; None if it already is.
 
         Raises:
             KafkaError: the disk failed; also raised by the future.
@@ -179,13 +179,13 @@ class ReplicaManager:
     def append_marker(
         self, partition: Partition, marker: EndTransaction
     ) -> "tuple[AppendInfo, asyncio.Future[None] | None]":
-        """Write a transaction marker; returns as `append`.
+        """Write a transaction marker; returns and raises as `append`.
 
-        The marker is on disk when it is acknowledged, whatever `durability` says. The coordinator does not send it again, so a marker
-        lost in a power cut would leave the transaction open for ever.
+        It is on disk when acknowledged, whatever `durability` says: the coordinator does not send it again, so losing
+        it in a power cut would leave the transaction open for ever.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; or the disk failed, also raised by the future.
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
         info, acknowledged = self._append_own(partition, partition.log.append_marker, marker)
         if acknowledged is None and partition.state.flushed_offset <= info.last_offset:
@@ -194,9 +194,7 @@ class ReplicaManager:
         return info, acknowledged
 
     async def kept(self, partition: Partition, info: AppendInfo) -> None:
-        """Wait until an append is acknowledged with acks=all and on disk.
-
-        Requires the disk whatever `durability` says.
+        """Wait until an append is acknowledged with acks=all and on disk, whatever `durability` says.
 
         Raises:
             KafkaError: the append cannot be acknowledged any more.
@@ -245,7 +243,7 @@ class ReplicaManager:
         return info
 
     async def close(self) -> None:
-        """Cancel running inspections and verifications: no client is connected any more."""
+        """Cancel running inspections and verifications: no client is connected."""
         await self.verifications.close()
         for task in self._inspections:
             task.cancel()
@@ -255,7 +253,6 @@ class ReplicaManager:
 
 
 def _settles(acknowledged: "asyncio.Future[None]") -> Acknowledged:
-    """Build a callback that completes `acknowledged` unless it is cancelled."""
 
     def settle(problem: KafkaError | None) -> None:
         if acknowledged.done():

@@ -1,7 +1,7 @@
 """A partition on this node: its log, state and waiting clients.
 
-What lives here: passing events of the log to the state, and carrying out their effects. What does not: the rules of the high
-watermark (`partition_state`), files and threads (`log`), the set of partitions (`local_partitions`).
+What lives here: passing events of the log to the state, carrying out their effects. What does not: the rules of the
+high watermark (`partition_state`), files and threads (`log`), the set of partitions (`local_partitions`).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ logger = logging.getLogger("busway.replication")
 
 
 class Waiter(Protocol):
-    """Listener for new readable records of a partition."""
+    """Listener for readable records of a partition."""
 
     def look_at(self, partition: "Partition") -> None:
         """Handle a moved high watermark, lost leadership or deletion."""
@@ -33,8 +33,8 @@ class Partition:
     Attributes:
         state: role, epochs, in-sync replicas and offsets.
         acknowledgements: pending produce requests.
-        waiters: called in FIFO order when the high watermark moves, leadership is lost or the partition is deleted.
-        turn: done when the newest batch is appended or refused; None when none is being inspected.
+        waiters: called in FIFO order, see `Waiter.look_at`.
+        turn: done when the newest inspected batch is appended or refused.
     """
 
     topic: str
@@ -70,18 +70,19 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """End offset for consumers with isolation.level=read_committed (exclusive)."""
+        """End offset for isolation.level=read_committed (exclusive)."""
         return max(self.state.last_stable_offset, self.log.start_offset)
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the current leader."""
+        """The current leader epoch."""
         return self.state.leader_epoch
 
     def check_epoch(self, epoch: int) -> None:
         """Refuse a client with another leader epoch (KIP-320); -1 skips the check.
 
-        As Kafka does after a restart: `AdminClient.list_offsets` of librdkafka keeps the old epoch until `list_topics` asks for the metadata.
+        As Kafka does after a restart: `AdminClient.list_offsets` of librdkafka keeps the old epoch until `list_topics`
+        asks for the metadata.
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
@@ -106,7 +107,7 @@ class Partition:
             )
 
     def damaged(self, problem: Exception) -> ErrorCode:
-        """Return the error code for a failed read. Log it once per partition."""
+        """Return the error code for a failed read. Logged once per partition."""
         if not self.complained:
             self.complained = True
             logger.error("partition %s-%d cannot be read: %s", self.topic, self.index, problem)

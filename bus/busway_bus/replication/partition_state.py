@@ -1,8 +1,9 @@
 """State of one partition: its role, epochs, in-sync replicas and offsets.
 
-What lives here: the rules of the high watermark on a leader and on a follower, as a pure state machine: events in, effects out. What
-does not: the log, waiting clients, the network (`partition`), and the clock (times are arguments). A single node is an ISR of one, and
-its own flush has the role of a follower's fetch: `durability` only decides which of its offsets counts.
+What lives here: the rules of the high watermark on a leader and on a follower, as a pure state machine: events in,
+effects out. What does not: the log, waiting clients, the network (`partition`), the clock (times are arguments). On a
+single node, an ISR of one, a flush has the role of a follower's fetch: `durability` only decides which of its offsets
+counts.
 """
 
 from collections import deque
@@ -60,7 +61,7 @@ TRANSITIONS: Final[Table[Role, Event, Role]] = Table(
         (Role.FOLLOWER, Event.TIME_PASSED): Role.FOLLOWER,
     },
 )
-"""A missing pair is a bug of this broker. For example, followers' fetches to a non-leader are refused earlier."""
+"""A missing pair is a bug of this broker: followers' fetches to a non-leader, for example, are refused earlier."""
 
 
 class Effect(Enum):
@@ -87,7 +88,6 @@ class PartitionState:
     """One partition on one node.
 
     Attributes:
-        node_id: this node.
         written_counts: whether written records count for this replica, not only flushed ones (`durability`).
         min_isr: fewer in-sync replicas commit nothing (min.insync.replicas, KIP-966).
         role, leader_epoch, partition_epoch, replicas, isr: from the partition's newest record.
@@ -95,8 +95,8 @@ class PartitionState:
         log_end_offset: offset of the next record.
         flushed_offset: everything below it is on this node's disk.
         high_watermark: everything below it is committed: on all in-sync replicas, and readable.
-        first_open_offset: first offset of the oldest transaction without a marker; None if there is none.
-        first_unstable_offset: first offset of the oldest transaction without a committed marker; None if there is none.
+        first_open_offset: first offset of the oldest transaction without a marker.
+        first_unstable_offset: first offset of the oldest transaction without a committed marker.
         ending: (marker offset, first offset) of transactions with an uncommitted marker, ordered by marker.
         under_min_isr: whether the ISR is too small to commit. With fewer replicas than `min_isr`, all must be in sync.
         in_flight: the AlterPartition request without a response yet.
@@ -125,31 +125,32 @@ class PartitionState:
 
     @property
     def local_end_offset(self) -> int:
-        """End of this replica's log: written or flushed, see `written_counts`."""
+        """End of this replica's log, see `written_counts`."""
         return self.log_end_offset if self.written_counts else self.flushed_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """End offset of isolation.level=read_committed (KIP-98): committed, and below every open transaction."""
+        """End of isolation.level=read_committed (KIP-98): committed, and below open transactions."""
         if self.first_unstable_offset is None:
             return self.high_watermark
         return min(self.first_unstable_offset, self.high_watermark)
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Replicas possibly in the ISR, including those of a pending request."""
+        """Replicas possibly in the ISR, with those of a pending request."""
         return frozenset(self.isr if self.in_flight is None else (*self.isr, *self.in_flight.isr))
 
     def acknowledged_offset(self, acks: int) -> int:
         """End offset of the records acknowledged with `acks`.
 
-        After a switch to a stricter `durability` the high watermark may be ahead of the flushed offset, so the lower one counts.
+        After a switch to a stricter `durability` the high watermark may be ahead of the flushed offset, so the lower
+        counts.
         """
         local_end_offset = self.log_end_offset if self.written_counts else self.flushed_offset
         return min(self.high_watermark, local_end_offset) if acks == ACKS_ALL else local_end_offset
 
     def may_acknowledge(self, last_offset: int, acks: int) -> bool:
-        """Whether a batch that ends with `last_offset` may be acknowledged."""
+        """Whether a batch ending with `last_offset` may be acknowledged."""
         return self.acknowledged_offset(acks) > last_offset
 
     # The log
@@ -168,10 +169,7 @@ class PartitionState:
         return NOTHING if self.written_counts else self._local_end_moved()
 
     def truncated(self, log_end_offset: int) -> Effects:
-        """A follower truncated its log to match the leader.
-
-        Only an unclean election truncates below the high watermark.
-        """
+        """A follower truncated its log to match the leader: below the high watermark only in an unclean election."""
         assert self.role is not Role.LEADER, "a leader's log is never truncated"
         self.log_end_offset = min(self.log_end_offset, log_end_offset)
         self.flushed_offset = min(self.flushed_offset, log_end_offset)
@@ -187,7 +185,7 @@ class PartitionState:
         return self._local_end_moved()
 
     def transactions_restored(self, first_open_offset: int | None) -> None:
-        """A log was opened or truncated. `first_open_offset` is None without open transactions."""
+        """A log was opened or truncated."""
         self.first_open_offset = first_open_offset
         self._find_unstable()
 
@@ -201,7 +199,7 @@ class PartitionState:
     def transaction_ended(self, first_offset: int, marker_offset: int, first_open_offset: int | None) -> None:
         """The next `appended` marker ends the transaction at `first_offset`.
 
-        The transaction stays unstable until its marker is committed. `first_open_offset` is the start of the oldest other one.
+        It stays unstable until its marker is committed. `first_open_offset` is the start of the oldest other one.
         """
         self.first_open_offset = first_open_offset
         self.ending.append((marker_offset, first_offset))
@@ -215,7 +213,7 @@ class PartitionState:
     # The metadata
 
     def registered(self, partition: PartitionImage, now_ms: int) -> Effects:
-        """Apply a partition's metadata; older epochs are ignored."""
+        """Apply the metadata; older epochs are ignored."""
         if partition.partition_epoch < self.partition_epoch or partition.leader_epoch < self.leader_epoch:
             return NOTHING
         return (
@@ -256,14 +254,14 @@ class PartitionState:
         self.under_min_isr = len(self.isr) < min(self.min_isr, len(self.replicas))
 
     def _unheard(self, replica: int, now_ms: int) -> FollowerState:
-        """State of a follower before its first fetch. One in the ISR counts as caught up now."""
+        """State of a follower before its first fetch. In the ISR it counts as caught up."""
         caught_up_ms = now_ms if replica in self.isr else 0
         return FollowerState(caught_up_ms=caught_up_ms, fetched_ms=0, leader_end_offset=self.log_end_offset)
 
     # The other replicas
 
     def fetched(self, replica: int, offset: int, now_ms: int) -> Effects:
-        """A follower fetches from `offset`. The caller has checked that it is in `followers`."""
+        """A follower, one of `followers`, fetches from `offset`."""
         self._take(Event.FOLLOWER_FETCHED)
         follower = self.followers[replica]
         follower.fetched(offset, self.log_end_offset, now_ms)
@@ -275,7 +273,7 @@ class PartitionState:
         return effects
 
     def time_passed(self, now_ms: int, lag_max_ms: int) -> Effects:
-        """Remove followers from the ISR that lag longer than `lag_max_ms`. Call twice per `lag_max_ms`."""
+        """Remove lagging followers from the ISR. Call twice per `lag_max_ms`."""
         self._take(Event.TIME_PASSED)
         if self.role is not Role.LEADER or self.in_flight is not None:
             return NOTHING
@@ -285,7 +283,7 @@ class PartitionState:
         return NOTHING if len(isr) == len(self.isr) else (self._ask(isr),)
 
     def isr_altered(self, answer: AlterPartition) -> Effects:
-        """The controller wrote this ISR. Its record may have arrived before the response."""
+        """The controller wrote this ISR. Its record may have arrived before."""
         self._take(Event.ISR_ANSWERED)
         if answer.leader_epoch != self.leader_epoch or answer.partition_epoch <= self.partition_epoch:
             return NOTHING
@@ -297,7 +295,7 @@ class PartitionState:
         """An AlterPartition request failed.
 
         Args:
-            undone: the controller certainly did not apply it. Otherwise the partition's next record decides.
+            undone: the controller certainly did not apply it. Otherwise the next record decides.
         """
         self._take(Event.ISR_ANSWERED)
         if self.in_flight is not request or not undone:

@@ -1,7 +1,8 @@
 """Verification with the transaction coordinator before a transaction's first batch (KIP-890).
 
-What lives here: the order of a producer's batches during verification, and the mapping of the coordinator's errors for old and new
-clients. What does not: invalidation of a verification (`log.producer_state`), the coordinator (`coordinator.transaction_coordinator`), the request (`handlers.produce`).
+What lives here: the order of a producer's batches during verification, the mapping of the coordinator's errors for old
+and new clients. What does not: invalidation (`log.producer_state`), the coordinator
+(`coordinator.transaction_coordinator`), the request (`handlers.produce`).
 """
 
 import asyncio
@@ -25,24 +26,21 @@ class TransactionVerifications:
     """Pending verifications of this node, by producer id.
 
     Attributes:
-        verifier: client of the coordinator; None if this node has none.
+        verifier: client of the coordinator, if any.
     """
 
     def __init__(self) -> None:
         self.verifier: TransactionVerifier | None = None
         self._turns: dict[int, asyncio.Task[None]] = {}
-        """The newest task of each producer."""
+        """The newest task by producer id."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def waiting(self, producer_id: int) -> bool:
-        """Whether a producer has pending batches. New ones must queue after them."""
+        """Whether a producer has pending batches. New ones must queue."""
         return producer_id in self._turns
 
     def in_turn(self, producer_id: int, work: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
-        """Run `work` after a producer's pending work.
-
-        It runs also if the client has disconnected.
-        """
+        """Run `work` after a producer's pending work, also if the client has disconnected."""
         task = asyncio.ensure_future(self._after(self._turns.get(producer_id), work))
         self._turns[producer_id] = task
         self._tasks.add(task)
@@ -70,7 +68,7 @@ class TransactionVerifications:
         abortable: bool,
         host: str,
     ) -> Mapping[tuple[str, int], KafkaError | None]:
-        """Verify partitions of a producer's transaction; return each one's error or None.
+        """Verify partitions of a producer's transaction; return each one's error.
 
         Args:
             producer: producer id and epoch.
@@ -88,7 +86,7 @@ class TransactionVerifications:
         }
 
     async def close(self) -> None:
-        """Cancel pending work: no client is connected any more."""
+        """Cancel pending work: no client is connected."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -96,10 +94,7 @@ class TransactionVerifications:
 
 
 def _told(code: ErrorCode, *, add: bool, abortable: bool) -> KafkaError | None:
-    """Map a coordinator's error to one known to producers.
-
-    NOT_ENOUGH_REPLICAS makes the client retry.
-    """
+    """Map a coordinator's error for producers. NOT_ENOUGH_REPLICAS makes the client retry."""
     if code is ErrorCode.NONE:
         return None
     if code in _ASK_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not add):

@@ -1,8 +1,8 @@
 """Fair scheduling of client work on the event loop.
 
-What lives here: the share of each loop round for client requests, and the queue for the next round. Hosts are served round-robin,
-and so are the connections of a host: a thousand connections of one host get no more than one of another. What does not: long
-computations without shared mutable state, which run in a thread (`time_slices`).
+What lives here: the share of each loop round for client requests, the queue for the next round. Hosts are served
+round-robin, and so are the connections of a host: a thousand of one host get no more than one of another. What does
+not: long computations without shared mutable state (`time_slices`).
 """
 
 import asyncio
@@ -18,11 +18,11 @@ R = TypeVar("R")
 ROUND_S: Final = 0.005
 """Client work per loop round. A single request may exceed it and then ends its round."""
 TURN_S: Final = ROUND_S / 10
-"""Length of a turn while others wait. It fits a few small requests of a connection, answered together."""
+"""Length of a turn while others wait: a few small requests of a connection, answered together."""
 
 
 class FairScheduler:
-    """Fair scheduler of client work, timed by the clock of `machine`."""
+    """Fair scheduler of client work."""
 
     def __init__(self, machine: Machine = OS) -> None:
         self._monotonic_s = machine.monotonic_s
@@ -40,7 +40,7 @@ class FairScheduler:
         return now >= end
 
     def long_over(self) -> bool:
-        """As `over`, for cheap work such as reading input. The round may last twice as long."""
+        """As `over`, for cheap work such as reading input, with a round twice as long."""
         now = self._monotonic_s()
         return now >= self._end_of_round(now) + ROUND_S
 
@@ -51,26 +51,23 @@ class FairScheduler:
         return self._end
 
     def wait(self, host: str, turn: Callable[[], None]) -> None:
-        """Queue `turn` behind the other clients of `host`.
-
-        It should check `over` after each step.
-        """
+        """Queue `turn`, which should check `over` after each step."""
         self._waiting.setdefault(host, deque()).append(turn)
         self._schedule()
 
     async def run(self, host: str, steps: Generator[None, None, R]) -> R:
         """Run `steps` to its end, in turns of at most `ROUND_S`.
 
-        Returns or raises what the generator does. It is closed early if the caller is cancelled.
+        Returns or raises as it does. A cancelled caller closes it early.
         """
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self.wait(host, partial(self._step, host, steps, answer))
         return await answer
 
     def _step(self, host: str, steps: Generator[None, None, R], answer: "asyncio.Future[R]") -> None:
-        """Run one turn of `run`.
+        """Run one turn of `run`, without a reference cycle.
 
-        Creates no reference cycle, which would keep a result of megabytes until the next garbage collection.
+        A cycle would keep a result of megabytes until the next garbage collection.
         """
         if answer.done():
             steps.close()
@@ -91,7 +88,6 @@ class FairScheduler:
             self._handle = asyncio.get_running_loop().call_soon(self._round)
 
     def _round(self) -> None:
-        """Start a round with the waiting clients."""
         self._handle = None
         self._end = None
         if not self._waiting:

@@ -1,6 +1,6 @@
 """Blocking work, such as disk I/O, outside the event loop's thread.
 
-What lives here: awaiting one call in the default executor. What does not: long computations (`time_slices`).
+What lives here: one call in the default executor. What does not: long computations (`time_slices`).
 """
 
 import asyncio

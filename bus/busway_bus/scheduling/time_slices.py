@@ -1,7 +1,7 @@
 """Long computations, in slices too short to delay the event loop.
 
-What lives here: one thread that runs slices of all started tasks round-robin. What does not: the work itself, a generator that
-yields often. More threads would not be faster because of the GIL.
+What lives here: one thread that runs slices of all tasks round-robin; the GIL makes more threads no faster. What does
+not: the work, a generator that yields often.
 """
 
 import asyncio
@@ -17,8 +17,6 @@ R = TypeVar("R")
 
 
 class _Over(Generic[R]):
-    """Return value of a generator."""
-
     def __init__(self, result: R) -> None:
         self.result = result
 

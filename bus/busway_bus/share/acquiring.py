@@ -1,11 +1,11 @@
 """Acquiring records of a share partition for a member (KIP-932, KIP-1206).
 
-What lives here: which available records of the batches just read a member gets. What does not: reading the batches, and later transitions
-(`state`).
+What lives here: which available records of the batches just read a member gets. What does not: reading the batches,
+later transitions (`state`).
 
-Records are acquired in whole batches of the log, so `max_records` may be exceeded up to the end of a batch, but not with `record_limit`.
-Records with many deliveries are redelivered in ever smaller parts, at last one by one. A record that crashes its consumers then does not
-get its neighbours archived.
+Without `record_limit` whole batches of the log are acquired, so the last one may exceed `max_records`. Records with
+many deliveries are redelivered in ever smaller parts, at last one by one: one that crashes its consumers does not get
+its neighbours archived.
 """
 
 from bisect import bisect_right
@@ -23,10 +23,10 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a member asks for.
+    """A member's request.
 
     Attributes:
-        batch_size: approximate size, in records, of the acquired ranges of new records.
+        batch_size: approximate records of the acquired ranges of new records.
         record_limit: whether `max_records` is strict.
     """
 
@@ -63,7 +63,7 @@ def acquire(
     Args:
         fetched: the batches that were read, in offset order.
         offset: the start of the read: `next_fetch_offset`.
-        aborted: batches of aborted transactions among them; no member gets them.
+        aborted: their batches of aborted transactions; no member gets them.
     """
     if not fetched or fetched[-1][1] < state.start:
         return []
@@ -84,7 +84,6 @@ def acquire(
 
 
 def _room(state: SharePartitionState, wish: Wish, offset: int, last: int, limits: ShareLimits) -> tuple[int, int]:
-    """Return the last offset and the number of records to acquire."""
     room = min(wish.max_records, state.room(limits))
     if room > 0 or offset >= state.end:
         return last, room
@@ -119,7 +118,7 @@ class _Giving:
     # Fetched before
 
     def again(self) -> None:
-        """Acquire available records that were fetched before."""
+        """Acquire available records fetched before."""
         for batch in self._state.in_flight.between(self._first, self._last):
             if self._left <= 0:
                 return
@@ -160,7 +159,6 @@ class _Giving:
         return run.last - run.first + 1
 
     def _part(self, batch: InFlightBatch, *, throttled: bool) -> int:
-        """Acquire records of a batch; return their number."""
         limit = self._limits.delivery_count
         given, part, room = 0, len(self.acquired), self._left if self._wish.record_limit else batch.size
         for run in tuple(batch.runs):
@@ -183,7 +181,7 @@ class _Giving:
         return given
 
     def _tell(self, run: Run, part: int) -> None:
-        """Append to the ranges of one batch, which start at index `part`."""
+        """Append to the ranges of one batch, from index `part`."""
         if len(self.acquired) > part:
             before = self.acquired[-1]
             if before.last + 1 == run.first and before.delivery_count == run.delivery_count:
@@ -194,7 +192,7 @@ class _Giving:
     # Not fetched yet
 
     def _fresh(self, gap: InFlightBatch) -> None:
-        """Acquire records of a gap that this leader has not fetched yet."""
+        """Acquire records of a gap not fetched by this leader."""
         low = max(gap.first, self._first)
         given = self._batches(low, min(gap.last, self._last))
         if not given:
@@ -217,7 +215,7 @@ class _Giving:
         state.end = max(state.end, given[-1].last + 1)
 
     def _batches(self, first: int, last: int) -> list[InFlightBatch]:
-        """Create batches between two offsets, as far as there is room."""
+        """Create batches, as far as there is room."""
         if first > last or self._left <= 0:
             return []
         if last - first + 1 > self._left:
@@ -240,7 +238,7 @@ class _Giving:
         return run
 
     def _end_of_batch(self, offset: int) -> int:
-        """Return the end of an offset's batch. Without one, the offset itself."""
+        """Return the end of an offset's batch, else the offset."""
         at = bisect_right(self._fetched, offset, key=itemgetter(0)) - 1
         return max(self._fetched[at][1], offset) if at >= 0 else offset
 
@@ -260,7 +258,7 @@ class _Giving:
 
 
 def _without(state: SharePartitionState, acquired: list[Acquired], aborted: Sequence[Span]) -> list[Acquired]:
-    """Archive acquired records of aborted transactions; return the rest. `aborted` is in offset order."""
+    """Archive acquired records of aborted transactions, in offset order; return the rest."""
     left: list[Acquired] = []
     taken: list[Span] = []
     at = 0

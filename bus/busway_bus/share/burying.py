@@ -1,7 +1,7 @@
 """Writing the dead letters of one share partition, with retries (KIP-1191).
 
-What lives here: when they are written, and the backoff between attempts. What does not: writing them (`dead_letters`), the states of the
-records (`state`). Other records of the partition are not held up.
+What lives here: when they are written, the backoff between attempts. What does not: writing them (`dead_letters`), the
+states of the records (`state`). Other records of the partition are not held up.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Burying:
         over: called when the task ends.
 
     Attributes:
-        task: the running task; None where nothing is due.
+        task: None while nothing is due.
         resting: whether it waits for the next attempt.
     """
 
@@ -78,7 +78,7 @@ class Burying:
             self.task = asyncio.ensure_future(self._work())
 
     def stop(self) -> None:
-        """Start no more writes. A running write completes; the next leader writes its letters once more."""
+        """Start no more writes. A running one completes; the next leader repeats its letters."""
         self._stopped.set()
 
     async def _work(self) -> None:
@@ -102,7 +102,7 @@ class Burying:
             self._over()
 
     def _tell(self, problem: Exception) -> None:
-        """Report an error. One that is no KafkaError is a bug, and is logged with its traceback."""
+        """Report an error. Anything but a KafkaError is a bug, logged with its traceback."""
         if isinstance(problem, KafkaError):
             self._writer.failed(self._key.group_id, problem)
             return

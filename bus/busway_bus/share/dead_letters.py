@@ -1,10 +1,10 @@
 """The dead-letter topics of share groups (KIP-1191).
 
-What lives here: the dead-letter topic of a group and its checks, reading the records to copy, and durable writes of letters. What does not:
-the content of letters (`letters`), schedule and retries (`burying`).
+What lives here: the topic and its checks, reading the records to copy, durable writes. What does not: the content of
+letters (`letters`), schedule and retries (`burying`).
 
-Kafka archives a record even if its dead letter could not be written: after five attempts, or at once where a setting is wrong. Here the
-record is archived once the letter is on disk, or the group has no dead-letter topic any more.
+Kafka archives a record even if its dead letter could not be written: after five attempts, or at once where a setting is
+wrong. Here it is archived once the letter is on disk, or the group has no dead-letter topic any more.
 """
 
 import asyncio
@@ -41,7 +41,6 @@ class DeadLetters:
     """Writes dead letters of share groups for partitions led by this node.
 
     Args:
-        setting: the value in force of a group's setting.
         create_topic: creates a topic of this name that allows dead letters of share groups.
     """
 
@@ -66,7 +65,9 @@ class DeadLetters:
         self._complaints: dict[str, str] = {}
 
     async def write(self, key: SharePartitionKey, source: Partition, letters: Sequence[Letter]) -> list[Letter]:
-        """Write the first of the letters, up to one batch. Returns those on disk; all of them where the group has no dead-letter topic.
+        """Write the first of the letters, up to one batch.
+
+        Returns those on disk; all of them where the group has no dead-letter topic.
 
         Raises:
             KafkaError: none is on disk.
@@ -98,7 +99,7 @@ class DeadLetters:
     # Target topic
 
     async def _prepare(self, name: str) -> None:
-        """Check the dead-letter topic. A missing one is created where that is allowed.
+        """Check the dead-letter topic; create a missing one where allowed.
 
         Raises:
             KafkaError: the reason and the remedy.
@@ -133,7 +134,9 @@ class DeadLetters:
     async def _contents(
         self, source: Partition, letters: Sequence[Letter], max_bytes: int
     ) -> tuple[dict[int, Content], int]:
-        """Read keys and values until they fill a batch. Returns the number of records covered, from the first on, too.
+        """Read keys and values until they fill a batch.
+
+        Also returns the number of records covered, from the first on.
 
         Raises:
             KafkaError: the disk failed.
@@ -200,6 +203,6 @@ class DeadLetters:
         logger.error(text, group_id, reason)
 
     def worked(self, group_id: str) -> None:
-        """Log that a group's dead letters are written again after a failure."""
+        """Log that letters are written again after a failure."""
         if self._complaints.pop(group_id, None) is not None:
             logger.warning("dead letters of share group %s are written again", group_id)

@@ -1,7 +1,7 @@
 """The batches read from a log for one member, by their headers.
 
-What lives here: reading headers up to a bound, and finding aborted batches. What does not: which records a member gets (`acquiring`). The
-bytes stay in their file until they are sent.
+What lives here: reading headers up to a bound, finding aborted batches. What does not: which records a member gets
+(`acquiring`). The bytes stay in their file until they are sent.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ class Fetched(NamedTuple):
 
     Attributes:
         headers: with their positions in the file.
-        aborted: first and last offsets of batches of aborted transactions.
+        aborted: offset ranges of aborted batches.
     """
 
     extent: Extent
@@ -34,7 +34,7 @@ class Fetched(NamedTuple):
         return [(header.base_offset, header.last_offset) for header, _ in self.headers]
 
     def of(self, acquired: Sequence[Acquired]) -> FileSlice:
-        """Return the bytes from first to last batch with acquired records."""
+        """Return the bytes of all batches between acquired records."""
         first, last = acquired[0].first, acquired[-1].last
         inside = [entry for entry in self.headers if entry[0].last_offset >= first and entry[0].base_offset <= last]
         position, end = inside[0][1], inside[-1][1] + inside[-1][0].size_bytes
@@ -52,18 +52,18 @@ def read(
     min_one: bool,
     wait: bool,
 ) -> Fetched | None:
-    """Read batches from `offset` to the one with `wanted_up_to`. None where there are none.
+    """Read batches from `offset` to the one with `wanted_up_to`.
 
     Args:
         up_to: the end of the readable offsets, exclusive.
         committed: whether to find aborted batches.
-        min_one: whether the first batch is returned even if it exceeds `max_bytes`.
+        min_one: whether the first batch may exceed `max_bytes`.
         wait: whether to block on the disk.
 
     Raises:
         KafkaError: OFFSET_OUT_OF_RANGE.
-        CorruptBatch: a header is damaged on disk.
-        ColdPages: without `wait`, a page is not in memory.
+        CorruptBatch: a header is damaged.
+        ColdPages: only without `wait`.
     """
     extent = log.extent(offset, up_to=up_to, wait=wait)
     if extent is None:
@@ -89,7 +89,7 @@ def read(
 
 
 def rolled_back(headers: Iterable[BatchHeader], transactions: Iterable[tuple[int, int]]) -> list[Span]:
-    """Return the batches of aborted transactions, given as (producer id, first offset)."""
+    """Return the batches of aborted transactions (producer id, first offset)."""
     begins = deque(sorted(transactions, key=lambda entry: entry[1]))
     under_way: set[int] = set()
     spans: list[Span] = []

@@ -1,8 +1,8 @@
 """A member's share fetch: waits for and acquires records (KIP-932).
 
-What lives here: when there is enough, reading, and acquiring for the member. What does not: acknowledgements in the request and the layout
-of the response (`handlers.share_fetch`). Nothing else runs between reading a partition's state and acquiring its records. After a wait for
-the disk the state is read again.
+What lives here: when there is enough, reading, acquiring. What does not: acknowledgements in the request, the response
+(`handlers.share_fetch`). Nothing else runs between reading a partition's state and acquiring its records; after a wait
+for the disk it is read again.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from busway_bus.share.waiting import Peer, Waiting
 from busway_protocol.errors import KafkaError, ProtocolError
 
 LOOKED_AT_TOGETHER: Final = 200
-"""Share partitions examined, or batches read, before the event loop is yielded."""
+"""Share partitions examined, or batches read, before yielding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Bounds of a fetch: bytes, and the wait in ms."""
+    """Bounds of a fetch."""
 
     max_wait_ms: int
     min_bytes: int
@@ -40,8 +40,8 @@ class Got:
     """What a member gets from one partition.
 
     Attributes:
-        records: the bytes of its records, None where it gets none.
-        share: the share partition of the records, None where it gets none.
+        records: the bytes of its records.
+        share: None where it gets none.
     """
 
     error: KafkaError | None = None
@@ -50,7 +50,7 @@ class Got:
     share: SharePartition | None = None
 
     def take_back(self, member_id: str) -> None:
-        """Undo the acquisition of a response that is not sent. It does not count as a delivery."""
+        """Undo the acquisition of an unsent response. It does not count as a delivery."""
         if self.share is not None:
             self.share.take_back(member_id, self.acquired)
 
@@ -84,7 +84,7 @@ class ShareFetch:
         self._headers = 0
 
     async def run(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Got]:
-        """Fetch from these partitions in their order. Partitions without records are left out of the result.
+        """Fetch from these partitions in order. Those without records are left out.
 
         Raises:
             Exception: the client is gone.
@@ -112,7 +112,6 @@ class ShareFetch:
     # Enough
 
     def _may_have(self, share: SharePartition) -> bool:
-        """Return whether the waking share partition may have records for this fetch."""
         if share.problem is not None:
             return True
         state = share.state
@@ -121,7 +120,7 @@ class ShareFetch:
         return state.next_fetch_offset < share.readable(self._limits)
 
     async def _attempt(self, *, last: bool) -> bool:
-        """Read if there is enough or the time is over. Returns whether the fetch is finished."""
+        """Read if there is enough or at `last`. Returns whether the fetch is finished."""
         self._limits = self._shares.limits(self._group_id)
         ready: list[TopicIdPartition] = []
         size = 0
@@ -143,7 +142,7 @@ class ShareFetch:
         return True
 
     def _look(self, partition: TopicIdPartition, ready: list[TopicIdPartition]) -> int:
-        """Add a partition with records to `ready`; return its bytes, roughly.
+        """Add a partition with records to `ready`; return its approximate bytes.
 
         Raises:
             KafkaError, ProtocolError, OSError: it cannot be read.
@@ -173,7 +172,7 @@ class ShareFetch:
     # Reading
 
     def _read(self, ready: list[TopicIdPartition]) -> Iterator[Warming | None]:
-        """Acquire available records, with an equal share of bytes per partition. Bytes that one partition leaves go to the next.
+        """Acquire available records, with an equal share of bytes per partition. Bytes that one leaves go to the next.
 
         Yields:
             None: the caller yields to the event loop.
@@ -208,7 +207,7 @@ class ShareFetch:
 
         Raises:
             KafkaError, ProtocolError, OSError: it cannot be read.
-            ColdPages: without `wait`, a page is not in memory.
+            ColdPages: only without `wait`.
         """
         if self._peer.gone:
             raise self._gone  # its records would stay locked until they expire

@@ -1,8 +1,8 @@
 """Records in flight of a share partition, with state and owner (KIP-932).
 
-What lives here: runs of records in the same state, the batches in which they were first fetched, and splitting both. What does not: the
-transitions (`state`). Kafka keeps a state per record once two records of a batch differ. Runs take memory by the number of differences, not
-by the number of records that a batch claims.
+What lives here: runs of records in the same state, the batches in which they were first fetched, splitting both. What
+does not: the transitions (`state`). Kafka keeps a state per record once two of a batch differ. Runs take memory by the
+number of differences, not by the number of records that a batch claims.
 """
 
 from bisect import bisect_right
@@ -33,14 +33,14 @@ class RecordState(IntEnum):
 
 
 class Cause(StrEnum):
-    """The reason for giving up a record, as its dead letter has it."""
+    """The reason for giving up a record, as in its dead letter."""
 
     REJECTED = "Offset rejected by client."
     DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
 
 
 class Letter(NamedTuple):
-    """Records, bounds included, whose dead letters are due, with one reason."""
+    """Records, bounds included, with due dead letters of one reason."""
 
     first: int
     last: int
@@ -49,7 +49,7 @@ class Letter(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """Records, bounds included, acquired by a member, with their delivery count."""
+    """Records, bounds included, acquired by a member."""
 
     first: int
     last: int
@@ -61,7 +61,6 @@ class Change:
     """States that are being written. Their records are neither acquirable nor finished until the result is known.
 
     Attributes:
-        batches: the batches to write.
         holds: whether the states hold even if the write fails.
     """
 
@@ -74,7 +73,7 @@ class Change:
 
 
 def note(batches: list[StateBatch], run: "Run") -> None:
-    """Append the state of a run to batches to write. A run that continues the last batch extends it."""
+    """Append a run's state to the batches, or extend the last one."""
     first = run.first
     if batches:
         before = batches[-1]
@@ -92,7 +91,7 @@ class Run:
     Attributes:
         delivery_count: number of deliveries.
         member_id, deadline_ms: the owner and the end of its lock; kept while a change is being written.
-        change: the pending write, None where there is none.
+        change: the pending write.
         cause: why the records were given up, where this leader knows it.
     """
 
@@ -122,7 +121,7 @@ class Run:
 
     @property
     def dead(self) -> bool:
-        """Whether the records are archiving and no change is pending. Their dead letters may be missing."""
+        """Whether the records are archiving and no change is pending: dead letters may be missing."""
         return self.state is RecordState.ARCHIVING and self.change is None
 
     @property
@@ -137,7 +136,7 @@ class Run:
         self.member_id, self.deadline_ms = member_id, deadline_ms
 
     def settle(self, state: RecordState) -> None:
-        """Enter a state without owner, deadline or pending change."""
+        """Enter a state without owner or pending change."""
         self.state, self.member_id, self.deadline_ms, self.change = state, "", 0, None
         if state is not RecordState.ARCHIVING:
             self.cause = None
@@ -162,7 +161,7 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class InFlightBatch:
-    """Records that were first fetched together, and are redelivered together where possible.
+    """Records first fetched together, and redelivered together where possible.
 
     Attributes:
         fresh: not fetched through this leader; an earlier one may have.
@@ -187,7 +186,7 @@ class InFlightBatch:
         return self.runs[-1].last
 
     def within(self, first: int, last: int) -> list[Run]:
-        """Return the runs between two offsets, bounds included. Runs that reach beyond are split."""
+        """Return the runs between two offsets, bounds included, after splitting there."""
         inside: list[Run] = []
         pieces: list[Run] = []
         for run in self.runs:
@@ -206,7 +205,7 @@ class InFlightBatch:
         return inside
 
     def cut(self, offsets: Sequence[int]) -> None:
-        """Split runs at each of these offsets, which are in order."""
+        """Split runs at each of these ascending offsets."""
         pieces: list[Run] = []
         at = 0
         for run in self.runs:
@@ -246,7 +245,7 @@ class InFlight:
 
     @property
     def first(self) -> int:
-        """First offset of all batches."""
+        """First offset."""
         return self._batches[0].first
 
     @property
@@ -255,7 +254,7 @@ class InFlight:
         return (run for batch in self._batches for run in batch.runs)
 
     def has_before(self, offset: int) -> bool:
-        """Return whether a batch begins at an offset or before it."""
+        """Return whether a batch begins at or before `offset`."""
         return bool(self._batches) and self._batches[0].first <= offset
 
     def between(self, first: int, last: int) -> list[InFlightBatch]:
@@ -265,11 +264,11 @@ class InFlight:
         return [batch for batch in self._batches[start:stop] if batch.last >= first]
 
     def within(self, first: int, last: int) -> list[Run]:
-        """Return the runs between two offsets, bounds included. Runs that reach beyond are split."""
+        """As `InFlightBatch.within`."""
         return [run for batch in self.between(first, last) for run in batch.within(first, last)]
 
     def cut(self, offsets: Sequence[int]) -> list[Run]:
-        """Split runs at these offsets, which are in order. Returns all runs of the batches between the first and the last offset."""
+        """Split runs at these ascending offsets. Returns all runs of the batches between the first and the last."""
         if not offsets:
             return []
         concerned = self.between(offsets[0], offsets[-1])
@@ -292,7 +291,7 @@ class InFlight:
         self._batches[at : at + 1] = new
 
     def drop_before(self, offset: int) -> None:
-        """Drop all offsets before one; a batch across it is cut."""
+        """Drop all offsets before `offset`; a batch across it is cut."""
         kept = bisect_right(self._batches, offset, key=_first) - 1
         if kept < 0:
             return
@@ -316,7 +315,7 @@ class InFlight:
         return last >= 0
 
     def join(self) -> None:
-        """Merge adjacent runs of a batch that differ only in their offsets."""
+        """As `InFlightBatch.join`, for each batch."""
         for batch in self._batches:
             if len(batch.runs) > 1:
                 batch.join()

@@ -1,7 +1,7 @@
 """Dead letters of share groups as records (KIP-1191).
 
-What lives here: names and contents of the headers, which are Kafka's, packing one batch of letters, and finding records in a batch of the
-source. What does not: reading and writing (`dead_letters`), which records are archived (`state`).
+What lives here: Kafka's headers, packing one batch of letters, finding records in a batch of the source. What does not:
+reading and writing (`dead_letters`), which records are archived (`state`).
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ _RECORD_OVERHEAD: Final = 40
 
 
 class Content(NamedTuple):
-    """The copied key and value of a record."""
+    """A record's copied key and value."""
 
     key: bytes | None
     value: bytes | None
@@ -30,7 +30,7 @@ NOTHING: Final = Content(None, None)
 
 
 class Origin(NamedTuple):
-    """The source partition of records and the group that gave them up."""
+    """Source partition, and the group that gave the records up."""
 
     topic: str
     partition: int
@@ -41,7 +41,7 @@ class Packed(NamedTuple):
     """One batch of dead letters.
 
     Attributes:
-        records: number of letters in it, from the first on.
+        records: number of its letters, from the first on.
         cut: whether the first letter lacks its key and value, which exceed the batch limit.
     """
 
@@ -67,7 +67,7 @@ def pack(
 
     Args:
         contents: keys and values to copy, by offset.
-        max_bytes: the batch limit of the dead-letter topic. A letter whose headers alone exceed it is packed all the same: the append
+        max_bytes: batch limit of the dead-letter topic. A letter with larger headers is packed all the same: the append
             reports it.
     """
     builder, cut = BatchBuilder(), False
@@ -108,10 +108,11 @@ def first_of(letters: Sequence[Letter], count: int) -> list[Letter]:
 
 
 def found(batch: bytes, wanted: Sequence[int]) -> Generator[None, None, dict[int, Content]]:
-    """Find keys and values of records, in steps. The offsets are in order; missing ones are left out.
+    """Find keys and values of records by ascending offsets, in steps. Missing ones are left out.
 
     Raises:
-        CorruptBatch: the records are damaged or do not fill their batch. Copying them would store false content in a valid record.
+        CorruptBatch: the records are damaged or do not fill their batch. Copying them would store false content in a
+            valid record.
         ProtocolError: they cannot be decompressed.
     """
     header = read_header(batch)
@@ -142,7 +143,6 @@ def found(batch: bytes, wanted: Sequence[int]) -> Generator[None, None, dict[int
 
 
 def _field(data: bytes | bytearray, position: int) -> tuple[bytes | None, int]:
-    """Read a key or a value and the position behind it."""
     length, position = read_varint(data, position)
     if length < 0:
         return None, position

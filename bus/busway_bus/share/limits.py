@@ -14,11 +14,11 @@ class ShareLimits:
     """The limits of one group.
 
     Attributes:
-        lock_ms: how long an acquired record is locked.
+        lock_ms: duration of a lock.
         delivery_count: maximum deliveries of a record.
         in_flight: maximum records of a partition between the first unfinished and the last fetched.
         renew: whether members may renew locks.
-        committed: whether records of uncommitted transactions are left out.
+        committed: whether uncommitted records are left out.
         dead_letters: whether archived records go to a dead-letter topic.
     """
 
@@ -31,17 +31,17 @@ class ShareLimits:
 
     @property
     def throttled_from(self) -> int:
-        """The delivery count from which redelivered parts get smaller. A bad record then does not take its neighbours along."""
+        """The delivery count from which redelivered parts get smaller, to spare a bad record's neighbours."""
         return max(2, (self.delivery_count + 1) // 2)
 
     @property
     def span(self) -> int:
-        """Maximum records between the first unfinished and the last fetched. Those that wait only for their dead letters count."""
+        """As `in_flight`, with records that wait only for their dead letters."""
         return max(self.in_flight, SHARE_SPAN_MAX)
 
     @classmethod
     def of(cls, group_id: str, setting: GroupSettings) -> "ShareLimits":
-        """Read the limits in force for a group."""
+        """Read the limits in force."""
         return cls(
             lock_ms=setting(group_id, "share.record.lock.duration.ms"),
             delivery_count=setting(group_id, "share.delivery.count.limit"),

@@ -1,8 +1,8 @@
 """The share partitions of this node and their members (KIP-932).
 
-What lives here: the table of share partitions in memory, loading and unloading them, limits of a group, and releasing a member's records
-when its session ends or its connection drops. What does not: one share partition (`partition`), one fetch (`fetching`), the table of
-sessions (`sessions`).
+What lives here: the table of loaded share partitions, limits of a group, releasing a member's records when its session
+or connection ends. What does not: one share partition (`partition`), one fetch (`fetching`), the table of sessions
+(`sessions`).
 """
 
 import asyncio
@@ -36,16 +36,7 @@ from busway_protocol.machine import Machine
 
 
 class SharePartitions:
-    """What the requests of share groups use on a node.
-
-    Args:
-        setting: the value in force of a group's setting.
-        letters: writes dead letters.
-
-    Attributes:
-        persister: persists the states of share partitions.
-        sessions: those of members; they end with their connections.
-    """
+    """Share partitions and sessions of a node."""
 
     def __init__(
         self,
@@ -86,12 +77,12 @@ class SharePartitions:
         return ShareLimits.of(group_id, self.setting)
 
     def current(self, share: SharePartition) -> bool:
-        """Return whether its partition is the one served under this name."""
+        """Return whether its partition is the one served by this name."""
         partition = share.partition
         return self.replicas.local.get((partition.topic, partition.index)) is partition
 
     def due(self, share: SharePartition) -> None:
-        """Queue a share partition whose locks expired. Very many may expire together, so expiry runs in rounds."""
+        """Queue a share partition with expired locks. Very many may expire together, so expiry runs in rounds."""
         self._due.append(share)
         if not self._expiring:
             self._expiring = True
@@ -124,7 +115,7 @@ class SharePartitions:
                 del self._of_group[share.key.group_id]
 
     def begun_anew(self, key: SharePartitionKey) -> None:
-        """End a share partition whose persisted state was reset or deleted. The next request loads it again."""
+        """End a share partition whose persisted state was reset or deleted. The next request loads it."""
         share = self._shares.get(key)
         if share is not None:
             share.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group begins anew with this partition"))
@@ -148,11 +139,11 @@ class SharePartitions:
         return share
 
     def find(self, group_id: str, partition: TopicIdPartition) -> SharePartition:
-        """Return a share partition; start loading it where it is missing.
+        """Return a share partition; start loading a missing one.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; COORDINATOR_NOT_AVAILABLE where too
-                many are in use.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR;
+                COORDINATOR_NOT_AVAILABLE where too many are in use.
         """
         key = _key(group_id, partition)
         share = self._shares.get(key)
@@ -185,7 +176,9 @@ class SharePartitions:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_PARTITIONS_MAX} share partitions are in use")
 
     async def _begin(self, group_id: str, partition: Partition) -> int:
-        """Return the start offset of a group, by `share.auto.offset.reset`. by_duration starts at the end where no record is as young.
+        """Return the start offset by `share.auto.offset.reset`.
+
+        by_duration starts at the end where no record is as young.
 
         Raises:
             KafkaError: the log cannot be read.
@@ -207,7 +200,7 @@ class SharePartitions:
     # Records in flight
 
     def holds(self, share: SharePartition, by: int) -> None:
-        """Add to the number of records in flight; negative for fewer."""
+        """Add to the records in flight; negative for fewer."""
         group_id = share.key.group_id
         self._held += by
         held = self._held_by.pop(group_id, 0) + by
@@ -221,10 +214,10 @@ class SharePartitions:
     # Sessions
 
     def open(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition], peer: Peer) -> ShareSession:
-        """Open a session that ends with its connection. Records acquired in an earlier session stay locked.
+        """Open a session that ends with its connection. Records acquired in an earlier one stay locked.
 
         Raises:
-            KafkaError: SHARE_SESSION_LIMIT_REACHED; an earlier session of the member stays, and ends with the connection of then.
+            KafkaError: SHARE_SESSION_LIMIT_REACHED; the member's earlier session stays, and ends with its connection.
         """
         self._release_now(group_id, member_id)
         earlier = None
@@ -239,8 +232,10 @@ class SharePartitions:
         return session
 
     def end(self, session: ShareSession) -> None:
-        """End a session and release its member's records, once written. One connection may have very many sessions, so the releases run in
-        rounds."""
+        """End a session and release its member's records.
+
+        One connection may have very many sessions, so the releases run in rounds.
+        """
         if not self.sessions.close(session):
             return
         self._unwatch(session)
@@ -252,11 +247,7 @@ class SharePartitions:
             self._run(self._release_on())
 
     def _release(self, session: ShareSession) -> Iterator[int]:
-        """Release a member's records, one share partition per step.
-
-        Yields:
-            The approximate work of each step.
-        """
+        """Release a member's records, one share partition per step; yield its approximate work."""
         for share in tuple(self._of_group.get(session.group_id, {}).values()):
             size = 1 + share.size
             share.release(session.member_id)
@@ -264,7 +255,6 @@ class SharePartitions:
             yield size
 
     def _release_some(self) -> None:
-        """Release as much as one round may."""
         looked_at = 0
         while self._releasing:
             member, releasing = next(iter(self._releasing.items()))
@@ -283,7 +273,7 @@ class SharePartitions:
             self._going_on = False
 
     def _release_now(self, group_id: str, member_id: str) -> None:
-        """Finish the releases of a member that opens a session again. Later they would take the records of its new session."""
+        """Finish a member's releases before it opens a session again. Later they would take its new records."""
         for _ in self._releasing.pop((group_id, member_id), ()):
             pass
 

@@ -1,9 +1,10 @@
 """A share partition: its state, its writes, its locks and its waiters.
 
-What lives here: loading, writing changes before callers are answered, expiring locks, waking waiters. What does not: the rules (`state`,
-`acquiring`), sessions, and the table of share partitions (`manager`).
+What lives here: loading, writing changes before callers are answered, expiring locks, waking waiters. What does not:
+the rules (`state`, `acquiring`), sessions, the table of share partitions (`manager`).
 
-Changes that arrive during a write are written together after it. A write runs in its own task, so a cancelled caller does not cancel it.
+Changes that arrive during a write are written together after it. A write runs in its own task, so a cancelled caller
+does not cancel it.
 """
 
 import asyncio
@@ -30,14 +31,14 @@ _COME_AGAIN = {
 _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
 _TOLD = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 _FORGOTTEN = ErrorCode.INVALID_REQUEST
-"""The persister's error for a deleted state or an impossible change. The state of this leader is not the persisted one."""
+"""The persister's error for a deleted state or an impossible change: this leader's state is not the persisted one."""
 
 
 class Waiter(Protocol):
     """A pending request for records."""
 
     def look_at(self, share: "SharePartition") -> None:
-        """Handle possible new records, or the end of the share partition."""
+        """Handle possible new records, or the share partition's end."""
 
 
 class Owner(Protocol):
@@ -52,7 +53,7 @@ class Owner(Protocol):
         ...
 
     def current(self, share: "SharePartition") -> bool:
-        """Return whether its partition is the one served under this name."""
+        """See `SharePartitions.current`."""
         ...
 
     def due(self, share: "SharePartition") -> None:
@@ -65,10 +66,10 @@ class Owner(Protocol):
         """Remove the share partition."""
 
     def holds(self, share: "SharePartition", by: int) -> None:
-        """Add to the number of records in flight; negative for fewer."""
+        """Add to the records in flight; negative for fewer."""
 
     def settled(self, share: "SharePartition") -> None:
-        """Handle a finished write or release. The share partition may be idle."""
+        """Handle a finished write or release; `share` may be idle."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +86,6 @@ class _Write:
 
     @property
     def holds(self) -> bool:
-        """Whether the states hold even if the write fails."""
         return self.change is None or self.change.holds
 
 
@@ -94,9 +94,8 @@ class SharePartition:
 
     Attributes:
         state: None while it is being loaded.
-        problem: why it can no longer be used; None while it can.
+        problem: why it can no longer be used.
         waiters: called in FIFO order when there may be records.
-        burying: writes its dead letters.
     """
 
     def __init__(
@@ -134,19 +133,21 @@ class SharePartition:
 
     @property
     def idle(self) -> bool:
-        """Whether it can be unloaded. Everything is persisted and no work is left."""
+        """Whether everything is persisted and no work is left, so it can be unloaded."""
         return self.spare and self.state is not None and not self.state.has_letters
 
     @property
     def spare(self) -> bool:
-        """Whether it may be unloaded to make room for another. Everything is persisted, but dead letters may wait for their next attempt.
-        They are tried again when it is next loaded."""
+        """Whether it may be unloaded to make room.
+
+        Everything is persisted. Dead letters that wait for their next attempt are retried at the next load.
+        """
         unused = self.state is not None and self.writing is None and not self.waiters and self.state.idle
         return unused and (self.burying.task is None or self.burying.resting)
 
     @property
     def size(self) -> int:
-        """Number of its records in flight, roughly."""
+        """Its records in flight, roughly."""
         return self._counted
 
     def readable(self, limits: ShareLimits) -> int:
@@ -159,7 +160,7 @@ class SharePartition:
         """Load the persisted state; end the share partition where that fails.
 
         Args:
-            begin: the start offset, where none is persisted.
+            begin: returns the start offset, where none is persisted.
         """
         try:
             kept = await self._persister.read(self.key, leader_epoch=self.leader_epoch)
@@ -220,7 +221,6 @@ class SharePartition:
             waiter.look_at(self)
 
     def _count(self) -> None:
-        """Report the change in records in flight to the owner."""
         held = 0 if self.state is None or self.problem is not None else self.state.in_flight_count
         by, self._counted = held - self._counted, held
         if by:
@@ -252,7 +252,7 @@ class SharePartition:
         return self._write(change.batches, change)
 
     def take_back(self, member_id: str, acquired: Iterable[Acquired]) -> None:
-        """Undo an acquisition whose response is not sent."""
+        """Undo an acquisition with an unsent response."""
         if self.state is None or self.problem is not None or not self.state.take_back(member_id, acquired):
             return
         self._count()
@@ -267,7 +267,10 @@ class SharePartition:
     # Locks
 
     def _arm(self) -> None:
-        """Arm the timer for the next expiry. It may be that of a younger lock, where the group's lock duration became shorter."""
+        """Arm the timer for the next expiry.
+
+        That may be a younger lock's, where the lock duration became shorter.
+        """
         if self.state is None or self.problem is not None:
             return
         deadline_ms = self.state.next_deadline_ms
@@ -299,7 +302,7 @@ class SharePartition:
         return self.state.letters(self.limits, DEAD_LETTERS_PER_BATCH_MAX)
 
     def _buried(self, letters: Sequence[Letter]) -> None:
-        """Archive the records of written dead letters. If the state cannot be written, their letters may be written again later."""
+        """Archive the records of written dead letters. If that write fails, the letters may be written again."""
         assert self.state is not None, "nothing is given up of what is not loaded"
         batches = self.state.buried(letters)
         self._count()
@@ -320,7 +323,6 @@ class SharePartition:
         return done
 
     async def _write_on(self) -> None:
-        """Write pending changes until there are none."""
         try:
             while self._waiting:
                 await self._owner.turn()
@@ -341,8 +343,10 @@ class SharePartition:
             self._owner.settled(self)
 
     def _together(self) -> list[_Write]:
-        """Take the pending writes that can go together: changes of different records. A change that holds in any case goes alone: its
-        records may have been acquired again."""
+        """Take pending writes of different records.
+
+        A change that holds in any case goes alone: its records may have been acquired again.
+        """
         together = [self._waiting.popleft()]
         while not together[0].holds and self._waiting and not self._waiting[0].holds:
             together.append(self._waiting.popleft())
@@ -356,7 +360,7 @@ class SharePartition:
         await self._persister.write(self.key, self.state.written(self.leader_epoch, ordered))
 
     def _written(self, together: list[_Write], problem: KafkaError | None, *, forgotten: bool = False) -> None:
-        """Commit or roll back the changes, then complete the futures."""
+        """Commit or roll back, then complete the futures."""
         assert self.state is not None, "nothing is written of what is not loaded"
         kept = [write.change for write in together if write.change is not None and (problem is None or write.holds)]
         refused = [
@@ -383,7 +387,7 @@ class SharePartition:
 
 
 def translated(problem: KafkaError) -> KafkaError:
-    """Translate an error of the persister to that for members."""
+    """Translate a persister's error for members."""
     if problem.code in _COME_AGAIN:
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, problem.message)
     if problem.code in _FENCED:

@@ -1,7 +1,7 @@
 """Background work, one piece per round of the event loop.
 
-What lives here: the queue for a round. What does not: requests of clients, which have a share of each round (`scheduling.fair_share`), and
-the size of a piece.
+What lives here: the queue for a round. What does not: clients' requests, which have a share of each round
+(`scheduling.fair_share`), the size of a piece.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections import deque
 
 
 class Rounds:
-    """Wakes one waiter per round of the event loop, in FIFO order. Requests that have arrived run first."""
+    """Wakes one waiter per round, in FIFO order. Requests that have arrived run first."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()

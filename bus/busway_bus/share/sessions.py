@@ -1,8 +1,8 @@
 """Share sessions: incremental lists of partitions per member (KIP-932).
 
-What lives here: the sessions, their epochs and their bounds, as plain state. What does not: the records of a member (`state`), and noticing
-that a connection dropped (`manager`). A member names its partitions once and then only changes. A full broker refuses a new session and
-evicts none.
+What lives here: sessions, epochs and bounds, as plain state. What does not: the records of a member (`state`), dropped
+connections (`manager`). A member names its partitions once and then only changes. A full broker refuses a new session
+and evicts none.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class ShareSession:
     """The partitions of one member on this broker.
 
     Attributes:
-        epoch: that of its next request.
+        epoch: of its next request.
         partitions: whether the next response must include each, even without records; in the order of service.
     """
 
@@ -36,13 +36,13 @@ class ShareSession:
     epoch: int = 1
 
     def gave(self, partition: TopicIdPartition) -> None:
-        """Move a partition that returned records to the end of the order."""
+        """Move a partition that returned records to the end."""
         if partition in self.partitions:
             self.partitions[partition] = self.partitions.pop(partition)
 
 
 class ShareSessions:
-    """The share sessions of a node. Bounds: `slots` sessions, and `partitions_max` partitions in all of them together."""
+    """The share sessions of a node: at most `slots`, with `partitions_max` partitions together."""
 
     def __init__(self, slots: int, partitions_max: int = SHARE_SESSION_PARTITIONS_MAX) -> None:
         self._slots = slots
@@ -70,7 +70,7 @@ class ShareSessions:
         return session
 
     def open(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition]) -> ShareSession:
-        """Open a session; it replaces an earlier one of the member.
+        """Open a session in place of the member's earlier one.
 
         Raises:
             KafkaError: SHARE_SESSION_LIMIT_REACHED; the earlier session stays.
@@ -100,8 +100,8 @@ class ShareSessions:
         """Update and return the session of a request.
 
         Raises:
-            KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; SHARE_SESSION_LIMIT_REACHED where its partitions become
-                too many for this broker, and the session is unchanged.
+            KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; SHARE_SESSION_LIMIT_REACHED for too many
+                partitions, and the session is unchanged.
         """
         session = self.find(group_id, member_id)
         if session.epoch != epoch:
@@ -135,5 +135,5 @@ class ShareSessions:
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch after another; it wraps to 1."""
+    """Return the next epoch, wrapping to 1."""
     return 1 if epoch == _EPOCH_MAX else epoch + 1

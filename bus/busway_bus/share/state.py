@@ -1,8 +1,9 @@
 """The record states of a share partition (KIP-932, KIP-1206, KIP-1222).
 
-What lives here: the transitions of records, as a pure machine: times in, states to be written out. What does not: which records of a fetch
-a member gets (`acquiring`), the log, the persister and waiting requests (`partition`). The rules are those of Kafka's `SharePartition`.
-Kafka keeps a window of gaps for records that an earlier leader gave away unanswered; here each gap is a batch of its own, `fresh`.
+What lives here: the transitions of records, as a pure machine: times in, states to be written out. What does not: which
+records a member gets (`acquiring`), the log, the persister and waiting requests (`partition`). The rules are those of
+Kafka's `SharePartition`, but for its window of gaps, records that an earlier leader gave away unanswered: here each gap
+is a `fresh` batch.
 """
 
 from bisect import bisect_left
@@ -51,12 +52,11 @@ class SharePartitionState:
         kept: the persisted state, with a start offset.
 
     Attributes:
-        state_epoch: that of the persisted state.
         start: every record before it is finished.
         end: the next offset to fetch where nothing before it is available.
 
     Raises:
-        ValueError: the batches of the persisted state contradict each other.
+        ValueError: the persisted batches contradict each other.
     """
 
     def __init__(self, kept: ShareState) -> None:
@@ -73,27 +73,30 @@ class SharePartitionState:
 
     @property
     def in_flight_count(self) -> int:
-        """Number of offsets from the first unfinished to the last fetched."""
+        """Offsets from the first unfinished to the last fetched."""
         return self.end - self.start if self.in_flight else 0
 
     @property
     def open_count(self) -> int:
-        """Number of offsets from the first active record to the last fetched. A record that waits only for its dead letter is not active."""
+        """Offsets from the first active record to the last fetched.
+
+        A record that waits only for its dead letter is not active.
+        """
         first = next((run.first for run in self.in_flight.runs if run.active), self.end)
         return self.end - max(first, self.start)
 
     def room(self, limits: ShareLimits) -> int:
-        """Number of further offsets that may be in flight."""
+        """Number of further offsets allowed in flight."""
         return min(limits.in_flight - self.open_count, limits.span - self.in_flight_count)
 
     @property
     def complete_count(self) -> int:
-        """Number of terminal records from `start` on, pending writes included."""
+        """Terminal records from `start` on, pending writes included."""
         return sum(run.last - run.first + 1 for run in self.in_flight.runs if run.terminal)
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """Earliest end of a lock; None where nothing is acquired."""
+        """Earliest end of a lock."""
         return min((run.deadline_ms for run in self.in_flight.runs if run.locked), default=None)
 
     @property
@@ -108,7 +111,7 @@ class SharePartitionState:
 
     @property
     def next_fetch_offset(self) -> int:
-        """The offset from which the next member gets records."""
+        """First offset for the next member."""
         if self._maybe_available:
             for run in self.in_flight.runs:
                 if run.available:
@@ -117,11 +120,11 @@ class SharePartitionState:
         return self.end
 
     def can_acquire(self, limits: ShareLimits) -> bool:
-        """Whether this partition has available records or room for new ones."""
+        """Whether there are available records or room for new ones."""
         return self.next_fetch_offset != self.end or self.room(limits) > 0
 
     def written(self, leader_epoch: int, batches: Iterable[StateBatch]) -> ShareState:
-        """Build the state that is persisted with changed batches."""
+        """Build the state to persist with changed batches."""
         return ShareState(
             state_epoch=self.state_epoch,
             leader_epoch=leader_epoch,
@@ -135,7 +138,7 @@ class SharePartitionState:
     def acknowledge(
         self, member_id: str, acknowledgements: Iterable[Acknowledgement], limits: ShareLimits, now_ms: int
     ) -> Change:
-        """Apply acknowledgements in the order of their offsets. The caller writes the change, then calls `commit` or `roll_back`.
+        """Apply acknowledgements by offset. The caller writes the change, then calls `commit` or `roll_back`.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; only locks that were renewed before stay changed.
@@ -195,7 +198,8 @@ class SharePartitionState:
         """Find the last offset of the batch where the range ends.
 
         Raises:
-            KafkaError: INVALID_RECORD_STATE where the range is before all records in flight, INVALID_REQUEST where it is behind them.
+            KafkaError: INVALID_RECORD_STATE where the range is before all records in flight, INVALID_REQUEST where it
+                is behind them.
         """
         batches = self.in_flight.between(acknowledgement.first, acknowledgement.last)
         if not self.in_flight.has_before(acknowledgement.first) and not (
@@ -213,7 +217,7 @@ class SharePartitionState:
         return batches[-1].last
 
     def release(self, member_id: str, limits: ShareLimits) -> Change:
-        """Release every record of a member. The caller writes the change, then calls `commit` or `roll_back`."""
+        """Release every record of a member. The change is written as of `acknowledge`."""
         change = Change()
         for run in self.in_flight.runs:
             if run.locked and run.member_id == member_id:
@@ -221,8 +225,10 @@ class SharePartitionState:
         return change
 
     def take_back(self, member_id: str, acquired: Iterable[Acquired]) -> bool:
-        """Undo an acquisition whose response is not sent. Returns whether records were freed. It does not count as a delivery, and nothing
-        is written."""
+        """Undo an acquisition with an unsent response. Returns whether records were freed.
+
+        It does not count as a delivery, and nothing is written.
+        """
         taken = False
         for part in acquired:
             for run in self.in_flight.within(part.first, part.last):
@@ -234,7 +240,7 @@ class SharePartitionState:
         return taken
 
     def _begin(self, run: Run, state: RecordState, change: Change, limits: ShareLimits) -> None:
-        """Change a state; member and deadline are kept until it is written."""
+        """Change a state; member and deadline stay until it is written."""
         if state is RecordState.AVAILABLE:
             state = _given_back(run, limits)
         run.state, run.change = state, change
@@ -251,7 +257,7 @@ class SharePartitionState:
         self._changed()
 
     def roll_back(self, *changes: Change, limits: ShareLimits, now_ms: int) -> None:
-        """Undo changes that were not written. Members keep their records, except those whose locks expired meanwhile."""
+        """Undo unwritten changes. Members keep their records, except those whose locks expired."""
         refused = frozenset(changes)
         for run in self.in_flight.runs:
             if run.change not in refused:
@@ -265,8 +271,10 @@ class SharePartitionState:
     # Expiry
 
     def expire(self, limits: ShareLimits, now_ms: int) -> Change:
-        """Release records whose locks expired. The change holds even if it cannot be written. No dead letter of it is written before
-        `commit`."""
+        """Release records with expired locks.
+
+        The change holds even if it cannot be written. Its dead letters wait for `commit`.
+        """
         change = Change(holds=True)
         for run in self.in_flight.runs:
             if run.locked and run.deadline_ms <= now_ms:
@@ -291,8 +299,10 @@ class SharePartitionState:
         return letters
 
     def buried(self, letters: Iterable[Letter]) -> list[StateBatch]:
-        """Archive records whose dead letters are on disk. Returns the batches to write. The letters are in offset order. The change holds
-        even if it cannot be written."""
+        """Archive records whose dead letters, in offset order, are on disk. Returns the batches to write.
+
+        The change holds even if it cannot be written.
+        """
         batches: list[StateBatch] = []
         ranges = [(letter.first, letter.last) for letter in letters]
         runs = self.in_flight.cut([offset for first, last in ranges for offset in (first, last + 1)])
@@ -318,7 +328,7 @@ class SharePartitionState:
         return True
 
     def absent(self, first: int, last: int) -> None:
-        """Archive available records that the log no longer has, bounds included."""
+        """Archive available records missing in the log, bounds included."""
         if first > last:
             return
         for run in self.in_flight.within(first, last):
@@ -342,7 +352,7 @@ class SharePartitionState:
 
 
 def _given_back(run: Run, limits: ShareLimits) -> RecordState:
-    """Return the next state of a released record, by its delivery count."""
+    """Return a released record's state, by its delivery count."""
     if run.delivery_count < limits.delivery_count:
         return RecordState.AVAILABLE
     if not limits.dead_letters:
@@ -357,16 +367,12 @@ def _rejected(run: Run) -> RecordState:
 
 
 def _cause(run: Run, limits: ShareLimits) -> Cause:
-    """Guess why an earlier leader gave up a record. The cause is not persisted; the rule is Kafka's."""
+    """Guess why an earlier leader gave up a record, by Kafka's rule. The cause is not persisted."""
     return Cause.DELIVERED_TOO_OFTEN if run.delivery_count >= limits.delivery_count else Cause.REJECTED
 
 
 def _chunks(acknowledgement: Acknowledgement, start: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
-    """Group consecutive records of one type, from `start` on.
-
-    Yields:
-        (first offset, last offset, type).
-    """
+    """Yield (first offset, last offset, type) of consecutive records, from `start` on."""
     if len(acknowledgement.types) == 1:
         yield max(acknowledgement.first, start), acknowledgement.last, AcknowledgeType(acknowledgement.types[0])
         return
@@ -379,7 +385,6 @@ def _chunks(acknowledgement: Acknowledgement, start: int) -> Iterator[tuple[int,
 
 
 def _restored(kept: ShareState) -> Iterator[InFlightBatch]:
-    """Rebuild the batches in flight from the persisted state."""
     expected = kept.start_offset
     for batch in kept.batches:
         if not expected <= batch.first_offset <= batch.last_offset:

@@ -1,7 +1,7 @@
 """The wait of a share fetch that has too few records yet.
 
-What lives here: the wait for records of any of its share partitions, for a time-out, or for the client to disconnect. What does not: when a
-fetch has enough (`fetching`).
+What lives here: the wait for records of any share partition, a time-out, or the client's disconnect. What does not:
+when a fetch has enough (`fetching`).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class Peer(Protocol):
 
     Attributes:
         gone: whether it dropped.
-        polls: `end` of each is called when it drops.
+        polls: `end` of each is called then.
     """
 
     gone: bool
@@ -64,12 +64,12 @@ class Waiting:
             share.waiters[self] = None
 
     def look_at(self, share: SharePartition) -> None:
-        """Wake the fetch where the share partition may have enough."""
+        """Wake the fetch where there may be enough."""
         if not self._woken and self._enough(share):
             self._wake()
 
     def end(self, problem: Exception) -> None:
-        """End the wait with an error: the client is gone."""
+        """End the wait: the client is gone."""
         self._problem = problem
         self._wake()
 
@@ -82,7 +82,7 @@ class Waiting:
         """Wait for records or the time-out.
 
         Raises:
-            Exception: the error that `end` was called with: the client is gone.
+            Exception: that of `end`.
         """
         if not self._woken:
             loop = asyncio.get_running_loop()

@@ -1,11 +1,11 @@
 """State batches of a share partition, merged without overlaps.
 
-What lives here: which state wins where several cover an offset, and cutting at the start offset. What does not: the table of states
+What lives here: which state wins at an offset, cutting at the start offset. What does not: the table of states
 (`shard`).
 
-Where states differ the higher delivery count wins, then the higher state: delivery counts only grow, and terminal states have higher
-numbers than others. Adjacent batches with the same state and count are joined. The cost does not depend on batches outside the changed
-range.
+The higher delivery count wins, then the higher state: delivery counts only grow, and terminal states have higher
+numbers. Adjacent batches with the same state and count are joined. The cost does not depend on batches outside the
+changed range.
 """
 
 import heapq
@@ -23,7 +23,7 @@ def combine(held: Sequence[StateBatch], changed: Iterable[StateBatch], start_off
     """Merge new batches into those held.
 
     Args:
-        held: in offset order, without overlaps, as returned before.
+        held: as returned before.
         changed: in any order; overlaps are allowed.
         start_offset: everything before it is dropped; `NO_START` drops nothing.
     """
@@ -36,7 +36,6 @@ def combine(held: Sequence[StateBatch], changed: Iterable[StateBatch], start_off
 
 
 def _from(held: tuple[StateBatch, ...], start_offset: int) -> tuple[StateBatch, ...]:
-    """Cut batches without overlaps at the start offset."""
     held = held[bisect_left(held, start_offset, key=_last) :]
     return (*_clipped(held[:1], start_offset), *held[1:])
 
@@ -53,7 +52,6 @@ def _clipped(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBat
 
 
 def _apart(batches: tuple[StateBatch, ...]) -> Sequence[StateBatch]:
-    """Sort batches by offset and resolve overlaps."""
     ends = [batch.last_offset for batch in batches]
     if all(map(lt, ends, map(_first, batches[1:]))):
         return batches  # the usual case: leaders send them in order
@@ -84,7 +82,7 @@ def _swept(batches: list[StateBatch]) -> list[StateBatch]:
 
 
 def _merged(held: Sequence[StateBatch], changed: Sequence[StateBatch]) -> Iterator[StateBatch]:
-    """Merge two sequences in offset order, each without overlaps."""
+    """Merge two sequences in offset order without overlaps."""
     held_batches, changed_batches = iter(held), iter(changed)
     old, new = next(held_batches, None), next(changed_batches, None)
     while old is not None and new is not None:
@@ -115,7 +113,6 @@ def _merged(held: Sequence[StateBatch], changed: Sequence[StateBatch]) -> Iterat
 
 
 def _joined(batches: Iterable[StateBatch]) -> list[StateBatch]:
-    """Join adjacent batches with the same state and count."""
     joined: list[StateBatch] = []
     expected, state_and_count = -1, (0, 0)
     for batch in batches:

@@ -1,6 +1,6 @@
 """The record types of `__share_group_state`, as Kafka's share coordinator writes them.
 
-What lives here: keys and values with their two-byte version. What does not: their meaning for a share partition (`shard`). The layouts are
+What lives here: keys and values with their two-byte version. What does not: their meaning (`shard`). The layouts are
 those of the kafka-share-coordinator 4.3.1 jar, so that `kafka-dump-log --share-group-state-decoder` reads them.
 """
 
@@ -25,7 +25,7 @@ class ShareSnapshotKey:
 
 @struct
 class StateBatch:
-    """Records of a range, bounds included, in the same state."""
+    """Records, bounds included, in the same state."""
 
     first_offset: Int64
     last_offset: Int64

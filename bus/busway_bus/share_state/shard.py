@@ -1,10 +1,11 @@
 """The share partitions of one partition of `__share_group_state`: a coordinator shard.
 
-What lives here: the table and its operations, `apply`, which alone changes it, and the part of the log still needed. What does not: merging
-batches (`batches`), storage and waiting (`coordinator.runtime`), the periodic scan (`coordinator.share_state_coordinator`).
+What lives here: the table, its operations, `apply`, which alone changes it, the part of the log still needed. What does
+not: merging batches (`batches`), storage and waiting (`coordinator.runtime`), the periodic scan
+(`coordinator.share_state_coordinator`).
 
-A state is a snapshot and the updates since, so every record of the log counts. A snapshot supersedes all earlier records of its share
-partition. One is written after many updates, and where an old snapshot alone keeps the log from being truncated.
+A state is a snapshot, which supersedes all earlier records of its share partition, and the updates since. A snapshot is
+written after many updates, and where an old one alone keeps the log from being truncated.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -26,7 +27,7 @@ from busway_bus.share_state.records import (
 from busway_protocol.errors import ErrorCode, KafkaError
 
 ANY_EPOCH: Final = -1
-"""In place of an epoch that the caller does not know. It fences nothing."""
+"""In place of an unknown epoch. It fences nothing."""
 FIRST_LEADER_EPOCH: Final = 0
 NEVER_BEGUN: Final = ShareState(state_epoch=0, leader_epoch=FIRST_LEADER_EPOCH, start_offset=NO_START)
 """The summary of an uninitialized share partition."""
@@ -47,10 +48,9 @@ class Kept:
         snapshot_epoch: number of its snapshots.
         snapshot_offset: log offset of the last one; the log is needed from there.
         created_ms: when the state was created. A snapshot that replaces an old one keeps it.
-        written_ms: when the last snapshot was written.
+        written_ms: of the last snapshot.
         updates: number of updates since.
-        leader_fence: writes of leaders of earlier epochs are fenced.
-        state_fence: the same for state epochs.
+        leader_fence, state_fence: writes with earlier epochs are fenced.
     """
 
     state: ShareState
@@ -68,10 +68,8 @@ class ShareStateShard:
 
     Args:
         exists: whether a topic id has a partition of this index.
-        updates_per_snapshot: number of updates between two snapshots.
 
     Attributes:
-        partitions: by group, topic and partition.
         held_bytes: approximate memory of all states.
         end_offset: the offset after the last record.
     """
@@ -142,15 +140,15 @@ class ShareStateShard:
     # Timers: none; the coordinator calls `renewed` at its intervals.
 
     def next_deadline(self) -> int | None:
-        """Return None: the runtime's timer is not used."""
+        """Return None: no timer is used."""
         return None
 
     def tick(self, now: int) -> Decision[None]:
-        """Return an empty decision: nothing is due."""
+        """Return an empty decision."""
         return Decision(reply=None)
 
     def unloaded(self) -> list[Waiter]:
-        """Return no waiters: no request is parked here."""
+        """Return no waiters: no request is parked."""
         return []
 
     # Requests
@@ -204,8 +202,8 @@ class ShareStateShard:
             room_bytes: bytes that may still be added.
 
         Raises:
-            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH or UNKNOWN_TOPIC_OR_PARTITION; POLICY_VIOLATION where
-                there is no room.
+            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH or UNKNOWN_TOPIC_OR_PARTITION;
+                POLICY_VIOLATION where there is no room.
         """
         kept = self._begun(key, "Write")
         if ANY_EPOCH != change.leader_epoch < kept.leader_fence:
@@ -222,7 +220,7 @@ class ShareStateShard:
         return Decision(records=(self._change(key, kept, change, kept.state.leader_epoch, wall_ms),), reply=None)
 
     def summary(self, key: SharePartitionKey) -> ShareState:
-        """Return the state without its batches; `NEVER_BEGUN` where there is none.
+        """Return the state without batches, else `NEVER_BEGUN`.
 
         Raises:
             KafkaError: INVALID_REQUEST or UNKNOWN_TOPIC_OR_PARTITION.
@@ -285,7 +283,10 @@ class ShareStateShard:
         return all(kept.created_ms != kept.written_ms for kept in self.partitions.values())
 
     def renewed(self, keys: Iterable[SharePartitionKey], *, wall_ms: int, older_ms: int) -> Decision[bool]:
-        """Rewrite snapshots of at least this age. The log before them can then be deleted. The reply is always true: more may be due."""
+        """Rewrite snapshots of at least this age, so that the log before them can be deleted. The reply is always true:
+
+        more may be due.
+        """
         changes = []
         for key in keys:
             kept = self.partitions.get(key)
@@ -299,7 +300,7 @@ class ShareStateShard:
         return [topic_id for topic_id in self._by_topic if not self._exists(topic_id, 0)]
 
     def forget(self, topic_ids: Collection[UUID], at_most: int) -> Decision[bool]:
-        """Delete states of topics, at most `at_most` at a time. The reply is whether there are more."""
+        """Delete at most `at_most` states of topics. The reply is whether there are more."""
         keys: list[SharePartitionKey] = []
         for topic_id in topic_ids:
             keys += list(self._by_topic.get(topic_id, ()))
