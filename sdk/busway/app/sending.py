@@ -1,7 +1,8 @@
-"""What an app sends.
+"""Sending by an app.
 
-What lives here: `Sending`: into a topic at once, or, from a handler that is exactly_once, with what else the handler leaves behind; dead
-letters. What does not: transactions (`handling.transactor`), the producer (`busway.producer`).
+What lives here: `Sending`: into a topic at once or, from an exactly_once handler, with the handler's transaction; dead
+letters. What does
+not: transactions (`handling.transactor`), the producer (`busway.producer`).
 """
 
 import asyncio
@@ -59,7 +60,7 @@ class Sending(ABC):
 
     @property
     def serdes(self) -> Serdes:
-        """What turns its records into values.
+        """The serdes of its topics.
 
         Raises:
             NotRunning: the app is not running.
@@ -70,7 +71,7 @@ class Sending(ABC):
 
     @property
     def producer(self) -> Producer:
-        """What sends its records, but for those of transactions.
+        """The producer of its records, except those of transactions.
 
         Raises:
             NotRunning: the app is not running.
@@ -80,14 +81,16 @@ class Sending(ABC):
         return self._producer
 
     def new_serdes(self) -> Serdes:
-        """Serdes with its registry and naming, for who sends its topics while it does not run; closed by the caller."""
+        """Create serdes with its registry and naming, to send while it does not run; the caller closes them."""
         return Serdes(
             app=self.name, registry_url=self.schema_registry, register=self._register_schemas, naming=self._naming
         )
 
     @abstractmethod
     def open_work(self, topics: Collection[str], partition: int) -> OpenWork | None:
-        """Return work that is committed with what is handled of these topics' partition; None where it is not here."""
+        """Return work that commits with the handled records of these topics' partition; None where this instance lacks
+        it.
+        """
 
     async def send(
         self,
@@ -119,13 +122,13 @@ class Sending(ABC):
         if (sent := unacknowledged.get()) is None:
             return future
         sent.append(future)
-        # The handler may cancel what it waits for; the record is on its way all the same.
+        # The handler may cancel its wait; the record is sent all the same.
         seen = asyncio.shield(future)
         seen.add_done_callback(lambda done: done.cancelled() or done.exception())
         return seen
 
     async def send_result(self, topic: Topic[K, V], value: V | None, key: K | None) -> None:
-        """Send what a handler returned: its record is finished when that is acknowledged, and nobody else asks where it was put."""
+        """Send a handler's result without reporting where it was written; the record is finished on acknowledgement."""
         record = Outgoing(topic.name, None, *self._bytes(topic, key, value), (), None)
         if (mine := work.get()) is not None:
             await self._keep(mine, record)
@@ -154,7 +157,7 @@ class Sending(ABC):
         )
 
     async def _keep(self, mine: Work, record: Outgoing) -> None:
-        """Have it sent when the handler has returned; refused now is what would be refused then."""
+        """Queue it until the handler has returned; check now what would be refused then."""
         await self.producer.check(
             record.topic,
             record.value,
@@ -175,7 +178,7 @@ class Sending(ABC):
         return futures
 
     async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
-        """To a dead-letter topic, which is made here: brokers need not make topics by themselves."""
+        """Send to a dead-letter topic, which is created here: brokers need not auto-create topics."""
         try:
             if topic not in self._made:
                 await create_missing(self, [NewTopic(topic, -1)])
@@ -194,7 +197,7 @@ class Sending(ABC):
 
 
 def _kept(record: Outgoing) -> "asyncio.Future[RecordMetadata]":
-    """What a handler learns of a record that is sent when it has returned."""
+    """Return the metadata for a record that is sent after the handler; the offset is -1."""
     kept: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
     number = -1 if record.partition is None else record.partition
     now_ms = current_machine().wall_ms() if record.timestamp_ms is None else record.timestamp_ms

@@ -1,7 +1,7 @@
-"""A partition that the app has.
+"""An assigned partition of the app.
 
-What lives here: `Assigned`: its lanes, what they get, and when it is full. What does not: how far they are (`partition_offsets`), feeding it
-(`worker`).
+What lives here: `Assigned`: its lanes, their records, and when it is full. What does not: its offsets
+(`partition_offsets`), feeding it (`worker`).
 """
 
 import logging
@@ -18,16 +18,18 @@ from busway.types import Record, TopicPartition
 logger = logging.getLogger("busway.app")
 
 OPEN_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of the keys and values of a partition's records that not all handlers have finished; above, it is paused."""
+"""Bytes of keys and values of a partition's unfinished records; above, it is paused."""
 LOW_WATER: Final = 4
-"""It goes on when no more than this part of what may be open waits for a handler that could take it."""
+"""A paused partition resumes when each handler has at most this part of its bound queued."""
 AHEAD_MAX: Final = 20_000
-"""Records between the lowest unfinished one and the last that came; above, the partition is paused. Which of them are finished is
-committed with the offset, so that they do not come again; `offset_set` has room for some 800 gaps, what is behind those does."""
+"""Records between the lowest unfinished one and the last one received; above, the partition is paused. Those finished
+ahead are committed with the offset, so they are not redelivered; `offset_set` has room for some 800 gaps, records
+behind those are redelivered.
+"""
 
 
 class Assigned(PartitionOffsets):
-    """A partition that the app has: its lanes, and how far all of them are."""
+    """An assigned partition with its lanes and offsets."""
 
     __slots__ = ("lanes",)
 
@@ -36,13 +38,13 @@ class Assigned(PartitionOffsets):
         self.lanes = lanes
 
     def add(self, records: Iterable[Record], group: bytes) -> None:
-        """Records arrived, in their order."""
+        """Take received records, in order of offset."""
         items: list[Item] = []
         chosen: dict[Item, Sequence[Lane]] = {}
         for record in records:
             if not self.done.follows(record.offset):
                 logger.warning("%s-%d goes on at offset %d, behind what came before", *record[:3])
-                self.done = CompletedOffsets()  # the topic was made anew; what is under way counts for the old one
+                self.done = CompletedOffsets()  # the topic was created again; records in progress belong to the old one
             if not self.done.begin(record.offset):
                 continue
             if record.headers and is_for_others(record, group):
@@ -63,15 +65,15 @@ class Assigned(PartitionOffsets):
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be fetched for now."""
+        """Whether to pause fetching."""
         if self.done.open >= AHEAD_MAX or self.open_bytes >= OPEN_BYTES_MAX:
             return True
         return any(lane.schedule.open >= lane.open_max for lane in self.lanes)
 
     @property
     def has_room(self) -> bool:
-        """Whether a paused partition should go on."""
-        for lane in self.lanes:  # asked for each record: the cheap question first
+        """Whether to resume a paused partition."""
+        for lane in self.lanes:  # called for each record: the cheap check first
             if lane.schedule.queued > lane.open_max // LOW_WATER:
                 return False
         return not self.is_full

@@ -1,7 +1,8 @@
-"""One handler's attempts at a record, and what becomes of those that failed for good.
+"""One handler's attempts at a record, and dead letters.
 
-What lives here: reading a record, calling the handler with its deadline, telling the extensions, and burying among the dead letters. What
-does not: which record is next and waiting before the next attempt (`lane`), when to try again (`busway.app.model.retry`).
+What lives here: reading a record, calling the handler with its deadline, notifying the extensions, and writing dead
+letters. What does not: the order of records and waiting between attempts (`lane`), when to retry
+(`busway.app.model.retry`).
 """
 
 import asyncio
@@ -43,24 +44,27 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
 
 
 class HandlerTimedOut(BuswayError):
-    """A handler took longer than its `timeout_s`. A coroutine was cancelled; a plain function cannot be and goes on in its thread, where
-    what it returns is dropped: let it have a deadline of its own."""
+    """A handler took longer than its `timeout_s`. A coroutine is cancelled; a plain function continues in its thread
+    and its result is dropped, so it needs a deadline inside.
+    """
 
 
 class Cancelled(Exception):
-    """What a handler waited for was cancelled by somebody else than the app."""
+    """A handler awaited a task that was cancelled, though not by the app."""
 
 
 class Exited(Exception):
-    """A handler raised what is no `Exception`, such as SystemExit: one record must not end the process, or stop its partition."""
+    """A handler raised no `Exception`, such as SystemExit: one record must not end the process or stop its
+    partition.
+    """
 
 
 @dataclass(slots=True)
 class Counts:
-    """What an app has done since it started.
+    """Counters of an app since it started.
 
     Attributes:
-        handled: records whose handlers all returned, or did not want them.
+        handled: records whose handlers all returned or filtered them out.
         dead_lettered: records that went to a dead-letter topic.
     """
 
@@ -70,8 +74,9 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptParts:
-    """What attempts are made of: the group's name, who watches, how to read a record and how to send one as it is, whose time and
-    chance, and where work goes that is to happen exactly once."""
+    """Dependencies of attempts: group name, hooks, decoding, raw sending, clock and randomness, and the transactor of
+    exactly_once handlers.
+    """
 
     group: str
     hooks: Hooks
@@ -83,13 +88,13 @@ class AttemptParts:
 
 
 class Attempts:
-    """Makes one handler's attempts at the records of a topic.
+    """One handler's attempts at the records of a topic.
 
     Args:
-        parts: what they are made of.
-        handler: that is called.
-        buries_unreadable: whether a record that cannot be read may go to the dead letters.
-        rest: waits in place; raises when the partition goes meanwhile.
+        parts: their dependencies.
+        handler: to call.
+        buries_unreadable: whether an unreadable record may be dead-lettered.
+        rest: waits in place; raises if the partition is revoked meanwhile.
     """
 
     def __init__(self, parts: AttemptParts, handler: Handler, *, buries_unreadable: bool, rest: Rest) -> None:
@@ -105,12 +110,12 @@ class Attempts:
     # Reading
 
     async def read(self, item: Item) -> ConsumerRecord[Any, Any] | None:
-        """The record as handlers see it, or None when it cannot be read and lies among the dead letters for that.
+        """Decode the record; None if it was dead-lettered instead.
 
-        Bytes that cannot be read are a poison record; a registry that cannot be asked is waited for.
+        Undecodable bytes are a poison record; an unavailable registry is waited for.
 
         Raises:
-            HandlerFailed: it cannot be read and may not go to the dead letters.
+            HandlerFailed: it is unreadable and may not be dead-lettered.
         """
         if self._transactor is not None and (refused := self._transactor.refused(item)) is not None:
             await self.bury(item, refused, 1)
@@ -129,7 +134,7 @@ class Attempts:
 
     async def _unreadable(self, item: Item, problem: Undecodable) -> None:
         if item.unreadable:
-            return  # another handler of the topic has found out meanwhile
+            return  # found by another handler of the topic meanwhile
         if not self._buries_unreadable:
             raise HandlerFailed(f"{item.where} cannot be read: {problem}") from problem
         item.unreadable = True
@@ -140,13 +145,13 @@ class Attempts:
     # Calling
 
     async def make(self, item: Item, typed: ConsumerRecord[Any, Any], mark: Current, sent: Sent) -> float | None:
-        """One attempt, number `mark.attempt`: seconds until the next one, or None when the handler is done with the record.
+        """Make attempt number `mark.attempt`; return seconds until the next one, or None when the record is done.
 
         Args:
-            sent: gets what a successful handler sent without waiting.
+            sent: receives what a successful handler sent without waiting.
 
         Raises:
-            HandlerFailed: it failed for good and may not go to the dead letters.
+            HandlerFailed: it failed for good and may not be dead-lettered.
         """
         hooks = self._parts.hooks
         started = self.clock()
@@ -160,7 +165,7 @@ class Attempts:
             await self.reached("before-handler", item)
         try:
             await self.call((item,), typed, sent)
-        except Exception as problem:  # noqa: BLE001 - the user's code; the record is tried again or buried
+        except Exception as problem:  # noqa: BLE001 - the user's code; the record is retried or dead-lettered
             return await self._failed(item, problem, started, mark.attempt)
         if hooks.watched:
             self.tell([item], "handled", started, mark.attempt)
@@ -169,16 +174,16 @@ class Attempts:
         return None
 
     async def wanted(self, item: Item, typed: ConsumerRecord[Any, Any], started: float, attempt: int) -> bool | float:
-        """Whether the handler wants the record; False also when it is buried because that cannot be told; seconds until that is tried again.
+        """Evaluate the filter: False also if it failed and the record is dead-lettered, seconds until its retry.
 
         Raises:
-            HandlerFailed: it cannot be told, and the record may not go to the dead letters.
+            HandlerFailed: the filter failed for good, and the record may not be dead-lettered.
         """
         if self._where is None:
             return True
         try:
             wanted = bool(self._where(typed))
-        except Exception as problem:  # noqa: BLE001 - the user's code; the record is tried again or buried
+        except Exception as problem:  # noqa: BLE001 - the user's code; the record is retried or dead-lettered
             wait_s = await self._failed(item, problem, started, attempt)
             return False if wait_s is None else wait_s
         if not wanted:
@@ -188,11 +193,11 @@ class Attempts:
     async def call(self, items: Sequence[Item], argument: Any, sent: Sent) -> None:
         """Call the handler with a record or a list of them.
 
-        What a failed attempt sent is not waited for: the next attempt, or the dead letter, stands for the record. With exactly_once it was
-        not sent at all, and what a successful one sent is on its way into a transaction.
+        Sends of a failed attempt are not awaited: the next attempt or the dead letter replaces them. With exactly_once
+        nothing of a failed attempt is sent, and the output of a successful one is queued for a transaction.
 
         Raises:
-            Exception: what the handler raised.
+            Exception: raised by the handler.
             HandlerTimedOut: it took too long.
         """
         if self._transactor is None:
@@ -221,7 +226,7 @@ class Attempts:
             else:
                 await self._call_until(argument, self._timeout_s)
         except asyncio.CancelledError as cancelled:
-            # Only this task's own cancellation goes through; a handler that waited for something cancelled has failed.
+            # Only this task's own cancellation propagates; a handler that awaited a cancelled task has failed.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
@@ -259,20 +264,20 @@ class Attempts:
         return wait_s
 
     def wait_s(self, problem: Exception, attempt: int) -> float | None:
-        """Seconds until the next attempt; None to give up."""
+        """Return seconds until the next attempt; None to give up."""
         return self.route.retry.wait_s(problem, attempt, self._parts.machine.chance.random)
 
     def warn(self, item: Item, problem: Exception, attempt: int, wait_s: float) -> None:
-        """A record, or a batch that begins with it, is tried again."""
+        """Log the retry of a record, or of the batch that begins with it."""
         logger.warning(
             "%s failed on %s, attempt %d; again in %.2f s: %r", self.route.name, item.where, attempt, wait_s, problem
         )
 
     async def bury(self, item: Item, problem: Exception, attempts: int) -> None:
-        """To the dead letters, for a handler that failed for good.
+        """Dead-letter a record whose handler failed for good.
 
         Raises:
-            HandlerFailed: it may not go there.
+            HandlerFailed: it may not be dead-lettered.
         """
         where = f"{self.route.name} failed on {item.where}"
         if not self.route.dead_letter:
@@ -282,7 +287,7 @@ class Attempts:
         await self._bury(item, problem, attempts=attempts, handler=self.route.name)
 
     async def _bury(self, item: Item, problem: Exception, *, attempts: int, handler: str) -> None:
-        """To the dead-letter topic as it came; waits for as long as that is out of reach, because nothing is skipped."""
+        """Write it unchanged to the dead-letter topic, retrying without an end: no record is skipped."""
         record, group = item.record, self._parts.group
         topic = dead_letter_topic(record.topic, group)
         unacknowledged.set(None)
@@ -309,33 +314,33 @@ class Attempts:
             await self._rest(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
-    # Handing on
+    # Output
 
     def hand_on(self, items: Sequence[Item]) -> None:
-        """The handler is done with these; those that left nothing behind go into a transaction, too."""
+        """Mark records as done by the handler; those without output are queued for a transaction too."""
         assert self._transactor is not None
         if rest := [item for item in items if not item.handed_on]:
             self._transactor.add(Work(rest, rest[0].home))
 
     async def room(self) -> None:
-        """Wait while more is on its way into transactions than may be."""
+        """Wait while too much output is queued for transactions."""
         assert self._transactor is not None
         await self._transactor.room()
 
-    # Telling
+    # Extensions
 
     def clock(self) -> float:
-        """When a call begins, if somebody wants to know how long it takes."""
+        """Return the start time of a call in seconds; 0 if no extension measures calls."""
         return self._parts.machine.monotonic_s() if self._parts.hooks.watched else 0.0
 
     async def reached(self, point: str, item: Item) -> None:
-        """A step is reached, if somebody wants to know."""
+        """Notify extensions that watch steps."""
         if self._parts.hooks.stepped:
             record = item.record
             await self._parts.hooks.reached(point, TopicPartition(record.topic, record.partition), record.offset)
 
     async def acknowledged(self, item: Item, sent: Sent) -> None:
-        """Wait for what was sent, where somebody wants to be told of that step."""
+        """Wait for sends to be acknowledged, only if an extension watches that step."""
         if self._parts.hooks.stepped and self._transactor is None:
             if sent:
                 await asyncio.wait(sent)
@@ -344,7 +349,7 @@ class Attempts:
     def tell(
         self, items: Sequence[Item], outcome: Outcome, started: float, attempt: int, problem: Exception | None = None
     ) -> None:
-        """A call has ended, if somebody wants to know."""
+        """Notify extensions that a call has ended, if any watches."""
         if not self._parts.hooks.watched:
             return
         first = items[0].record

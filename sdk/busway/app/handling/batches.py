@@ -1,7 +1,8 @@
-"""A partition's way through a handler that takes many records at once.
+"""A partition's way through a handler that takes batches.
 
-What lives here: `BatchLane`: filling a batch, trying it again, and halving one that fails for good until the poison record is alone. What
-does not: a record at a time (`lane`), calling (`attempts`).
+What lives here: `BatchLane`: filling a batch, retrying it, and bisecting a failed one down to the poison record. What
+does not: single
+records (`lane`), calling (`attempts`).
 """
 
 import asyncio
@@ -22,14 +23,14 @@ _Read = tuple[Item, ConsumerRecord[Any, Any]]
 
 
 class BatchLane(Lane):
-    """Gives one handler the records of one partition, many at once, in their order; a retry holds the partition."""
+    """Gives one handler the records of one partition in batches, in order; a retry holds the partition."""
 
     def __init__(
         self, parts: LaneParts, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
     ) -> None:
         super().__init__(parts, partition, handler, buries_unreadable=buries_unreadable)
         self._batch = handler.route.batch or Batch()
-        # All that are in one batch run at once; the lane takes the next batch when this one is done.
+        # All records of a batch run at once; the next batch follows when this one is done.
         self.schedule = Schedule(ordering="none", concurrency=self._batch.max_records)
         self._full = asyncio.Event()
         self._filters = handler.route.where is not None
@@ -81,7 +82,9 @@ class BatchLane(Lane):
             attempt += 1
 
     async def _halving(self, reads: list[_Read], key: Hashable, mark: Current) -> None:
-        """The whole as often as `retry` says; then each half once, until what fails is one record, which is buried."""
+        """Try the whole as often as `retry` says, then each half once, down to single records; a failing one is
+        dead-lettered.
+        """
         left = [reads]
         while left:
             if self.closing:
@@ -99,7 +102,7 @@ class BatchLane(Lane):
             mark.attempt += 1
 
     async def _try(self, part: list[_Read], key: Hashable, mark: Current, *, once: bool) -> Exception | None:
-        """What the handler raised in the end; None when it has handled these records."""
+        """Return the last exception of the handler; None on success."""
         attempts, items = self._attempts, [item for item, _ in part]
         while True:
             sent: Sent = []
@@ -107,7 +110,7 @@ class BatchLane(Lane):
             await attempts.reached("before-handler", items[0])
             try:
                 await attempts.call(items, [typed for _, typed in part], sent)
-            except Exception as problem:  # noqa: BLE001 - the user's code; the batch is tried again or halved
+            except Exception as problem:  # noqa: BLE001 - the user's code; the batch is retried or halved
                 wait_s = None if once else attempts.wait_s(problem, mark.attempt)
                 lost = wait_s is None and len(part) == 1
                 attempts.tell(items, "dead_lettered" if lost else "retried", started, mark.attempt, problem)

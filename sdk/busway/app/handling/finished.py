@@ -1,6 +1,7 @@
-"""What the group's offsets and their metadata say is finished of partitions that an app begins with.
+"""What the group's offsets and metadata say is finished of newly assigned partitions.
 
-What lives here: asking for it. What does not: what is committed (`completed_offsets`, `offset_set`), where a partition is begun (`worker`).
+What lives here: fetching it. What does not: what is committed (`completed_offsets`, `offset_set`), opening partitions
+(`worker`).
 """
 
 import logging
@@ -18,7 +19,7 @@ logger = logging.getLogger("busway.app")
 
 
 async def finished(consumer: Consumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
-    """What is finished of those that are handled exactly once; asked for until it is known."""
+    """Fetch what is finished of exactly_once partitions; retried until it is known."""
     pause = Backoff(current_machine().chance.random)
     while partitions:
         try:
@@ -32,7 +33,7 @@ async def finished(consumer: Consumer, partitions: Sequence[TopicPartition]) -> 
 
 
 async def finished_ahead(consumer: Consumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
-    """What is finished beyond the committed offsets; where that cannot be had, it is handled again."""
+    """Fetch what is finished beyond the committed offsets; on failure it is handled again."""
     if not partitions:
         return {}
     try:
@@ -45,5 +46,5 @@ async def finished_ahead(consumer: Consumer, partitions: Sequence[TopicPartition
     except BuswayError as problem:
         logger.warning("what was finished ahead of the committed offsets is not known and handled again: %s", problem)
         return {}
-    # A log that ends below has lost its tail: those offsets are, or will be, other records'.
+    # A log that ends below has lost its tail: those offsets belong, or will belong, to other records.
     return {partition: ahead for partition, ahead in found.items() if ahead.end <= ends.get(partition, 0)}

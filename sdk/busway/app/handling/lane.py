@@ -1,7 +1,8 @@
 """A partition's way through one handler.
 
-What lives here: `Lane`: tasks that take the records which may run now, wait between attempts, and end when the partition goes. What does
-not: which record that is (`schedule`), an attempt (`attempts`), feeding and commits (`worker`), many records at once (`batches`).
+What lives here: `Lane`: tasks that take runnable records, wait between attempts, and end when the partition is revoked.
+What does not: the
+order of records (`schedule`), an attempt (`attempts`), feeding and commits (`worker`), batches (`batches`).
 """
 
 import asyncio
@@ -22,31 +23,32 @@ from busway.types import TopicPartition
 logger = logging.getLogger("busway.app")
 
 OPEN_MAX: Final = BATCH_MAX
-"""Records of a partition that a handler has not finished: those that wait, are parked or run; above, the partition is paused."""
+"""Unfinished records of a partition per handler: queued, parked or running; above, the partition is paused."""
 OPEN_MAX_EXACTLY: Final = 250
-"""The same with exactly_once, where records may be finished ahead of others: what is finished must fit into the metadata of an offset,
-however it is spread, because nothing of it may come again."""
+"""The same with exactly_once without partition order: what is finished ahead must fit into the metadata of an offset in
+any pattern, because none of it may be redelivered.
+"""
 SENDING_MAX: Final = 1000
-"""Records of a partition whose handler has returned and that wait until what it sent is acknowledged; above, its next record waits too."""
+"""Handled records of a partition whose sends are not acknowledged; above, its next record waits."""
 TURN_S: Final = 0.005
-"""After so long without a wait the handlers of a partition let others have the loop: heartbeats must go out."""
+"""Seconds without a wait after which a partition's handlers yield the event loop, because heartbeats must go out."""
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class GivenUp(Exception):
-    """The partition goes before its record could be tried again."""
+    """The partition is revoked before its record could be retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneParts:
-    """What a lane is made of.
+    """Dependencies of a lane.
 
     Attributes:
-        attempts: what attempts are made of.
+        attempts: dependencies of attempts.
         sleep: waits between attempts.
-        finished: told of records of the partition that the handler is done with and whose sends are acknowledged, or, with exactly_once,
-            wait for their transaction.
-        fail: told of what stops the app.
+        finished: called with handled records whose sends are acknowledged or, with exactly_once, that wait for their
+            transaction.
+        fail: called with an error that stops the app.
     """
 
     attempts: AttemptParts
@@ -56,10 +58,10 @@ class LaneParts:
 
 
 class Lane:
-    """Gives one handler the records of one partition.
+    """One handler's records of one partition.
 
     Args:
-        buries_unreadable: whether a record that cannot be read may go to the dead letters.
+        buries_unreadable: whether an unreadable record may be dead-lettered.
     """
 
     def __init__(
@@ -85,12 +87,12 @@ class Lane:
         """Set when there is room for more."""
 
     def add(self, items: Sequence[Item]) -> None:
-        """The next records; `pump` begins with them."""
+        """Queue the next records; `pump` starts them."""
         for item in items:
             self.schedule.add(item.record.key, item)
 
     def pump(self) -> None:
-        """Begin with what may run."""
+        """Start runnable records."""
         if self.closing:
             return
         idle = min(self._concurrency - len(self._hands), self.schedule.queued)
@@ -100,7 +102,7 @@ class Lane:
             hand.add_done_callback(self._hands.discard)
 
     async def _work(self) -> None:
-        """Handle one record after the other, for as long as there is one that may run."""
+        """Handle runnable records one after another until none is left."""
         mark = Current()
         current.set(mark)
         clock = self._parts.attempts.machine.monotonic_s
@@ -116,7 +118,7 @@ class Lane:
         except Exception as problem:  # noqa: BLE001 - the lane's top loop: the worker raises it
             self._parts.fail(problem)
         except BaseException as problem:
-            if not self.closing:  # else it was asked to end
+            if not self.closing:  # else `close` cancelled it
                 where = f"{self.partition.topic}-{self.partition.partition}"
                 self._parts.fail(HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}"))
             raise
@@ -145,7 +147,7 @@ class Lane:
         await self._room()
 
     async def _room(self) -> None:
-        """Wait while too much of what was sent waits to be acknowledged, or committed."""
+        """Wait while too many sends are not acknowledged, or not committed."""
         if self.exactly_once:
             await self._attempts.room()
         else:
@@ -156,7 +158,7 @@ class Lane:
     # Waiting
 
     def _park(self, key: Hashable, item: Item, attempt: int, wait_s: float) -> None:
-        """Try the record again later; its key waits for it, others flow on."""
+        """Retry the record later; its key waits, others continue."""
         if self.closing:
             raise GivenUp
         self._tried[item] = attempt
@@ -171,10 +173,10 @@ class Lane:
         self.pump()
 
     async def rest(self, wait_s: float) -> None:
-        """Wait in place: nothing of this handler's can go on meanwhile, and nobody is kept waiting when the partition goes.
+        """Wait in place: the handler is blocked meanwhile, but a revocation ends the wait.
 
         Raises:
-            GivenUp: the partition goes; its next owner begins with this record.
+            GivenUp: the partition is revoked; its next owner begins with this record.
         """
         if self.closing:
             raise GivenUp
@@ -187,7 +189,7 @@ class Lane:
     # Finishing
 
     def finish(self, items: Sequence[Item], sent: Sent) -> None:
-        """The handler is done with records once all it sent for them is acknowledged; the next one does not wait for that."""
+        """Finish records once all sends for them are acknowledged; the next record does not wait for that."""
         if self.exactly_once:
             self._attempts.hand_on(items)
             return
@@ -221,14 +223,14 @@ class Lane:
     # Ending
 
     def is_handling(self, task: "asyncio.Task[Any] | None") -> bool:
-        """Whether it is this task that calls the handler."""
+        """Return whether this task calls the handler."""
         return task in self._hands
 
     def close(self) -> "set[asyncio.Task[Any]]":
-        """Begin nothing new and give up what waits for its next attempt: the next owner begins with that.
+        """Start nothing more and drop retries; the next owner begins with those.
 
         Returns:
-            The tasks that are still at work.
+            The tasks that still run.
         """
         self.closing = True
         for task in self._resting:
@@ -237,9 +239,9 @@ class Lane:
 
     @property
     def begun(self) -> int:
-        """Records that the handler was given and is not done with: they run, wait for their next attempt, or for what they sent."""
+        """Records given to the handler and not done: running, parked, or with unacknowledged sends."""
         return self.schedule.running + self.schedule.parked + self._unacknowledged
 
     def sending(self) -> "set[asyncio.Future[Any]]":
-        """What was sent and is not acknowledged yet."""
+        """Return the sends that are not acknowledged yet."""
         return set(self._sending)

@@ -1,7 +1,7 @@
-"""How far a partition of an app is.
+"""Offsets of one partition of an app.
 
-What lives here: `PartitionOffsets`: what is finished, and which offset to commit for it. What does not: its lanes (`assigned`), committing
-(`commits`, `transactor`).
+What lives here: `PartitionOffsets`: what is finished, and the offset to commit. What does not: its lanes (`assigned`),
+committing (`commits`, `transactor`).
 """
 
 from collections.abc import Iterable
@@ -16,15 +16,15 @@ class PartitionOffsets:
     """Keep what is finished of a partition, and what was committed.
 
     Attributes:
-        done: offsets that are finished.
+        done: finished offsets.
         exactly_once: whether its offsets go into transactions.
-        committed: what was committed last; None before anything was.
-        open_bytes: of records that not all handlers have finished, or that are not committed yet where they go into transactions.
-        paused: whether its records are not fetched, because it is full.
-        closing: whether it is being given up.
-        reset_at: where a reset began the partition, for which the group has no offset; None where it goes on from a commit or a seek.
-        left_at: where the consumer went on when the partition began to be given up: what comes later is not handled here.
-        dropped: nothing of it may go into a transaction any more: it has gone to others, or is begun anew.
+        committed: the last commit; None before the first.
+        open_bytes: of records that are not finished or, with exactly_once, not committed.
+        paused: whether fetching is paused because it is full.
+        closing: whether it is being revoked.
+        reset_at: where a reset started the partition, for which the group has no offset; None after a commit or a seek.
+        left_at: the consumer's position when the revocation began; later records are not handled here.
+        dropped: nothing of it may enter a transaction any more: it was lost, or is restarted.
     """
 
     __slots__ = (
@@ -53,23 +53,23 @@ class PartitionOffsets:
         self.reset_at: int | None = None
 
     def committable(self, place: int | None) -> OffsetAndMetadata | None:
-        """What to commit; None while there is nothing.
+        """Return what to commit; None for nothing.
 
         Args:
-            place: where the consumer goes on: behind markers and aborted records that follow the last one, too.
+            place: the consumer's position: also behind markers and aborted records that follow the last record.
         """
         found = self.done.all_finished
         if found is None:
             return None if self.reset_at is None else self._begun_at(self.reset_at)
         if place is not None and (place < found.below or (not self.done.open and place > found.below)):
-            found = OffsetSet(place)  # below: a reset went back, and nothing was handed out since
+            found = OffsetSet(place)  # below: a reset went back, and no record was delivered since
         return OffsetAndMetadata(found.below, found.short_text)
 
     def committable_with(self, offsets: Iterable[int], place: int | None) -> OffsetAndMetadata | None:
-        """What to commit together with these, which are finished when it is.
+        """Return what to commit in a transaction that finishes these offsets.
 
         Raises:
-            HandlerFailed: what is finished ahead does not fit into the metadata of an offset, and would come again.
+            HandlerFailed: what is finished ahead exceeds the metadata of an offset, and would be redelivered.
         """
         done = self.done.with_finished(offsets)
         found = done.all_finished
@@ -83,11 +83,13 @@ class PartitionOffsets:
         return OffsetAndMetadata(found.below, text)
 
     def _begun_at(self, place: int) -> OffsetAndMetadata:
-        """Return what to commit while nothing is finished: not beyond records that came before the place was found."""
+        """Return what to commit while nothing is finished: not beyond records that arrived before the position was
+        known.
+        """
         return OffsetAndMetadata(place if self.done.first < 0 else min(place, self.done.first))
 
     def is_behind(self, place: int | None) -> bool:
-        """Return whether all records are finished and the offset can be moved on past what is none: markers, aborted records, a reset.
+        """Return whether all records are finished and the offset can move past markers, aborted records or a reset.
 
         Raises:
             HandlerFailed: as `committable_with`.
@@ -98,7 +100,7 @@ class PartitionOffsets:
         return False
 
     def too_much_ahead(self, below: int, bound: str) -> HandlerFailed:
-        """That what is finished ahead of an offset cannot be kept beside it."""
+        """Return the error for more records finished ahead of an offset than its metadata holds."""
         return HandlerFailed(
             f"{self.partition.topic}-{self.partition.partition}: more records are finished ahead of offset {below}, which is not, than "
             f"{bound}; with exactly_once they may not come again, so lower concurrency or raise the bound"

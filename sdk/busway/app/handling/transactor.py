@@ -1,20 +1,22 @@
-"""What handlers leave behind, committed in transactions with the offsets of their records: each of it exactly once.
+"""Handlers' output, committed exactly once in transactions with the offsets of their records.
 
-What lives here: `Transactor`: one transaction after the other, what is done again after an abort, a new producer where the old one cannot
-go on. What does not: what a call leaves behind (`work`), partitions and their lanes (`worker`), the requests (`busway.producer`).
+What lives here: `Transactor`: one transaction after another, retries after an abort, a new producer after a fatal
+error. What does not: the
+output of a call (`work`), partitions and lanes (`worker`), the requests (`busway.producer`).
 
-While one transaction is being committed, handlers go on and the work for the next one gathers. It is begun when nothing is left to be
-handled, after `INTERVAL_S` at the latest, and is open for as long as it takes to send what has gathered. So nobody who reads what is
-committed waits for a handler, and no handler for a commit.
+While one transaction commits, handlers continue and the output for the next one is queued. It begins when no record is
+left to be handled, after `INTERVAL_S` at the latest, and is open only while its records are sent. So readers of
+committed records wait for no handler, and handlers wait for no commit.
 
-Work enters transactions in the order in which calls returned, and only as a whole: its records, the rows it has changed, and the offsets
-of what it was made from, in the name of the group's member as it is at that moment (KIP-447). A member that its group has replaced
-commits nothing, so a process that was frozen writes nothing that anybody sees.
+Output enters transactions in the order in which calls returned, and only as a whole: records, table rows, and the
+offsets of the handled records under the member's current id and generation (KIP-447). A fenced member commits nothing,
+so a process that was frozen has no visible writes.
 
-- Aborted, and the partitions are still here: the same work goes into the next transaction. No handler is called again.
-- Brokers refuse one of the records for good: fewer pieces of work at a time, until the one that is to blame is alone. Its record goes to
-  the dead letters.
-- The producer is fenced, or the like: all partitions are begun anew from what is committed, with a new producer.
+- Aborted, and the partitions are still assigned: the same output enters the next transaction. No handler is called
+  again.
+- Brokers refuse a record for good: transactions are bisected until the output at fault is alone. Its record is
+  dead-lettered.
+- The producer is fenced or otherwise fatal: all partitions restart from their committed offsets, with a new producer.
 """
 
 import asyncio
@@ -50,61 +52,62 @@ from busway_protocol.errors import ErrorCode
 logger = logging.getLogger("busway.app")
 
 INTERVAL_S: Final = 0.1
-"""Work waits no longer than this for more before it is committed."""
+"""Maximum seconds that output waits for more before it is committed."""
 _LOOK_S: Final = 0.005
-"""How often it is looked whether nothing is left to be handled."""
+"""Interval of the check whether records are left to be handled."""
 RECORDS_MAX: Final = 10_000
-"""Records that were handled, or are sent, in one transaction; with so many it is not waited for more."""
+"""Records handled and sent in one transaction; at this many it is committed without waiting."""
 BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes that are sent in one transaction, but for those of the call that goes beyond."""
+"""Bytes sent in one transaction, except for the rest of the call that exceeds them."""
 WAITING_BYTES_MAX: Final = 2 * BYTES_MAX
 WAITING_MAX: Final = 2 * RECORDS_MAX
-"""Above these, handlers wait until some of it is committed."""
+"""Above these bounds, handlers wait for a commit."""
 
 
 class OutOfGroup(TransactionAbortable):
-    """The group knows no such member at this moment, so nothing can be committed in its name."""
+    """The group does not know this member at the moment, so it cannot commit."""
 
 
 class Host(Protocol):
-    """What has the partitions; see `Worker`."""
+    """Owner of the partitions; see `Worker`."""
 
     def metadata(self) -> GroupMetadata:
-        """The member as its group knows it now."""
+        """Return the member's current id and generation."""
 
     def place(self, assigned: PartitionOffsets) -> int | None:
-        """Where the consumer goes on, or did when the partition began to be given up."""
+        """Return the consumer's position, or its position when the revocation began."""
 
     def is_replaced(self, assigned: PartitionOffsets) -> bool:
-        """Return whether the topic of the partition's records was deleted and created again."""
+        """Return whether the topic was deleted and created again."""
 
     def make_room(self, home: PartitionOffsets) -> None:
-        """A record of the partition was handled."""
+        """Resume a partition after one of its records was handled."""
 
     def is_idle(self) -> bool:
-        """Whether no record waits for its handler, or is being handled."""
+        """Return whether no record is queued for a handler or running."""
 
     def is_behind(self) -> Sequence[PartitionOffsets]:
-        """Partitions whose records are all finished, and whose offset can be moved on past what is no record."""
+        """Return partitions that are finished and whose offset can move past markers and aborted records."""
 
     async def committed(self, works: Sequence[Work], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]) -> None:
-        """A transaction is committed."""
+        """Record a committed transaction."""
 
     async def let_go(self) -> Mapping[TopicPartition, int]:
-        """Stop handling what is handled exactly once, all of it; answers where each of the partitions began."""
+        """Stop handling all exactly_once partitions; return the first offset of each."""
 
     async def begin_anew(self, firsts: Mapping[TopicPartition, int]) -> None:
-        """Begin those that are still here, from what is committed."""
+        """Restart those still assigned, from their committed offsets."""
 
 
 class Transactor:
-    """Commits work in transactions.
+    """Commits handlers' output in transactions.
 
     Args:
-        make_producer: a transactional one that was not started; always of the same name, so that each fences the one before.
-        host: what has the partitions.
-        hooks: who is told of steps and commits.
-        interval_s: how long work waits for more.
+        make_producer: makes a transactional producer, not started; always of one transactional id, so each fences the
+            one before.
+        host: owner of the partitions.
+        hooks: extensions to notify of steps and commits.
+        interval_s: how long output waits for more.
     """
 
     def __init__(self, make_producer: Callable[[], Producer], host: Host, hooks: Hooks, interval_s: float) -> None:
@@ -128,7 +131,7 @@ class Transactor:
         self.producer = make_producer()
 
     async def start(self) -> None:
-        """Take the transactional id.
+        """Initialise the transactional id.
 
         Raises:
             ConnectionFailed, TransactionFailed: as `Producer.start`.
@@ -136,14 +139,14 @@ class Transactor:
         await self.producer.start()
 
     async def stop(self, timeout_s: float) -> None:
-        """Disconnect; a transaction that is open is aborted."""
+        """Disconnect; an open transaction is aborted."""
         self._drop_all()
         await self.producer.stop(timeout_s)
 
-    # What handlers leave
+    # Output of handlers
 
     def add(self, work: Work) -> None:
-        """Commit it with one of the next transactions."""
+        """Queue output for one of the next transactions."""
         for item in work.items:
             item.handed_on = True
         if work.home.dropped:
@@ -159,22 +162,22 @@ class Transactor:
             self._ripe.set()
 
     async def room(self) -> None:
-        """Wait while too much is on its way; not when nothing of it is committed any more, because the app is about to stop."""
+        """Wait while too much is queued; return at once when nothing more is committed because the app stops."""
         while not self._over and (self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX):
             self._moved.clear()
             await self._moved.wait()
 
     def refused(self, item: Item) -> BuswayError | None:
-        """Why what the record's handler sends cannot be written."""
+        """Return why the output of the record's handler cannot be written."""
         if not self._refused:
             return None
         record = item.record
         return self._refused.get((TopicPartition(record.topic, record.partition), record.offset))
 
-    # Partitions that go
+    # Revoked partitions
 
     async def settle(self, those: Collection[PartitionOffsets], timeout_s: float) -> None:
-        """Return when nothing of these partitions is on its way any more; what is after that time is dropped."""
+        """Wait until nothing of these partitions is queued; drop the rest after the timeout."""
         chosen = set(those)
         self._hurried += 1
         self._ripe.set()
@@ -191,7 +194,7 @@ class Transactor:
             self.drop(those)
 
     def drop(self, those: Collection[PartitionOffsets]) -> None:
-        """Nothing of these partitions goes into a transaction any more; they have gone, or are about to."""
+        """Drop queued output of partitions that are lost or revoked."""
         for assigned in those:
             assigned.dropped = True
         if self._refused:
@@ -217,14 +220,14 @@ class Transactor:
         self._waiting -= len(work.items) + len(work.records)
         self._waiting_bytes -= work.size
 
-    # One transaction after the other
+    # Transactions
 
     async def run(self) -> None:
-        """Commit work until cancelled.
+        """Commit output until cancelled.
 
         Raises:
             TransactionFailed: no producer may commit it.
-            HandlerFailed: a record is refused even among the dead letters.
+            HandlerFailed: a record is refused even as a dead letter.
         """
         try:
             await self._run()
@@ -246,7 +249,7 @@ class Transactor:
                 await self._begin_anew(problem)
 
     async def _until_ripe(self) -> Sequence[PartitionOffsets]:
-        """Returns when a transaction is due; with partitions whose offset alone is to be moved on, where that is why."""
+        """Wait until a transaction is due; return partitions to move the offset of, if that is the reason."""
         while not self._queue:
             self._some.clear()
             try:
@@ -271,7 +274,6 @@ class Transactor:
         return self._host.is_idle()
 
     def _next(self) -> list[Work]:
-        """The work for one transaction."""
         found: list[Work] = []
         records = size = 0
         while self._queue and len(found) < self._most and records < RECORDS_MAX and size < BYTES_MAX:
@@ -315,7 +317,7 @@ class Transactor:
     async def _seal(
         self, producer: Producer, works: Sequence[Work], behind: Sequence[PartitionOffsets]
     ) -> dict[PartitionOffsets, OffsetAndMetadata]:
-        """Make the offsets part of the transaction, in the name of who the member is at this moment."""
+        """Add the offsets to the transaction, under the member's current id and generation."""
         if any(work.home.dropped for work in works):
             raise OutOfGroup("partitions have gone while their records were being sent")
         member = self._host.metadata()
@@ -344,9 +346,9 @@ class Transactor:
         return found
 
     def _committable(self, assigned: PartitionOffsets, offsets: Sequence[int]) -> OffsetAndMetadata | None:
-        """Return what to commit of a partition when these offsets are finished; None while it is not known.
+        """Return what to commit of a partition when these offsets are finished; None while that is unknown.
 
-        Offsets of a topic that was deleted mean nothing in the one that was created: of that only where it is begun counts.
+        Offsets of a deleted topic are meaningless in its successor: only the start position in that is committed.
         """
         place = self._host.place(assigned)
         if self._host.is_replaced(assigned):
@@ -379,10 +381,10 @@ class Transactor:
         await self._host.committed(works, offsets)
         self._moved.set()
 
-    # When it fails
+    # Failures
 
     async def _aborted(self, problem: BuswayError) -> None:
-        """The transaction cannot be committed; its work goes into the next one, but for what has gone."""
+        """Abort; requeue the output, except for revoked partitions."""
         try:
             await self.producer.abort_transaction()
         except (BrokerError, ConnectionFailed, RequestTimedOut) as unanswered:
@@ -419,7 +421,7 @@ class Transactor:
             self._refused[where] = problem
 
     async def _begin_anew(self, problem: BuswayError) -> None:
-        """Go on from what is committed, with a new producer."""
+        """Restart all partitions from their committed offsets, with a new producer."""
         logger.warning("all partitions are begun anew from what is committed, with a new producer: %s", problem)
         self.outcomes.renewed += 1
         self.outcomes.failed(problem)

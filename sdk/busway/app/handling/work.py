@@ -1,9 +1,10 @@
-"""What one call of a handler leaves behind, where that is to happen exactly once.
+"""The output of one exactly_once handler call.
 
-What lives here: `Work`: the records and rows of a call, which are kept until it has returned, and who is told what became of them. What
-does not: sending them (`transactor`), rows (`busway.app.tables`).
+What lives here: `Work`: records and rows of a call, kept until it returns, and callbacks for the outcome. What does
+not: sending them
+(`transactor`), rows (`busway.app.tables`).
 
-Nothing of a call is sent before it has returned. So a call that fails leaves nothing to be taken back, and one that waits for its next
+Nothing is sent before the call returns. So a failed call has nothing to take back, and a call that waits for its next
 attempt keeps no transaction open.
 """
 
@@ -19,36 +20,36 @@ from busway.errors import BuswayError, MessageTooLarge
 from busway.types import TopicPartition
 
 CALL_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Keys and values that one call may send: all of them wait in memory until it has returned."""
+"""Bytes of keys and values that one call may send: all of them stay in memory until it returns."""
 RECORD_BYTES: Final = 64
-"""What a record is taken to need beside its key and value."""
+"""Assumed overhead of a record in bytes, beside its key and value."""
 
 
 class SentTooLate(BuswayError):
-    """A task that outlived its handler has sent something: the handler's transaction does not wait for it."""
+    """A task that outlived its handler sent something; the handler's transaction does not wait for it."""
 
 
 class Change(Protocol):
-    """What a call changed in memory, in a table say."""
+    """A call's change in memory, such as in a table."""
 
     def finish(self, work: "Work") -> None:
-        """The call has returned: keep what has to be sent for it."""
+        """Keep the records to send, after the call returned."""
 
     def undo(self) -> None:
-        """The call has failed."""
+        """Undo the change, after the call failed."""
 
 
 class Work:
-    """What a call left behind, on its way into a transaction.
+    """A call's output on its way into a transaction.
 
     Args:
-        items: the records that the call was for, in the order of their offsets; none for what is changed outside of handlers.
-        home: the partition that they are counted in.
+        items: the records of the call, by offset; none for changes outside of handlers.
+        home: the partition of these records.
 
     Attributes:
-        records: that are to be sent, in the order in which they were.
-        size: about how many bytes they take.
-        changes: in memory; None, as for most calls, is none, which is a list less for each record.
+        records: to be sent, in order.
+        size: their approximate bytes.
+        changes: in memory; None for none, as in most calls, which saves a list for each record.
     """
 
     __slots__ = ("_callbacks", "_closed", "changes", "home", "items", "records", "size", "turns")
@@ -64,11 +65,11 @@ class Work:
         self._closed = False
 
     def keep(self, record: Outgoing) -> None:
-        """Send it when the call has returned.
+        """Send the record when the call has returned.
 
         Raises:
-            SentTooLate: it has.
-            MessageTooLarge: it is more than a call may send.
+            SentTooLate: the call has returned already.
+            MessageTooLarge: the call sends more than `CALL_BYTES_MAX`.
         """
         if self._closed:
             raise SentTooLate(
@@ -83,48 +84,48 @@ class Work:
         self.records.append(record)
 
     def change(self, change: Change) -> None:
-        """The call has changed something in memory."""
+        """Register a change in memory."""
         if self.changes is None:
             self.changes = []
         self.changes.append(change)
 
     def finish(self) -> None:
-        """The call has returned."""
+        """Close it after the call returned."""
         for change in self.changes or ():
             change.finish(self)
         self._closed = True
 
     def undo(self) -> None:
-        """The call has failed: it leaves nothing behind."""
+        """Undo its changes after the call failed."""
         self._closed = True
         for change in reversed(self.changes or ()):
             change.undo()
         self.settle(committed=False)
 
     def on_settled(self, callback: Callable[[bool], None]) -> None:
-        """Call back with whether it was committed; False when its partition went or was begun again."""
+        """Call back with whether it was committed; False when its partition was revoked or restarted."""
         if self._callbacks is None:
             self._callbacks = []
         self._callbacks.append(callback)
 
     def settle(self, committed: bool) -> None:
-        """It is committed, or will not be."""
+        """Report whether it is committed."""
         callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
             callback(committed)
 
     async def release(self) -> None:
-        """Let others have their turn at the rows that the call was alone with."""
+        """Release the row locks of the call."""
         if self.turns is not None:
             turns, self.turns = self.turns, None
             await turns.aclose()
 
 
 class OutsideWork(Work):
-    """Hold what is changed outside of handlers, for one of the app's transactions.
+    """Hold changes made outside of handlers, for one of the app's transactions.
 
     Args:
-        home: the partition that it goes with.
+        home: the partition that they commit with.
         add: takes it when it is complete.
     """
 
@@ -135,12 +136,12 @@ class OutsideWork(Work):
         self._add = add
 
     def commit(self) -> None:
-        """Put it into one of the next transactions; `on_settled` says what became of it."""
+        """Queue it for one of the next transactions; `on_settled` reports the outcome."""
         self._add(self)
 
 
 def firsts(works: Iterable[Work]) -> dict[TopicPartition, int]:
-    """For steps: the first record of each partition."""
+    """Return the first record of each partition, for steps."""
     found: dict[TopicPartition, int] = {}
     for one in works:
         for item in one.items:
@@ -149,4 +150,4 @@ def firsts(works: Iterable[Work]) -> dict[TopicPartition, int]:
 
 
 work: ContextVar[Work | None] = ContextVar("work", default=None)
-"""Inside a handler that is exactly_once: what it leaves behind."""
+"""Output of the current exactly_once call; None elsewhere."""

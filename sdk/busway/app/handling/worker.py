@@ -1,10 +1,10 @@
-"""What feeds the handlers of an app and commits what they finished.
+"""Feeding an app's handlers and committing what they finish.
 
-What lives here: the partitions that the app has, with a lane for each handler; back-pressure; giving partitions up. What does not: a
-partition's way through a handler (`lane`), which handlers there are (`model.route`), commits (`commits`, `transactor`).
+What lives here: the assigned partitions with a lane for each handler; back-pressure; revocations. What does not: a
+partition's way through a handler (`lane`), the routes (`model.topic`), commits (`commits`, `transactor`).
 
-At least once: an offset is committed only when every record before it was handled, was not wanted, or lies acknowledged among the dead
-letters.
+At least once: an offset is committed only when every record before it was handled, was filtered out, or is acknowledged
+as a dead letter.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _POLL_MS: Final = 500
 
 
 class Worker(RebalanceListener):
-    """Reads for all handlers of an app as one member of its group."""
+    """One group member that reads for all handlers of an app."""
 
     def __init__(self, parts: WorkerParts) -> None:
         self._parts = parts
@@ -57,11 +57,11 @@ class Worker(RebalanceListener):
         self._closing = asyncio.Lock()
         self._opening = asyncio.Lock()
         self._beginning: list[set[TopicPartition]] = []
-        """Partitions that are being begun with, for each time that some are; those that go meanwhile are taken out."""
+        """Partitions being opened, one set per concurrent call, without those revoked meanwhile."""
         self._revoked: set[TopicPartition] = set()
-        """What the group takes away at this moment; the consumer has it until that is done."""
+        """Partitions being revoked; the consumer still has them."""
         self._going: list[Assigned] = []
-        """Partitions that are being given up: what was handled of them is committed still, unless they are lost meanwhile."""
+        """Partitions being closed: their handled records are still committed, unless they are lost meanwhile."""
         self._ending = False
         self.hooks = parts.hooks
         self._commits = Commits(
@@ -72,11 +72,10 @@ class Worker(RebalanceListener):
             if parts.make_producer is None
             else Transactor(parts.make_producer, self, parts.hooks, parts.commit_interval_s)
         )
-        """What commits for handlers that are exactly_once; None where there are none."""
+        """Commits for exactly_once handlers; None without any."""
         self.counts = Counts()
-        """What it has done."""
         self.unfinished = 0
-        """Records that a handler began and did not finish before their partition went; their next owner begins with them."""
+        """Records begun and not finished when their partition was revoked; its next owner begins with them."""
         self._lane_parts = LaneParts(
             attempts=AttemptParts(
                 group=parts.group,
@@ -92,11 +91,11 @@ class Worker(RebalanceListener):
             fail=self._fail,
         )
         self.progress = asyncio.Event()
-        """Set whenever a record is finished or partitions come or go; who waits clears it."""
+        """Set when a record is finished or partitions change; the waiter clears it."""
 
     @property
     def handled(self) -> int:
-        """Records whose handlers all returned, or did not want them."""
+        """Records whose handlers all returned or filtered them out."""
         return self.counts.handled
 
     @property
@@ -106,21 +105,21 @@ class Worker(RebalanceListener):
 
     @property
     def outcomes(self) -> Outcomes | None:
-        """What became of its transactions; None where it makes none."""
+        """Outcomes of its transactions; None where it makes none."""
         return None if self.transactor is None else self.transactor.outcomes
 
     @property
     def records_in_hand(self) -> int:
-        """Records that handlers are called with at this moment."""
+        """Records in handlers at this moment."""
         return sum(lane.schedule.running for assigned in self._assigned.values() for lane in assigned.lanes)
 
     def reads(self, consumer: Consumer) -> None:
-        """Whose records it feeds; told before that consumer starts."""
+        """Set the consumer to read from, before that starts."""
         self._consumer = consumer
 
     @property
     def consumer(self) -> Consumer:
-        """Whose records it feeds."""
+        """The consumer to read from."""
         assert self._consumer is not None
         return self._consumer
 
@@ -128,7 +127,7 @@ class Worker(RebalanceListener):
         """Feed handlers until cancelled; then drain, commit, and return.
 
         Raises:
-            HandlerFailed: a record failed for good and may not be put aside.
+            HandlerFailed: a record failed for good and may not be dead-lettered.
             BuswayError: the brokers cannot be read.
         """
         works = [self._commits.run(), self._feed(self.consumer)]
@@ -157,7 +156,7 @@ class Worker(RebalanceListener):
                 self._failed.cancel()
 
     def _watch(self) -> AbstractContextManager[None]:
-        """What tells of a handler that keeps the event loop, from a thread."""
+        """Watch for a handler that blocks the event loop, from a thread."""
         return LoopWatch([handler.route for handler in self._parts.handlers]) if has_threads() else nullcontext()
 
     async def _feed(self, consumer: Consumer) -> None:
@@ -175,11 +174,10 @@ class Worker(RebalanceListener):
                     assigned.paused = True
 
     def is_handling(self, task: "asyncio.Task[Any] | None") -> bool:
-        """Whether it is this task that calls the handlers of a partition."""
+        """Return whether this task calls the handler of a partition."""
         return any(lane.is_handling(task) for assigned in self._assigned.values() for lane in assigned.lanes)
 
     def _finished(self, items: Sequence[Item]) -> None:
-        """A handler is done with records of a partition."""
         for item in items:
             item.pending -= 1
             if item.pending:
@@ -192,9 +190,9 @@ class Worker(RebalanceListener):
         self.make_room(items[0].home)
 
     def make_room(self, home: PartitionOffsets) -> None:
-        """Go on with a partition that was full."""
+        """Resume a partition that was full."""
         assigned = self._assigned.get(home.partition) if home.paused else None
-        if assigned is home and assigned.has_room:  # another one, or none: it is being given up
+        if assigned is home and assigned.has_room:  # otherwise it is being revoked, or was restarted
             home.paused = False
             if home.partition in self.consumer.assignment():
                 self.consumer.resume(home.partition)
@@ -202,27 +200,27 @@ class Worker(RebalanceListener):
     def _fail(self, problem: Exception) -> None:
         if not self._failed.done():
             self._failed.set_exception(problem)
-            self._failed.exception()  # a worker that is ending already raises nothing more
+            self._failed.exception()  # marks it as retrieved: an ending worker raises nothing more
 
     def _at_least_once(self) -> list[Assigned]:
         return [assigned for assigned in self._assigned.values() if not assigned.exactly_once]
 
     def home_of(self, topics: Collection[str], number: int) -> Assigned | None:
-        """One of the partitions of that number that are handled exactly once; None if none is here."""
+        """Return an exactly_once partition of that number; None if none is assigned."""
         for partition, assigned in self._assigned.items():
             if partition.topic in topics and partition.partition == number and assigned.exactly_once:
                 return assigned
         return None
 
     def parked(self) -> dict[TopicPartition, int]:
-        """For each partition how many records wait for their next attempt."""
+        """Return the number of records that wait for their next attempt, by partition."""
         return {
             partition: sum(lane.schedule.parked for lane in assigned.lanes)
             for partition, assigned in self._assigned.items()
         }
 
     def positions(self) -> dict[TopicPartition, int]:
-        """For each partition the offset behind the last record that is finished with all before it; those without are missing."""
+        """Return the offset behind the finished prefix of each partition; partitions without one are missing."""
         found = {}
         for partition, assigned in self._assigned.items():
             if (below := assigned.done.committable) is not None:
@@ -233,13 +231,13 @@ class Worker(RebalanceListener):
     # Rebalances
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        """Open lanes for each new partition, after the service has loaded what it keeps for them."""
+        """Open lanes for new partitions, after the service has loaded its state for them."""
         async with self._closing:
-            pass  # what is being closed still may come again
+            pass  # a partition being closed may be assigned again
         await self._begin(dict.fromkeys(assigned, -1))
 
     async def _begin(self, firsts: Mapping[TopicPartition, int]) -> None:
-        """Begin with partitions that this instance has; with where they began before, for those that nobody has committed anything of."""
+        """Open assigned partitions, at these offsets where the group has none committed."""
         staying = set(self.consumer.assignment().intersection(firsts) - self._revoked)
         self._beginning.append(staying)
         try:
@@ -252,7 +250,7 @@ class Worker(RebalanceListener):
     async def _begin_now(self, firsts: Mapping[TopicPartition, int], staying: AbstractSet[TopicPartition]) -> None:
         partitions = [partition for partition in firsts if partition in staying and partition not in self._assigned]
         try:
-            # First what is committed: once that is decided, so are the rows that a former owner wrote with it.
+            # First the committed offsets: once they are decided, so are the rows that a former owner wrote with them.
             exactly_once = [partition for partition in partitions if self._is_exactly_once(partition.topic)]
             committed = await finished(self.consumer, exactly_once)
             offsets = await self._parts.hooks.assigned(sorted(partitions))
@@ -271,10 +269,10 @@ class Worker(RebalanceListener):
             if partition in offsets:
                 self._open(partition, CompletedOffsets(start))
             elif done is None and start >= 0:
-                self._open(partition, CompletedOffsets(start))  # nothing of it is committed yet
+                self._open(partition, CompletedOffsets(start))  # nothing is committed yet
             else:
                 self._open(partition, CompletedOffsets(None, done or ahead.get(partition)))
-            self.consumer.resume(partition)  # `let_go` has paused it
+            self.consumer.resume(partition)  # `let_go` paused it
         await self._tell_revoked([partition for partition in partitions if partition not in staying])
 
     def _is_exactly_once(self, topic: str) -> bool:
@@ -293,25 +291,25 @@ class Worker(RebalanceListener):
         ]
         self._assigned[partition] = Assigned(partition, lanes, done)
 
-    # What the transactor asks
+    # Host of the transactor
 
     def metadata(self) -> GroupMetadata:
-        """The member as its group knows it now."""
+        """Return the member's current id and generation."""
         return self.consumer.member()
 
     def place(self, assigned: PartitionOffsets) -> int | None:
-        """Where the consumer goes on; `reset_at` is kept up to date with it."""
+        """Return the consumer's position; updates `reset_at` too."""
         if assigned.closing:
             return None if self.is_replaced(assigned) else assigned.left_at
         assigned.reset_at = self.consumer.reset_at(assigned.partition)
         return self.consumer.place(assigned.partition)
 
     def is_replaced(self, assigned: PartitionOffsets) -> bool:
-        """Return whether the topic of the partition's records was deleted and created again."""
+        """Return whether the topic was deleted and created again."""
         return self.consumer.is_replaced(assigned.partition)
 
     def is_idle(self) -> bool:
-        """Whether no record waits for a handler that is exactly_once, or is being handled by one."""
+        """Return whether no record is queued for, or running in, an exactly_once handler."""
         return not any(
             lane.schedule.running or lane.schedule.queued
             for assigned in self._assigned.values()
@@ -320,12 +318,12 @@ class Worker(RebalanceListener):
         )
 
     def is_behind(self) -> list[Assigned]:
-        """Partitions whose records are all finished, and whose offset can be moved on past markers and aborted records."""
+        """Return partitions that are finished and whose offset can move past markers and aborted records."""
         ours = (assigned for assigned in self._assigned.values() if assigned.exactly_once)
         return [assigned for assigned in ours if assigned.is_behind(self.place(assigned))]
 
     async def committed(self, works: Sequence[Work], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]) -> None:
-        """A transaction is committed."""
+        """Record a committed transaction."""
         moved = {}
         for assigned, at in offsets.items():
             if assigned.committed is None or assigned.committed.offset != at.offset:
@@ -341,13 +339,14 @@ class Worker(RebalanceListener):
         await self._parts.hooks.committed(moved)
 
     async def let_go(self) -> dict[TopicPartition, int]:
-        """Stop handling what is handled exactly once, all of it; answers where each of the partitions began.
+        """Stop handling all exactly_once partitions; return the first offset of each.
 
-        The consumer hands out nothing of them until they are begun anew, so it goes on where it is if no record of theirs was handed out.
+        The consumer is paused until they restart, so it continues at its position if none of their records was
+        delivered.
         """
         gone = self._take([partition for partition, assigned in self._assigned.items() if assigned.exactly_once])
         self.consumer.pause(*self.consumer.assignment().intersection(assigned.partition for assigned in gone))
-        # With them what is being given up: it may build upon what was dropped, and whoever gives it up would wait for its commit.
+        # Partitions being closed too: they may build upon dropped output, and their `_close` would wait for its commit.
         for assigned in (*gone, *self._going):
             assigned.dropped = True
         async with self._closing:
@@ -356,18 +355,18 @@ class Worker(RebalanceListener):
         return {assigned.partition: assigned.done.first for assigned in gone}
 
     async def begin_anew(self, firsts: Mapping[TopicPartition, int]) -> None:
-        """Begin those that are still here, from what is committed."""
+        """Restart those still assigned, from their committed offsets."""
         if firsts and not self._ending:
             await self._begin(firsts)
 
-    # Giving partitions up
+    # Revocations
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Let running handlers end, commit, close the lanes."""
+        """Drain handlers, commit, close the lanes."""
         await self._close(revoked)
 
     async def on_partitions_lost(self, lost: Any) -> None:
-        """Others have the partitions already: stop."""
+        """Stop handling partitions that others already own."""
         self._stay_without(lost)
         gone = self._take(lost)
         if self.transactor is not None:
@@ -405,7 +404,7 @@ class Worker(RebalanceListener):
                 logger.error("%d handlers go on although they were cancelled", len(deaf))
 
     async def _close(self, partitions: Collection[TopicPartition]) -> None:
-        """Who comes while partitions are being closed waits until they are."""
+        """Close partitions; concurrent callers are serialised."""
         self._stay_without(partitions)
         self._revoked.update(partitions)
         try:

@@ -1,6 +1,7 @@
 """The queues of an app that starts.
 
-What lives here: making their workers, and running them beside the app's other handlers. What does not: working one off (`worker`).
+What lives here: creating their workers, and running them beside the app's other handlers. What does not: one worker
+(`worker`).
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from busway.share.consumer import ShareConsumer
 logger = logging.getLogger("busway.app")
 
 _NEVER_MS = 2**31 - 1
-"""A queue whose handlers are all busy asks for nothing, for as long as that takes."""
+"""A queue with busy handlers polls nothing, however long that takes."""
 
 
 async def start_working(
@@ -36,18 +37,18 @@ async def start_working(
     queues: list[QueueWorker],
     reset: str,
 ) -> "asyncio.Task[None]":
-    """Return the task of all the app's workers, those of its queues included.
+    """Start the queues and return the task of all the app's workers.
 
-    Their consumers are stopped with the stack at the latest.
+    The stack stops their consumers, if nothing did before.
 
     Args:
         worker: the app's own, beside its queues.
-        queues: gets the workers of its queues, each once it has started.
+        queues: receives the workers of its queues, each once it has started.
         reset: where a new share group begins.
 
     Raises:
         ConnectionFailed: no broker can be reached.
-        BrokerError: a topic cannot be had.
+        BrokerError: a topic is not available.
     """
     queued = [handler for handler in parts.handlers if handler.route.group is not None]
     queues.clear()
@@ -63,7 +64,7 @@ async def start_working(
     )
     for handler in queued:
         queue = _worker(app, handler, attempts, parts)
-        stack.push_async_callback(queue.consumer.stop)  # where the worker has not come to do it
+        stack.push_async_callback(queue.consumer.stop)  # if the worker did not
         await queue.consumer.start()
         queues.append(queue)
     work = [each.run for each in (worker, *queues) if each is not None]
@@ -96,7 +97,7 @@ def _worker(app: RunningService, handler: Handler, attempts: AttemptParts, parts
 
 
 async def _begin_at(app: RunningService, groups: Sequence[str], reset: str) -> None:
-    """Where new groups begin, which for a share group the brokers keep; they would begin at the end."""
+    """Set where new share groups begin, a group config of the brokers; their default is the end."""
     if reset == "none":
         return
     async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
@@ -113,10 +114,10 @@ async def _begin_at(app: RunningService, groups: Sequence[str], reset: str) -> N
 
 
 async def run_all(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Several loops at once, until cancelled or until one fails; then all are ended.
+    """Run several loops until cancelled or until one fails; then end all.
 
     Raises:
-        BuswayError: what the first one to fail raised.
+        BuswayError: raised by the first that failed.
     """
     tasks = [asyncio.get_running_loop().create_task(one()) for one in work]
     try:
@@ -124,7 +125,7 @@ async def run_all(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> No
     finally:
         try:
             await _end(tasks)
-        except asyncio.CancelledError:  # they are not to drain for longer
+        except asyncio.CancelledError:  # cancelled a second time: stop draining
             await _end(tasks)
             raise
     for task in tasks:

@@ -1,8 +1,8 @@
-"""What is changed in a table whose handlers are exactly_once.
+"""Changes of a table by exactly_once handlers.
 
-What lives here: `Change`, which puts the rows among all that a call leaves behind, or takes them back; rows that are put outside of
-handlers. What does not: rows (`rows`), when
-that happens (`busway.app.handling.work`).
+What lives here: `Change`, which adds rows to a call's output or undoes them; rows put outside of handlers. What does
+not: rows (`rows`), when
+it is called (`busway.app.handling.work`).
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from busway.app.tables.rows import Attempt, HeldRows, Home, NotHere
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """What one call of a handler that is exactly_once has changed in a table.
+    """Changes of a table by one exactly_once call.
 
     Attributes:
-        rows: those of the table.
-        attempt: what the call has put.
-        copy: how far the rows are what the topic says.
-        outgoing: returns the records of what was put and has no place yet.
+        rows: of the table.
+        attempt: rows put by the call.
+        copy: state of the rows beside the topic.
+        outgoing: returns the records of rows that are not queued yet.
     """
 
     rows: HeldRows[Any, Any]
@@ -33,7 +33,7 @@ class Change:
     outgoing: Callable[[Attempt[Any, Any]], Iterable[Outgoing]]
 
     def finish(self, work: Work) -> None:
-        """The call has returned."""
+        """Queue its rows, after the call returned."""
         self._end()
         if self.attempt.put:
             for row in self.outgoing(self.attempt):
@@ -41,7 +41,7 @@ class Change:
             work.on_settled(self.copy.left())
 
     def undo(self) -> None:
-        """The call has failed, or what it leaves behind cannot be sent."""
+        """Undo its rows, after the call failed or its output cannot be sent."""
         self._end()
         self.rows._undo(self.attempt)
 
@@ -61,13 +61,13 @@ async def change_outside(
     home: Home,
     copy: Copy,
 ) -> None:
-    """Set a row outside of handlers where these change it in transactions: in one of those, so that its order is that of memory.
+    """Set a row outside of exactly_once handlers, in one of their transactions: the log keeps the order of memory.
 
     Args:
-        work: goes into one of them; None where the row's partition is not here.
+        work: output for one of them; None where the row's partition is not assigned.
 
     Raises:
-        NotHere: the row's partition has gone.
+        NotHere: the row's partition was revoked.
     """
     if work is None:
         raise NotHere(f"table {topic.name}: partition {home.partition} has gone to another instance")
