@@ -19,11 +19,11 @@ from busway.app.declaring.lifespan import Lifespan, entered
 from busway.app.declaring.options import check_options, keeping_together
 from busway.app.declaring.table_declarations import TableDeclarations
 from busway.app.extending.hooks import Hooks
+from busway.app.handling.handler_output import OutsideOutput
 from busway.app.handling.lane import Sleep
-from busway.app.handling.work import OutsideWork
 from busway.app.handling.worker import Worker
 from busway.app.handling.worker_parts import WorkerParts
-from busway.app.model.topic import BadDeclaration, ConsumerRecord, OpenWork, Topic
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, OpenOutput, Topic
 from busway.app.queues.running import start_working
 from busway.app.queues.worker import QueueWorker
 from busway.app.serving import serve
@@ -338,7 +338,7 @@ class Application(TableDeclarations):
         """The workers of its queues, with counters; none while it does not run."""
         return self._started_queues if self.is_running else []
 
-    def open_work(self, topics: Collection[str], partition: int) -> OpenWork | None:
+    def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
         """Return work that commits with the records handled exactly once of these topics' partition.
 
         Returns:
@@ -348,7 +348,7 @@ class Application(TableDeclarations):
         home = None if worker is None else worker.home_of(topics, partition)
         if worker is None or worker.transactor is None or home is None:
             return None
-        return OutsideWork(home, worker.transactor.add)
+        return OutsideOutput(home, worker.transactor.add)
 
     # Reading
 

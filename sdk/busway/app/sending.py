@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from busway.admin.admin import NewTopic
 from busway.admin.missing import create_missing
 from busway.app.calling.layers import unacknowledged
-from busway.app.handling.work import Work, work
-from busway.app.model.topic import BadDeclaration, Headers, OpenWork, Outgoing, Topic
+from busway.app.handling.handler_output import HandlerOutput, current_output
+from busway.app.model.topic import BadDeclaration, Headers, OpenOutput, Outgoing, Topic
 from busway.app.serdes import Serdes
 from busway.cluster.client import Addresses
 from busway.errors import BuswayError, NotRunning
@@ -87,7 +87,7 @@ class Sending(ABC):
         )
 
     @abstractmethod
-    def open_work(self, topics: Collection[str], partition: int) -> OpenWork | None:
+    def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
         """Return work that commits with the handled records of these topics' partition; None where this instance lacks
         it.
         """
@@ -130,8 +130,8 @@ class Sending(ABC):
     async def send_result(self, topic: Topic[K, V], value: V | None, key: K | None) -> None:
         """Send a handler's result without reporting where it was written; the record is finished on acknowledgement."""
         record = Outgoing(topic.name, None, *self._bytes(topic, key, value), (), None)
-        if (mine := work.get()) is not None:
-            await self._keep(mine, record)
+        if (output := current_output.get()) is not None:
+            await self._keep(output, record)
         elif (sent := unacknowledged.get()) is not None:
             future = await self.producer.send_among(record.topic, record.value, record.key)
             if not sent or sent[-1] is not future:
@@ -144,8 +144,8 @@ class Sending(ABC):
         return serdes.encode(topic, "key", key), serdes.encode(topic, "value", value)
 
     async def _send(self, record: Outgoing) -> "asyncio.Future[RecordMetadata]":
-        if (mine := work.get()) is not None:
-            await self._keep(mine, record)
+        if (output := current_output.get()) is not None:
+            await self._keep(output, record)
             return _kept(record)
         return await self.producer.send(
             record.topic,
@@ -156,7 +156,7 @@ class Sending(ABC):
             timestamp_ms=record.timestamp_ms,
         )
 
-    async def _keep(self, mine: Work, record: Outgoing) -> None:
+    async def _keep(self, output: HandlerOutput, record: Outgoing) -> None:
         """Queue it until the handler has returned; check now what would be refused then."""
         await self.producer.check(
             record.topic,
@@ -166,7 +166,7 @@ class Sending(ABC):
             timestamp_ms=record.timestamp_ms,
             headers=record.headers,
         )
-        mine.keep(record)
+        output.keep(record)
 
     async def send_encoded(
         self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
@@ -183,9 +183,9 @@ class Sending(ABC):
             if topic not in self._made:
                 await create_missing(self, [NewTopic(topic, -1)])
                 self._made.add(topic)
-            if (mine := work.get()) is not None:
+            if (output := current_output.get()) is not None:
                 record = Outgoing(topic, None, key, value, headers, None)
-                await self._keep(mine, record)
+                await self._keep(output, record)
                 return await _kept(record)
             return await (await self.producer.send(topic, value, key, headers=headers))
         except BuswayError:

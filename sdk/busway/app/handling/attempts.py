@@ -15,9 +15,9 @@ from busway.app.calling.depends import Current, current
 from busway.app.calling.layers import Handler, unacknowledged
 from busway.app.extending.extension import Handling, Outcome
 from busway.app.extending.hooks import Hooks
+from busway.app.handling.handler_output import HandlerOutput, current_output
 from busway.app.handling.item import Item
 from busway.app.handling.transactor import Transactor
-from busway.app.handling.work import Work, work
 from busway.app.model.retry import (
     HandlerFailed,
     dead_letter_headers,
@@ -201,22 +201,22 @@ class Attempts:
             HandlerTimedOut: it took too long.
         """
         if self._transactor is None:
-            work.set(None)
+            current_output.set(None)
             await self._call_once(argument, sent)
             return
-        mine = Work(items, items[0].home)
-        work.set(mine)
+        output = HandlerOutput(items, items[0].home)
+        current_output.set(output)
         try:
             await self._call_once(argument, sent)
-            mine.finish()
-            self._transactor.add(mine)
+            output.finish()
+            self._transactor.add(output)
         except BaseException:
-            mine.undo()
+            output.undo()
             raise
         finally:
-            work.set(None)
-            if mine.turns is not None:
-                await mine.release()
+            current_output.set(None)
+            if output.turns is not None:
+                await output.release()
 
     async def _call_once(self, argument: Any, sent: Sent) -> None:
         unacknowledged.set(sent)
@@ -291,8 +291,8 @@ class Attempts:
         record, group = item.record, self._parts.group
         topic = dead_letter_topic(record.topic, group)
         unacknowledged.set(None)
-        mine = None if self._transactor is None else Work((item,), item.home)
-        work.set(mine)
+        output = None if self._transactor is None else HandlerOutput((item,), item.home)
+        current_output.set(output)
         reasons = dead_letter_headers(problem, record, group=group, attempts=attempts, handler=handler)
         wait_s = _FIRST_WAIT_S
         while True:
@@ -306,10 +306,10 @@ class Attempts:
             else:
                 item.buried = True
                 self._parts.counts.dead_lettered += 1
-                if mine is not None and self._transactor is not None:
-                    mine.finish()
-                    self._transactor.add(mine)
-                    work.set(None)
+                if output is not None and self._transactor is not None:
+                    output.finish()
+                    self._transactor.add(output)
+                    current_output.set(None)
                 return
             await self._rest(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
@@ -320,7 +320,7 @@ class Attempts:
         """Mark records as done by the handler; those without output are queued for a transaction too."""
         assert self._transactor is not None
         if rest := [item for item in items if not item.handed_on]:
-            self._transactor.add(Work(rest, rest[0].home))
+            self._transactor.add(HandlerOutput(rest, rest[0].home))
 
     async def room(self) -> None:
         """Wait while too much output is queued for transactions."""

@@ -2,7 +2,7 @@
 
 What lives here: `Transactor`: one transaction after another, retries after an abort, a new producer after a fatal
 error. What does not: the
-output of a call (`work`), partitions and lanes (`worker`), the requests (`busway.producer`).
+output of a call (`handler_output`), partitions and lanes (`worker`), the requests (`busway.producer`).
 
 While one transaction commits, handlers continue and the output for the next one is queued. It begins when no record is
 left to be handled, after `INTERVAL_S` at the latest, and is open only while its records are sent. So readers of
@@ -26,9 +26,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from busway.app.extending.hooks import ExtensionFailed, Hooks
+from busway.app.handling.handler_output import HandlerOutput, firsts
 from busway.app.handling.item import Item
 from busway.app.handling.partition_offsets import PartitionOffsets
-from busway.app.handling.work import Work, firsts
 from busway.app.model.outcomes import Outcomes
 from busway.app.model.retry import HandlerFailed, refusal_of
 from busway.app.model.topic import Outgoing
@@ -89,7 +89,9 @@ class Host(Protocol):
     def is_behind(self) -> Sequence[PartitionOffsets]:
         """Return partitions that are finished and whose offset can move past markers and aborted records."""
 
-    async def committed(self, works: Sequence[Work], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]) -> None:
+    async def committed(
+        self, outputs: Sequence[HandlerOutput], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]
+    ) -> None:
         """Record a committed transaction."""
 
     async def let_go(self) -> Mapping[TopicPartition, int]:
@@ -116,8 +118,8 @@ class Transactor:
         self._hooks = hooks
         self._interval_s = min(interval_s, INTERVAL_S)
         self._idle_s = interval_s
-        self._queue: deque[Work] = deque()
-        self._taken: list[Work] = []
+        self._queue: deque[HandlerOutput] = deque()
+        self._taken: list[HandlerOutput] = []
         self._waiting = self._waiting_bytes = 0
         self._most = RECORDS_MAX
         self._some = asyncio.Event()
@@ -145,19 +147,19 @@ class Transactor:
 
     # Output of handlers
 
-    def add(self, work: Work) -> None:
+    def add(self, output: HandlerOutput) -> None:
         """Queue output for one of the next transactions."""
-        for item in work.items:
+        for item in output.items:
             item.handed_on = True
-        if work.home.dropped:
-            work.settle(committed=False)
+        if output.home.dropped:
+            output.settle(committed=False)
             return
-        self._queue.append(work)
-        self._waiting += len(work.items) + len(work.records)
-        self._waiting_bytes += work.size
+        self._queue.append(output)
+        self._waiting += len(output.items) + len(output.records)
+        self._waiting_bytes += output.size
         self._some.set()
-        if work.home.paused:
-            self._host.make_room(work.home)
+        if output.home.paused:
+            self._host.make_room(output.home)
         if self._waiting >= RECORDS_MAX or self._waiting_bytes >= BYTES_MAX:
             self._ripe.set()
 
@@ -184,7 +186,7 @@ class Transactor:
         self._some.set()
         try:
             async with REAL_TIME.timeout(timeout_s):
-                while not self._over and any(work.home in chosen for work in (*self._queue, *self._taken)):
+                while not self._over and any(output.home in chosen for output in (*self._queue, *self._taken)):
                     self._moved.clear()
                     await self._moved.wait()
         except TimeoutError:
@@ -200,25 +202,25 @@ class Transactor:
         if self._refused:
             gone_too = {assigned.partition for assigned in those}
             self._refused = {where: why for where, why in self._refused.items() if where[0] not in gone_too}
-        gone = [work for work in self._queue if work.home.dropped]
+        gone = [output for output in self._queue if output.home.dropped]
         if gone:
-            self._queue = deque(work for work in self._queue if not work.home.dropped)
+            self._queue = deque(output for output in self._queue if not output.home.dropped)
             self._drop(gone)
 
-    def _drop(self, works: Iterable[Work]) -> None:
-        for work in works:
-            self._left(work)
-            work.settle(committed=False)
+    def _drop(self, outputs: Iterable[HandlerOutput]) -> None:
+        for output in outputs:
+            self._left(output)
+            output.settle(committed=False)
         self._moved.set()
 
     def _drop_all(self) -> None:
-        works, self._taken = [*self._taken, *self._queue], []
+        outputs, self._taken = [*self._taken, *self._queue], []
         self._queue.clear()
-        self._drop(works)
+        self._drop(outputs)
 
-    def _left(self, work: Work) -> None:
-        self._waiting -= len(work.items) + len(work.records)
-        self._waiting_bytes -= work.size
+    def _left(self, output: HandlerOutput) -> None:
+        self._waiting -= len(output.items) + len(output.records)
+        self._waiting_bytes -= output.size
 
     # Transactions
 
@@ -273,33 +275,33 @@ class Transactor:
         self._ripe.clear()
         return self._host.is_idle()
 
-    def _next(self) -> list[Work]:
-        found: list[Work] = []
+    def _next(self) -> list[HandlerOutput]:
+        found: list[HandlerOutput] = []
         records = size = 0
         while self._queue and len(found) < self._most and records < RECORDS_MAX and size < BYTES_MAX:
-            found.append(work := self._queue.popleft())
-            records += len(work.items) + len(work.records)
-            size += work.size
+            found.append(output := self._queue.popleft())
+            records += len(output.items) + len(output.records)
+            size += output.size
         return found
 
-    async def _transact(self, works: list[Work], behind: Sequence[PartitionOffsets]) -> None:
+    async def _transact(self, outputs: list[HandlerOutput], behind: Sequence[PartitionOffsets]) -> None:
         producer = self.producer
         await producer.begin_transaction()
-        await self._send(producer, works)
-        first = firsts(works)
+        await self._send(producer, outputs)
+        first = firsts(outputs)
         if self._hooks.stepped:
             await producer.flush()
             await self._hooks.reached_each("after-send", first)
-        offsets = await self._seal(producer, works, behind)
+        offsets = await self._seal(producer, outputs, behind)
         await self._hooks.reached_each("before-commit", first)
         await self._commit(producer)
-        await self._done(works, offsets)
+        await self._done(outputs, offsets)
         await self._hooks.reached_each("after-commit", first)
 
-    async def _send(self, producer: Producer, works: Iterable[Work]) -> None:
+    async def _send(self, producer: Producer, outputs: Iterable[HandlerOutput]) -> None:
         groups: dict[tuple[str, int], list[Outgoing]] = {}
-        for work in works:
-            for record in work.records:
+        for output in outputs:
+            for record in output.records:
                 number = record.partition
                 if number is None:
                     number = await producer.choose(record.topic, record.key, len(record.value or b""))
@@ -315,24 +317,24 @@ class Transactor:
                 await producer.send_many(topic, plain, partition=number, linger=False)
 
     async def _seal(
-        self, producer: Producer, works: Sequence[Work], behind: Sequence[PartitionOffsets]
+        self, producer: Producer, outputs: Sequence[HandlerOutput], behind: Sequence[PartitionOffsets]
     ) -> dict[PartitionOffsets, OffsetAndMetadata]:
         """Add the offsets to the transaction, under the member's current id and generation."""
-        if any(work.home.dropped for work in works):
+        if any(output.home.dropped for output in outputs):
             raise OutOfGroup("partitions have gone while their records were being sent")
         member = self._host.metadata()
         if member.generation < 0 or not member.member_id:
             raise OutOfGroup(f"this instance is not in group {member.group_id} at this moment")
         finished: dict[PartitionOffsets, list[int]] = {assigned: [] for assigned in behind if not assigned.dropped}
-        for work in works:
-            offsets = finished.setdefault(work.home, [])
-            offsets += [item.record.offset for item in work.items if item.done is work.home.done]
+        for output in outputs:
+            offsets = finished.setdefault(output.home, [])
+            offsets += [item.record.offset for item in output.items if item.done is output.home.done]
         found = {
             assigned: at
             for assigned, offsets in finished.items()
             if (at := self._committable(assigned, offsets)) is not None
         }
-        if works and not found:
+        if outputs and not found:
             raise OutOfGroup("no offset is known yet that would show whether this instance may write")
         try:
             await producer.send_offsets_to_transaction({one.partition: at for one, at in found.items()}, member)
@@ -365,20 +367,22 @@ class Transactor:
             else:
                 return
 
-    async def _done(self, works: Sequence[Work], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]) -> None:
+    async def _done(
+        self, outputs: Sequence[HandlerOutput], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]
+    ) -> None:
         self._taken = []
         self._most = min(self._most * 2, RECORDS_MAX)
         self._pause.reset()
         self.outcomes.committed += 1
         self.outcomes.problem = None
-        for work in works:
-            self._left(work)
-            work.settle(committed=True)
+        for output in outputs:
+            self._left(output)
+            output.settle(committed=True)
         if self._refused:
-            for work in works:
-                for item in work.items:
-                    self._refused.pop((work.home.partition, item.record.offset), None)
-        await self._host.committed(works, offsets)
+            for output in outputs:
+                for item in output.items:
+                    self._refused.pop((output.home.partition, item.record.offset), None)
+        await self._host.committed(outputs, offsets)
         self._moved.set()
 
     # Failures
@@ -393,29 +397,29 @@ class Transactor:
             return await self._begin_anew(worse)
         self.outcomes.aborted += 1
         self.outcomes.failed(problem)
-        works, self._taken = self._taken, []
+        outputs, self._taken = self._taken, []
         refusal = refusal_of(problem)
-        if refusal is not None and len(works) == 1 and not works[0].home.dropped:
-            self._refuse(works[0], refusal)
-            self._queue.extendleft(works)
+        if refusal is not None and len(outputs) == 1 and not outputs[0].home.dropped:
+            self._refuse(outputs[0], refusal)
+            self._queue.extendleft(outputs)
             return await self._begin_anew(refusal)
         if refusal is not None:
-            self._most = max(1, len(works) // 2)
+            self._most = max(1, len(outputs) // 2)
         logger.log(
             logging.INFO if isinstance(problem, OutOfGroup) else logging.WARNING,
             "a transaction of %d records was aborted, and is made again: %s",
-            sum(len(work.items) for work in works),
+            sum(len(output.items) for output in outputs),
             problem,
         )
-        self._queue.extendleft(work for work in reversed(works) if not work.home.dropped)
-        self._drop(work for work in works if work.home.dropped)
+        self._queue.extendleft(output for output in reversed(outputs) if not output.home.dropped)
+        self._drop(output for output in outputs if output.home.dropped)
         if refusal is None:
             await REAL_TIME.sleep(self._pause.next())
         return None
 
-    def _refuse(self, work: Work, problem: BuswayError) -> None:
-        for item in work.items:
-            where = work.home.partition, item.record.offset
+    def _refuse(self, output: HandlerOutput, problem: BuswayError) -> None:
+        for item in output.items:
+            where = output.home.partition, item.record.offset
             if where in self._refused:
                 raise HandlerFailed(f"{item.where} cannot even be put among the dead letters: {problem}") from problem
             self._refused[where] = problem

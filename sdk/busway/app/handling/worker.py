@@ -21,12 +21,12 @@ from busway.app.handling.batches import BatchLane
 from busway.app.handling.commits import Commits
 from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.app.handling.finished import finished, finished_ahead
+from busway.app.handling.handler_output import HandlerOutput
 from busway.app.handling.item import Item
 from busway.app.handling.lane import OPEN_MAX_EXACTLY, Lane, LaneParts
 from busway.app.handling.loop_watchdog import LoopWatch
 from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.app.handling.transactor import Transactor
-from busway.app.handling.work import Work
 from busway.app.handling.worker_parts import WorkerParts
 from busway.app.model.outcomes import Outcomes
 from busway.consumer.consumer import Consumer
@@ -130,10 +130,10 @@ class Worker(RebalanceListener):
             HandlerFailed: a record failed for good and may not be dead-lettered.
             BuswayError: the brokers cannot be read.
         """
-        works = [self._commits.run(), self._feed(self.consumer)]
+        loops = [self._commits.run(), self._feed(self.consumer)]
         if self.transactor is not None:
-            works.append(self.transactor.run())
-        tasks = [asyncio.ensure_future(work) for work in works]
+            loops.append(self.transactor.run())
+        tasks = [asyncio.ensure_future(loop) for loop in loops]
         waits: list[asyncio.Future[None]] = [*tasks, self._failed]
         try:
             with self._watch():
@@ -322,7 +322,9 @@ class Worker(RebalanceListener):
         ours = (assigned for assigned in self._assigned.values() if assigned.exactly_once)
         return [assigned for assigned in ours if assigned.is_behind(self.place(assigned))]
 
-    async def committed(self, works: Sequence[Work], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]) -> None:
+    async def committed(
+        self, outputs: Sequence[HandlerOutput], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]
+    ) -> None:
         """Record a committed transaction."""
         moved = {}
         for assigned, at in offsets.items():
@@ -330,8 +332,8 @@ class Worker(RebalanceListener):
                 moved[assigned.partition] = at.offset
             assigned.committed = at
         finished: dict[PartitionOffsets, list[Item]] = {}
-        for work in works:
-            finished.setdefault(work.home, []).extend(work.items)
+        for output in outputs:
+            finished.setdefault(output.home, []).extend(output.items)
         for items in finished.values():
             if items:
                 self._finished(items)

@@ -172,7 +172,7 @@ class TopicSerdes(Protocol):
         """Disconnect from the registry."""
 
 
-class OpenWork(Protocol):
+class OpenOutput(Protocol):
     """Collect records from outside of handlers for one transaction of the app."""
 
     def keep(self, record: Outgoing) -> None:
@@ -240,7 +240,7 @@ class TopicOwner(Protocol):
     ) -> "list[asyncio.Future[RecordMetadata]]":
         """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
 
-    def open_work(self, topics: Collection[str], partition: int) -> OpenWork | None:
+    def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
         """Return work that commits with the handled records of these topics' partition.
 
         Returns:

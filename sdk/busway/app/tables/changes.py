@@ -2,7 +2,7 @@
 
 What lives here: `Change`, which adds rows to a call's output or undoes them; rows put outside of handlers. What does
 not: rows (`rows`), when
-it is called (`busway.app.handling.work`).
+it is called (`busway.app.handling.handler_output`).
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from busway.app.handling.work import Work
-from busway.app.model.topic import OpenWork, Outgoing, Topic
+from busway.app.handling.handler_output import HandlerOutput
+from busway.app.model.topic import OpenOutput, Outgoing, Topic
 from busway.app.tables.copies import Copy
 from busway.app.tables.rows import Attempt, HeldRows, Home, NotHere
 
@@ -32,13 +32,13 @@ class Change:
     copy: Copy
     outgoing: Callable[[Attempt[Any, Any]], Iterable[Outgoing]]
 
-    def finish(self, work: Work) -> None:
+    def finish(self, output: HandlerOutput) -> None:
         """Queue its rows, after the call returned."""
         self._end()
         if self.attempt.put:
             for row in self.outgoing(self.attempt):
-                work.keep(row)
-            work.on_settled(self.copy.left())
+                output.keep(row)
+            output.on_settled(self.copy.left())
 
     def undo(self) -> None:
         """Undo its rows, after the call failed or its output cannot be sent."""
@@ -54,7 +54,7 @@ class Change:
 async def change_outside(
     rows: HeldRows[Any, Any],
     topic: Topic[Any, Any],
-    work: OpenWork | None,
+    output: OpenOutput | None,
     key: Any,
     value: Any,
     *,
@@ -64,27 +64,27 @@ async def change_outside(
     """Set a row outside of exactly_once handlers, in one of their transactions: the log keeps the order of memory.
 
     Args:
-        work: output for one of them; None where the row's partition is not assigned.
+        output: output for one of them; None where the row's partition is not assigned.
 
     Raises:
         NotHere: the row's partition was revoked.
     """
-    if work is None:
+    if output is None:
         raise NotHere(f"table {topic.name}: partition {home.partition} has gone to another instance")
     serdes = topic.app.serdes
     encoded_key, encoded_value = serdes.encode(topic, "key", key), serdes.encode(topic, "value", value)
-    work.keep(Outgoing(topic.name, home.partition, encoded_key, encoded_value, (home.header(),), None))
+    output.keep(Outgoing(topic.name, home.partition, encoded_key, encoded_value, (home.header(),), None))
     before, was = rows._row_in(home.partition, key)
     done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    work.on_settled(copy.left())
+    output.on_settled(copy.left())
 
     def settled(committed: bool) -> None:
         if not done.done():
             done.set_result(committed)
 
-    work.on_settled(settled)
+    output.on_settled(settled)
     rows._set_row(key, value, home)
-    work.commit()
+    output.commit()
     if not await done:
         rows._take_back(key, value, before, was or home)
         raise NotHere(

@@ -36,7 +36,7 @@ from typing import Any, Final, TypeVar
 from busway.admin.admin import NewTopic
 from busway.app.calling.depends import current
 from busway.app.extending.extension import Call, Extension
-from busway.app.handling.work import Work, work
+from busway.app.handling.handler_output import HandlerOutput, current_output
 from busway.app.model.topic import BadDeclaration, ConsumerRecord, Outgoing, Route, Topic
 from busway.app.service import RunningService
 from busway.app.tables.changes import Change, change_outside
@@ -190,9 +190,9 @@ class Table(HeldRows[K, V], Extension):
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
             return
-        if (mine := work.get()) is not None:
+        if (output := current_output.get()) is not None:
             for row in self._rows_of(attempt):
-                mine.keep(row)
+                output.keep(row)
             return
         attempt.flushed = True
         self._check_half_batch(attempt)
@@ -222,7 +222,7 @@ class Table(HeldRows[K, V], Extension):
             )
         before, was = self._row_in(home.partition, key)
         if self._guarantees == {"exactly_once"}:
-            copy, opened = self._copies.of(home.partition), self.topic.app.open_work(self._sources, home.partition)
+            copy, opened = self._copies.of(home.partition), self.topic.app.open_output(self._sources, home.partition)
             await change_outside(self, self.topic, opened, key, value, home=home, copy=copy)
             return
         copy = self._copies.of(home.partition)
@@ -242,7 +242,7 @@ class Table(HeldRows[K, V], Extension):
             raise NotHere(
                 f"table {self.topic.name} goes with {names(self._sources)}; a handler of {attempt.topic} cannot change it"
             )
-        if len(self._guarantees) > 1 and work.get() is not None:
+        if len(self._guarantees) > 1 and current_output.get() is not None:
             raise BadDeclaration(
                 f"table {self.topic.name}: {attempt.route} is exactly_once, and not all handlers of {names(self._sources)} are; give "
                 "app.table(…, sources=[…]) topics whose handlers all are, or make none of them so"
@@ -377,11 +377,11 @@ class Table(HeldRows[K, V], Extension):
             # A record without a key has no row by its key, and locks nothing.
             key = WHOLE if whole else object() if (own := current.get().key) is None else own
             turn = self._row_locks[record.partition].turn(key)
-            if (mine := work.get()) is not None:
+            if (output := current_output.get()) is not None:
                 # Held until its rows, and those of other tables, are queued for the commit.
-                if mine.turns is None:
-                    mine.turns = AsyncExitStack()
-                await mine.turns.enter_async_context(turn)
+                if output.turns is None:
+                    output.turns = AsyncExitStack()
+                await output.turns.enter_async_context(turn)
                 return await attempted(argument)
             async with turn:
                 return await attempted(argument)
@@ -403,8 +403,8 @@ class Table(HeldRows[K, V], Extension):
             token = self._attempt.set(attempt)
             copy = self._copies.of(record.partition)
             copy.open += 1
-            if (mine := work.get()) is not None:
-                return await self._kept(mine, Change(self, attempt, copy, self._rows_of), token, call(argument))
+            if (output := current_output.get()) is not None:
+                return await self._kept(output, Change(self, attempt, copy, self._rows_of), token, call(argument))
             try:
                 result = await call(argument)
                 attempt.ended = True
@@ -422,7 +422,7 @@ class Table(HeldRows[K, V], Extension):
 
         return attempted
 
-    async def _kept(self, mine: Work, change: Change, token: Any, call: Awaitable[Any]) -> Any:
+    async def _kept(self, output: HandlerOutput, change: Change, token: Any, call: Awaitable[Any]) -> Any:
         """Await a call whose rows are sent with its output."""
         try:
             result = await call
@@ -431,7 +431,7 @@ class Table(HeldRows[K, V], Extension):
             raise
         finally:
             self._attempt.reset(token)
-        mine.change(change)
+        output.change(change)
         return result
 
 

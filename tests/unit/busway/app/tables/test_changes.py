@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from busway import App
-from busway.app.handling.work import Work
+from busway.app.handling.handler_output import HandlerOutput
 from busway.app.tables.copies import Copy
 from busway.app.tables.rows import Home, NotHere
 from busway.types import TopicPartition
@@ -22,7 +22,7 @@ async def test_a_deletion_that_is_not_committed_brings_no_row_of_another_instanc
     table._held.add(0)
     table._copies._copies[0] = Copy(known=0)
     table._set_row("a", 1, Home(partition=0, included={}))
-    added: list[Work] = []
+    added: list[HandlerOutput] = []
     app._serdes = cast("Any", SimpleNamespace(encode=lambda *_: b"encoded"))
     app._producer = cast("Any", object())
     app.worker = cast("Any", SimpleNamespace(home_of=lambda *_: object(), transactor=SimpleNamespace(add=added.append)))

@@ -1,6 +1,6 @@
 """The output of one exactly_once handler call.
 
-What lives here: `Work`: records and rows of a call, kept until it returns, and callbacks for the outcome. What does
+What lives here: `HandlerOutput`: records and rows of a call, kept until it returns, and callbacks for the outcome. What does
 not: sending them
 (`transactor`), rows (`busway.app.tables`).
 
@@ -32,14 +32,14 @@ class SentTooLate(BuswayError):
 class Change(Protocol):
     """A call's change in memory, such as in a table."""
 
-    def finish(self, work: "Work") -> None:
+    def finish(self, output: "HandlerOutput") -> None:
         """Keep the records to send, after the call returned."""
 
     def undo(self) -> None:
         """Undo the change, after the call failed."""
 
 
-class Work:
+class HandlerOutput:
     """A call's output on its way into a transaction.
 
     Args:
@@ -121,7 +121,7 @@ class Work:
             await turns.aclose()
 
 
-class OutsideWork(Work):
+class OutsideOutput(HandlerOutput):
     """Hold changes made outside of handlers, for one of the app's transactions.
 
     Args:
@@ -131,7 +131,7 @@ class OutsideWork(Work):
 
     __slots__ = ("_add",)
 
-    def __init__(self, home: PartitionOffsets, add: Callable[[Work], None]) -> None:
+    def __init__(self, home: PartitionOffsets, add: Callable[[HandlerOutput], None]) -> None:
         super().__init__((), home)
         self._add = add
 
@@ -140,14 +140,14 @@ class OutsideWork(Work):
         self._add(self)
 
 
-def firsts(works: Iterable[Work]) -> dict[TopicPartition, int]:
+def firsts(outputs: Iterable[HandlerOutput]) -> dict[TopicPartition, int]:
     """Return the first record of each partition, for steps."""
-    found: dict[TopicPartition, int] = {}
-    for one in works:
-        for item in one.items:
-            found.setdefault(one.home.partition, item.record.offset)
-    return found
+    offsets: dict[TopicPartition, int] = {}
+    for output in outputs:
+        for item in output.items:
+            offsets.setdefault(output.home.partition, item.record.offset)
+    return offsets
 
 
-work: ContextVar[Work | None] = ContextVar("work", default=None)
+current_output: ContextVar[HandlerOutput | None] = ContextVar("current_output", default=None)
 """Output of the current exactly_once call; None elsewhere."""
