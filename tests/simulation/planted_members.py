@@ -200,18 +200,18 @@ def _nobody_leaves_for_a_while(original: Any) -> Any:
 
 
 def _keeps_fenced_producer(_: Any) -> Any:
-    async def begin_anew(self: Any, problem: Any) -> None:
+    async def restart_partitions(self: Any, problem: Any) -> None:
         import asyncio
 
         self.outcomes.renewed += 1
         self.outcomes.failed(problem)
         self._drop_all()
-        firsts = await self._host.let_go()
+        firsts = await self._host.release_partitions()
         self._drop_all()
         await asyncio.sleep(self._pause.next())
-        await self._host.begin_anew(firsts)
+        await self._host.restart_partitions(firsts)
 
-    return begin_anew
+    return restart_partitions
 
 
 PLANTED: Final = (
@@ -347,7 +347,7 @@ PLANTED: Final = (
     Planted(
         "service keeps a fenced producer",
         "an instance whose transaction was aborted by its coordinator begins all anew, but with the producer that may write no more",
-        (("busway.app.handling.transactor:Transactor._begin_anew", _keeps_fenced_producer),),
+        (("busway.app.handling.transactor:Transactor._restart_partitions", _keeps_fenced_producer),),
         _SERVICES,
     ),
 )

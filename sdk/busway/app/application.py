@@ -22,7 +22,7 @@ from busway.app.extending.hooks import Hooks
 from busway.app.handling.handler_output import OutsideOutput
 from busway.app.handling.lane import Sleep
 from busway.app.handling.worker import Worker
-from busway.app.handling.worker_parts import WorkerParts
+from busway.app.handling.worker_context import WorkerContext
 from busway.app.model.topic import BadDeclaration, ConsumerRecord, OpenOutput, Topic
 from busway.app.queues.running import start_working
 from busway.app.queues.worker import QueueWorker
@@ -176,7 +176,7 @@ class Application(TableDeclarations):
             **self.consumer_options,
             **({"isolation_level": "read_committed"} if exactly_once else {}),
         }
-        parts = WorkerParts(
+        context = WorkerContext(
             group=self.group_id,
             handlers=handlers,
             read=self.serdes.read,
@@ -189,10 +189,10 @@ class Application(TableDeclarations):
             make_producer=self._producers(options) if exactly_once else None,
         )
         if self.routes:
-            self.worker = Worker(parts)
+            self.worker = Worker(context)
             await self._start_consumer(self.worker, self._stack, options)
         self._working = await start_working(
-            self, parts, self._stack, worker=self.worker, queues=self._started_queues, reset=self._auto_offset_reset
+            self, context, self._stack, worker=self.worker, queues=self._started_queues, reset=self._auto_offset_reset
         )
 
     async def _start_consumer(self, worker: Worker, stack: AsyncExitStack, options: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 What lives here: `DeadLetters`, for services and consoles; `busway dlq` is a thin layer above it. What does not: parsing
 dead letters (`letter`), writing them (`handling.attempts`), skipping records replayed for others (`headers`,
-`handling.assigned`).
+`handling.assigned_partition`).
 
 A dead letter is never changed or deleted. Those done, replayed or discarded, are kept as committed offsets of the
 consumer group

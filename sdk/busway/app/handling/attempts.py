@@ -16,7 +16,7 @@ from busway.app.calling.layers import Handler, unacknowledged
 from busway.app.extending.extension import Handling, Outcome
 from busway.app.extending.hooks import Hooks
 from busway.app.handling.handler_output import HandlerOutput, current_output
-from busway.app.handling.item import Item
+from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.transactor import Transactor
 from busway.app.model.retry import (
     HandlerFailed,
@@ -73,7 +73,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptParts:
+class AttemptContext:
     """Dependencies of attempts: group name, hooks, decoding, raw sending, clock and randomness, and the transactor of
     exactly_once handlers.
     """
@@ -91,25 +91,25 @@ class Attempts:
     """One handler's attempts at the records of a topic.
 
     Args:
-        parts: their dependencies.
+        context: their dependencies.
         handler: to call.
         buries_unreadable: whether an unreadable record may be dead-lettered.
         rest: waits in place; raises if the partition is revoked meanwhile.
     """
 
-    def __init__(self, parts: AttemptParts, handler: Handler, *, buries_unreadable: bool, rest: Rest) -> None:
-        self._parts = parts
+    def __init__(self, context: AttemptContext, handler: Handler, *, buries_unreadable: bool, rest: Rest) -> None:
+        self._context = context
         self._call = handler.call
         self.route = handler.route
         self._timeout_s = handler.route.timeout_s
         self._where = handler.route.where
         self._buries_unreadable = buries_unreadable
         self._rest = rest
-        self._transactor = parts.transactor if handler.route.guarantee == "exactly_once" else None
+        self._transactor = context.transactor if handler.route.guarantee == "exactly_once" else None
 
     # Reading
 
-    async def read(self, item: Item) -> ConsumerRecord[Any, Any] | None:
+    async def read(self, item: InFlightRecord) -> ConsumerRecord[Any, Any] | None:
         """Decode the record; None if it was dead-lettered instead.
 
         Undecodable bytes are a poison record; an unavailable registry is waited for.
@@ -122,7 +122,7 @@ class Attempts:
             return None
         while item.typed is None and not item.unreadable:
             try:
-                item.typed = self._parts.read(item.record)
+                item.typed = self._context.read(item.record)
             except SchemaMissing as missing:
                 try:
                     await load_patiently(missing, item.record, self._rest)
@@ -132,7 +132,7 @@ class Attempts:
                 await self._unreadable(item, problem)
         return item.typed
 
-    async def _unreadable(self, item: Item, problem: Undecodable) -> None:
+    async def _unreadable(self, item: InFlightRecord, problem: Undecodable) -> None:
         if item.unreadable:
             return  # found by another handler of the topic meanwhile
         if not self._buries_unreadable:
@@ -144,7 +144,9 @@ class Attempts:
 
     # Calling
 
-    async def make(self, item: Item, typed: ConsumerRecord[Any, Any], mark: Current, sent: Sent) -> float | None:
+    async def make(
+        self, item: InFlightRecord, typed: ConsumerRecord[Any, Any], mark: Current, sent: Sent
+    ) -> float | None:
         """Make attempt number `mark.attempt`; return seconds until the next one, or None when the record is done.
 
         Args:
@@ -153,7 +155,7 @@ class Attempts:
         Raises:
             HandlerFailed: it failed for good and may not be dead-lettered.
         """
-        hooks = self._parts.hooks
+        hooks = self._context.hooks
         started = self.clock()
         if self._where is not None:
             wanted = await self.wanted(item, typed, started, mark.attempt)
@@ -173,7 +175,9 @@ class Attempts:
             await self.reached("after-handler", item)
         return None
 
-    async def wanted(self, item: Item, typed: ConsumerRecord[Any, Any], started: float, attempt: int) -> bool | float:
+    async def wanted(
+        self, item: InFlightRecord, typed: ConsumerRecord[Any, Any], started: float, attempt: int
+    ) -> bool | float:
         """Evaluate the filter: False also if it failed and the record is dead-lettered, seconds until its retry.
 
         Raises:
@@ -190,7 +194,7 @@ class Attempts:
             self.tell([item], "filtered", started, attempt)
         return wanted
 
-    async def call(self, items: Sequence[Item], argument: Any, sent: Sent) -> None:
+    async def call(self, items: Sequence[InFlightRecord], argument: Any, sent: Sent) -> None:
         """Call the handler with a record or a list of them.
 
         Sends of a failed attempt are not awaited: the next attempt or the dead letter replaces them. With exactly_once
@@ -254,7 +258,7 @@ class Attempts:
 
     # Failing
 
-    async def _failed(self, item: Item, problem: Exception, started: float, attempt: int) -> float | None:
+    async def _failed(self, item: InFlightRecord, problem: Exception, started: float, attempt: int) -> float | None:
         wait_s = self.wait_s(problem, attempt)
         self.tell([item], "dead_lettered" if wait_s is None else "retried", started, attempt, problem)
         if wait_s is None:
@@ -265,15 +269,15 @@ class Attempts:
 
     def wait_s(self, problem: Exception, attempt: int) -> float | None:
         """Return seconds until the next attempt; None to give up."""
-        return self.route.retry.wait_s(problem, attempt, self._parts.machine.chance.random)
+        return self.route.retry.wait_s(problem, attempt, self._context.machine.chance.random)
 
-    def warn(self, item: Item, problem: Exception, attempt: int, wait_s: float) -> None:
+    def warn(self, item: InFlightRecord, problem: Exception, attempt: int, wait_s: float) -> None:
         """Log the retry of a record, or of the batch that begins with it."""
         logger.warning(
             "%s failed on %s, attempt %d; again in %.2f s: %r", self.route.name, item.where, attempt, wait_s, problem
         )
 
-    async def bury(self, item: Item, problem: Exception, attempts: int) -> None:
+    async def bury(self, item: InFlightRecord, problem: Exception, attempts: int) -> None:
         """Dead-letter a record whose handler failed for good.
 
         Raises:
@@ -286,9 +290,9 @@ class Attempts:
         logger.error("%s after %d attempts; to the dead letters: %r%s", where, attempts, problem, place)
         await self._bury(item, problem, attempts=attempts, handler=self.route.name)
 
-    async def _bury(self, item: Item, problem: Exception, *, attempts: int, handler: str) -> None:
+    async def _bury(self, item: InFlightRecord, problem: Exception, *, attempts: int, handler: str) -> None:
         """Write it unchanged to the dead-letter topic, retrying without an end: no record is skipped."""
-        record, group = item.record, self._parts.group
+        record, group = item.record, self._context.group
         topic = dead_letter_topic(record.topic, group)
         unacknowledged.set(None)
         output = None if self._transactor is None else HandlerOutput((item,), item.home)
@@ -297,7 +301,7 @@ class Attempts:
         wait_s = _FIRST_WAIT_S
         while True:
             try:
-                await self._parts.send_raw(topic, record.value, record.key, [*record.headers, *reasons])
+                await self._context.send_raw(topic, record.value, record.key, [*record.headers, *reasons])
             except BuswayError as unreachable:
                 if is_too_large(unreachable) and (fewer := without_long_ones(reasons)) != reasons:
                     reasons = fewer
@@ -305,7 +309,7 @@ class Attempts:
                 logger.error("%s-%d stops at offset %d: %s: %s", *record[:3], topic, unreachable)
             else:
                 item.buried = True
-                self._parts.counts.dead_lettered += 1
+                self._context.counts.dead_lettered += 1
                 if output is not None and self._transactor is not None:
                     output.finish()
                     self._transactor.add(output)
@@ -316,7 +320,7 @@ class Attempts:
 
     # Output
 
-    def hand_on(self, items: Sequence[Item]) -> None:
+    def hand_on(self, items: Sequence[InFlightRecord]) -> None:
         """Mark records as done by the handler; those without output are queued for a transaction too."""
         assert self._transactor is not None
         if rest := [item for item in items if not item.handed_on]:
@@ -331,29 +335,34 @@ class Attempts:
 
     def clock(self) -> float:
         """Return the start time of a call in seconds; 0 if no extension measures calls."""
-        return self._parts.machine.monotonic_s() if self._parts.hooks.watched else 0.0
+        return self._context.machine.monotonic_s() if self._context.hooks.watched else 0.0
 
-    async def reached(self, point: str, item: Item) -> None:
+    async def reached(self, point: str, item: InFlightRecord) -> None:
         """Notify extensions that watch steps."""
-        if self._parts.hooks.stepped:
+        if self._context.hooks.stepped:
             record = item.record
-            await self._parts.hooks.reached(point, TopicPartition(record.topic, record.partition), record.offset)
+            await self._context.hooks.reached(point, TopicPartition(record.topic, record.partition), record.offset)
 
-    async def acknowledged(self, item: Item, sent: Sent) -> None:
+    async def acknowledged(self, item: InFlightRecord, sent: Sent) -> None:
         """Wait for sends to be acknowledged, only if an extension watches that step."""
-        if self._parts.hooks.stepped and self._transactor is None:
+        if self._context.hooks.stepped and self._transactor is None:
             if sent:
                 await asyncio.wait(sent)
             await self.reached("after-send", item)
 
     def tell(
-        self, items: Sequence[Item], outcome: Outcome, started: float, attempt: int, problem: Exception | None = None
+        self,
+        items: Sequence[InFlightRecord],
+        outcome: Outcome,
+        started: float,
+        attempt: int,
+        problem: Exception | None = None,
     ) -> None:
         """Notify extensions that a call has ended, if any watches."""
-        if not self._parts.hooks.watched:
+        if not self._context.hooks.watched:
             return
         first = items[0].record
-        self._parts.hooks.finished(
+        self._context.hooks.finished(
             Handling(
                 route=self.route,
                 topic=first.topic,
@@ -361,7 +370,7 @@ class Attempts:
                 offset=first.offset,
                 records=len(items),
                 outcome=outcome,
-                seconds=self._parts.machine.monotonic_s() - started,
+                seconds=self._context.machine.monotonic_s() - started,
                 attempt=attempt,
                 problem=problem,
             )

@@ -12,35 +12,35 @@ from typing import Any
 from busway.app.calling.depends import Current
 from busway.app.calling.layers import Handler
 from busway.app.handling.attempts import Sent
-from busway.app.handling.item import Item
-from busway.app.handling.lane import GivenUp, Lane, LaneParts
+from busway.app.handling.in_flight_record import InFlightRecord
+from busway.app.handling.lane import GivenUp, Lane, LaneContext
 from busway.app.handling.schedule import Schedule
 from busway.app.model.topic import Batch, ConsumerRecord
 from busway.net.clock import APP_TIME
 from busway.types import TopicPartition
 
-_Read = tuple[Item, ConsumerRecord[Any, Any]]
+_Read = tuple[InFlightRecord, ConsumerRecord[Any, Any]]
 
 
 class BatchLane(Lane):
     """Gives one handler the records of one partition in batches, in order; a retry holds the partition."""
 
     def __init__(
-        self, parts: LaneParts, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
+        self, context: LaneContext, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
     ) -> None:
-        super().__init__(parts, partition, handler, buries_unreadable=buries_unreadable)
+        super().__init__(context, partition, handler, buries_unreadable=buries_unreadable)
         self._batch = handler.route.batch or Batch()
         # All records of a batch run at once; the next batch follows when this one is done.
         self.schedule = Schedule(ordering="none", concurrency=self._batch.max_records)
         self._full = asyncio.Event()
         self._filters = handler.route.where is not None
 
-    def add(self, items: Sequence[Item]) -> None:
+    def add(self, items: Sequence[InFlightRecord]) -> None:
         super().add(items)
         if self.schedule.queued + 1 >= self._batch.max_records:
             self._full.set()
 
-    async def _handle(self, key: Hashable, item: Item, mark: Current) -> None:
+    async def _handle(self, key: Hashable, item: InFlightRecord, mark: Current) -> None:
         await self._fill()
         items = [item]
         while (following := self.schedule.next()) is not None:
@@ -71,7 +71,7 @@ class BatchLane(Lane):
             pass
         self._resting.discard(me)
 
-    async def _wanted(self, item: Item, typed: ConsumerRecord[Any, Any]) -> bool:
+    async def _wanted(self, item: InFlightRecord, typed: ConsumerRecord[Any, Any]) -> bool:
         attempt = 1
         while True:
             started = self._attempts.clock()
@@ -126,7 +126,7 @@ class BatchLane(Lane):
             self._done(items, key, sent)
             return None
 
-    def _done(self, items: list[Item], key: Hashable, sent: Sent) -> None:
+    def _done(self, items: list[InFlightRecord], key: Hashable, sent: Sent) -> None:
         for _ in items:
             self.schedule.finish(key)
         self.finish(items, sent)

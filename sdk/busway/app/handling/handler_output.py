@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from typing import Final, Protocol
 
-from busway.app.handling.item import Item
+from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.app.model.topic import Outgoing
 from busway.errors import BuswayError, MessageTooLarge
@@ -54,7 +54,7 @@ class HandlerOutput:
 
     __slots__ = ("_callbacks", "_closed", "changes", "home", "items", "records", "size", "turns")
 
-    def __init__(self, items: Sequence[Item], home: PartitionOffsets) -> None:
+    def __init__(self, items: Sequence[InFlightRecord], home: PartitionOffsets) -> None:
         self.items = items
         self.home = home
         self.records: list[Outgoing] = []

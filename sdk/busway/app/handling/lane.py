@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from busway.app.calling.depends import Current, current
 from busway.app.calling.layers import Handler
-from busway.app.handling.attempts import AttemptParts, Attempts, Sent
-from busway.app.handling.item import Item
+from busway.app.handling.attempts import AttemptContext, Attempts, Sent
+from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.schedule import Schedule
 from busway.app.model.retry import HandlerFailed
 from busway.app.model.topic import BATCH_MAX
@@ -40,7 +40,7 @@ class GivenUp(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneParts:
+class LaneContext:
     """Dependencies of a lane.
 
     Attributes:
@@ -51,9 +51,9 @@ class LaneParts:
         fail: called with an error that stops the app.
     """
 
-    attempts: AttemptParts
+    attempts: AttemptContext
     sleep: Sleep
-    finished: Callable[[Sequence[Item]], None]
+    finished: Callable[[Sequence[InFlightRecord]], None]
     fail: Callable[[Exception], None]
 
 
@@ -65,28 +65,28 @@ class Lane:
     """
 
     def __init__(
-        self, parts: LaneParts, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
+        self, context: LaneContext, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
     ) -> None:
         route = handler.route
         self.partition = partition
         self.name = route.name
-        self.schedule: Schedule[Item] = Schedule(ordering=route.ordering, concurrency=route.concurrency)
+        self.schedule: Schedule[InFlightRecord] = Schedule(ordering=route.ordering, concurrency=route.concurrency)
         self.closing = False
         self.exactly_once = route.guarantee == "exactly_once"
         in_order = route.batch is not None or route.ordering == "partition"
         self.open_max = OPEN_MAX_EXACTLY if self.exactly_once and not in_order else OPEN_MAX
-        self._parts = parts
+        self._context = context
         self._concurrency = route.concurrency
-        self._attempts = Attempts(parts.attempts, handler, buries_unreadable=buries_unreadable, rest=self.rest)
-        self._tried: dict[Item, int] = {}
+        self._attempts = Attempts(context.attempts, handler, buries_unreadable=buries_unreadable, rest=self.rest)
+        self._tried: dict[InFlightRecord, int] = {}
         self._hands: set[asyncio.Task[None]] = set()
         self._resting: set[asyncio.Task[Any]] = set()
-        self._sending: dict[asyncio.Future[Any], list[Item]] = {}
+        self._sending: dict[asyncio.Future[Any], list[InFlightRecord]] = {}
         self._unacknowledged = 0
         self._acknowledged = asyncio.Event()
         """Set when there is room for more."""
 
-    def add(self, items: Sequence[Item]) -> None:
+    def add(self, items: Sequence[InFlightRecord]) -> None:
         """Queue the next records; `pump` starts them."""
         for item in items:
             self.schedule.add(item.record.key, item)
@@ -105,7 +105,7 @@ class Lane:
         """Handle runnable records one after another until none is left."""
         mark = Current()
         current.set(mark)
-        clock = self._parts.attempts.machine.monotonic_s
+        clock = self._context.attempts.machine.monotonic_s
         turn = clock()
         try:
             while not self.closing and (found := self.schedule.next()) is not None:
@@ -116,11 +116,11 @@ class Lane:
         except GivenUp:
             return
         except Exception as problem:  # noqa: BLE001 - the lane's top loop: the worker raises it
-            self._parts.fail(problem)
+            self._context.fail(problem)
         except BaseException as problem:
             if not self.closing:  # else `close` cancelled it
                 where = f"{self.partition.topic}-{self.partition.partition}"
-                self._parts.fail(HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}"))
+                self._context.fail(HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}"))
             raise
         finally:
             me = asyncio.current_task()
@@ -128,7 +128,7 @@ class Lane:
             self._hands.discard(me)
             self._resting.discard(me)
 
-    async def _handle(self, key: Hashable, item: Item, mark: Current) -> None:
+    async def _handle(self, key: Hashable, item: InFlightRecord, mark: Current) -> None:
         attempts = self._attempts
         mark.key = item.record.key
         typed = item.typed or await attempts.read(item)
@@ -157,7 +157,7 @@ class Lane:
 
     # Waiting
 
-    def _park(self, key: Hashable, item: Item, attempt: int, wait_s: float) -> None:
+    def _park(self, key: Hashable, item: InFlightRecord, attempt: int, wait_s: float) -> None:
         """Retry the record later; its key waits, others continue."""
         if self.closing:
             raise GivenUp
@@ -167,8 +167,8 @@ class Lane:
         self._resting.add(waiting)
         waiting.add_done_callback(self._resting.discard)
 
-    async def _come_back(self, key: Hashable, item: Item, wait_s: float) -> None:
-        await self._parts.sleep(wait_s)
+    async def _come_back(self, key: Hashable, item: InFlightRecord, wait_s: float) -> None:
+        await self._context.sleep(wait_s)
         self.schedule.due(key, item)
         self.pump()
 
@@ -183,18 +183,18 @@ class Lane:
         me = asyncio.current_task()
         assert me is not None
         self._resting.add(me)
-        await self._parts.sleep(wait_s)
+        await self._context.sleep(wait_s)
         self._resting.discard(me)
 
     # Finishing
 
-    def finish(self, items: Sequence[Item], sent: Sent) -> None:
+    def finish(self, items: Sequence[InFlightRecord], sent: Sent) -> None:
         """Finish records once all sends for them are acknowledged; the next record does not wait for that."""
         if self.exactly_once:
             self._attempts.hand_on(items)
             return
         if not sent:
-            self._parts.finished(items)
+            self._context.finished(items)
             return
         acknowledged = sent[0] if len(sent) == 1 else asyncio.gather(*sent)
         self._unacknowledged += len(items)
@@ -212,13 +212,13 @@ class Lane:
         if outcome.cancelled():
             return
         if (problem := outcome.exception()) is None:
-            self._parts.finished(items)
+            self._context.finished(items)
             return
         failed = HandlerFailed(
             f"what was sent for {items[0].where} was not acknowledged, so it is handled again: {problem}"
         )
         failed.__cause__ = problem
-        self._parts.fail(failed)
+        self._context.fail(failed)
 
     # Ending
 

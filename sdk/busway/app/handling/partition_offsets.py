@@ -1,6 +1,6 @@
 """Offsets of one partition of an app.
 
-What lives here: `PartitionOffsets`: what is finished, and the offset to commit. What does not: its lanes (`assigned`),
+What lives here: `PartitionOffsets`: what is finished, and the offset to commit. What does not: its lanes (`assigned_partition`),
 committing (`commits`, `transactor`).
 """
 

@@ -27,7 +27,7 @@ from typing import Final, Protocol
 
 from busway.app.extending.hooks import ExtensionFailed, Hooks
 from busway.app.handling.handler_output import HandlerOutput, firsts
-from busway.app.handling.item import Item
+from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.app.model.outcomes import Outcomes
 from busway.app.model.retry import HandlerFailed, refusal_of
@@ -94,10 +94,10 @@ class Host(Protocol):
     ) -> None:
         """Record a committed transaction."""
 
-    async def let_go(self) -> Mapping[TopicPartition, int]:
+    async def release_partitions(self) -> Mapping[TopicPartition, int]:
         """Stop handling all exactly_once partitions; return the first offset of each."""
 
-    async def begin_anew(self, firsts: Mapping[TopicPartition, int]) -> None:
+    async def restart_partitions(self, firsts: Mapping[TopicPartition, int]) -> None:
         """Restart those still assigned, from their committed offsets."""
 
 
@@ -119,14 +119,14 @@ class Transactor:
         self._interval_s = min(interval_s, INTERVAL_S)
         self._idle_s = interval_s
         self._queue: deque[HandlerOutput] = deque()
-        self._taken: list[HandlerOutput] = []
+        self._in_flight: list[HandlerOutput] = []
         self._waiting = self._waiting_bytes = 0
-        self._most = RECORDS_MAX
-        self._some = asyncio.Event()
-        self._ripe = asyncio.Event()
-        self._moved = asyncio.Event()
-        self._hurried = 0
-        self._over = False
+        self._batch_limit = RECORDS_MAX
+        self._has_work = asyncio.Event()
+        self._batch_due = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._settling = 0
+        self._stopped = False
         self._refused: dict[tuple[TopicPartition, int], BuswayError] = {}
         self._pause = Backoff(current_machine().chance.random)
         self.outcomes = Outcomes()
@@ -157,19 +157,19 @@ class Transactor:
         self._queue.append(output)
         self._waiting += len(output.items) + len(output.records)
         self._waiting_bytes += output.size
-        self._some.set()
+        self._has_work.set()
         if output.home.paused:
             self._host.make_room(output.home)
         if self._waiting >= RECORDS_MAX or self._waiting_bytes >= BYTES_MAX:
-            self._ripe.set()
+            self._batch_due.set()
 
     async def room(self) -> None:
         """Wait while too much is queued; return at once when nothing more is committed because the app stops."""
-        while not self._over and (self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX):
-            self._moved.clear()
-            await self._moved.wait()
+        while not self._stopped and (self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX):
+            self._progress.clear()
+            await self._progress.wait()
 
-    def refused(self, item: Item) -> BuswayError | None:
+    def refused(self, item: InFlightRecord) -> BuswayError | None:
         """Return why the output of the record's handler cannot be written."""
         if not self._refused:
             return None
@@ -181,18 +181,18 @@ class Transactor:
     async def settle(self, those: Collection[PartitionOffsets], timeout_s: float) -> None:
         """Wait until nothing of these partitions is queued; drop the rest after the timeout."""
         chosen = set(those)
-        self._hurried += 1
-        self._ripe.set()
-        self._some.set()
+        self._settling += 1
+        self._batch_due.set()
+        self._has_work.set()
         try:
             async with REAL_TIME.timeout(timeout_s):
-                while not self._over and any(output.home in chosen for output in (*self._queue, *self._taken)):
-                    self._moved.clear()
-                    await self._moved.wait()
+                while not self._stopped and any(output.home in chosen for output in (*self._queue, *self._in_flight)):
+                    self._progress.clear()
+                    await self._progress.wait()
         except TimeoutError:
             logger.warning("what was handled was not committed within %g s, and is handled again", timeout_s)
         finally:
-            self._hurried -= 1
+            self._settling -= 1
             self.drop(those)
 
     def drop(self, those: Collection[PartitionOffsets]) -> None:
@@ -211,10 +211,10 @@ class Transactor:
         for output in outputs:
             self._left(output)
             output.settle(committed=False)
-        self._moved.set()
+        self._progress.set()
 
     def _drop_all(self) -> None:
-        outputs, self._taken = [*self._taken, *self._queue], []
+        outputs, self._in_flight = [*self._in_flight, *self._queue], []
         self._queue.clear()
         self._drop(outputs)
 
@@ -234,51 +234,51 @@ class Transactor:
         try:
             await self._run()
         finally:
-            self._over = True
-            self._moved.set()
+            self._stopped = True
+            self._progress.set()
 
     async def _run(self) -> None:
         while True:
-            behind = await self._until_ripe()
-            self._taken = self._next()
+            behind = await self._until_batch_due()
+            self._in_flight = self._next()
             try:
-                await self._transact(self._taken, behind)
+                await self._transact(self._in_flight, behind)
             except (HandlerFailed, ExtensionFailed):
                 raise
             except (TransactionAbortable, BrokerError, MessageTooLarge, ConnectionFailed, RequestTimedOut) as problem:
                 await self._aborted(problem)
             except BuswayError as problem:
-                await self._begin_anew(problem)
+                await self._restart_partitions(problem)
 
-    async def _until_ripe(self) -> Sequence[PartitionOffsets]:
+    async def _until_batch_due(self) -> Sequence[PartitionOffsets]:
         """Wait until a transaction is due; return partitions to move the offset of, if that is the reason."""
         while not self._queue:
-            self._some.clear()
+            self._has_work.clear()
             try:
                 async with REAL_TIME.timeout(self._idle_s):
-                    await self._some.wait()
+                    await self._has_work.wait()
             except TimeoutError:
                 if not self._queue and (behind := self._host.is_behind()):
                     return behind
         until = REAL_TIME.now_s() + self._interval_s
-        while not self._is_ripe() and (left_s := until - REAL_TIME.now_s()) > 0:
+        while not self._is_batch_due() and (left_s := until - REAL_TIME.now_s()) > 0:
             try:
                 async with REAL_TIME.timeout(min(left_s, _LOOK_S)):
-                    await self._ripe.wait()
+                    await self._batch_due.wait()
             except TimeoutError:
                 continue
         return ()
 
-    def _is_ripe(self) -> bool:
-        if self._hurried or self._waiting >= RECORDS_MAX or self._waiting_bytes >= BYTES_MAX:
+    def _is_batch_due(self) -> bool:
+        if self._settling or self._waiting >= RECORDS_MAX or self._waiting_bytes >= BYTES_MAX:
             return True
-        self._ripe.clear()
+        self._batch_due.clear()
         return self._host.is_idle()
 
     def _next(self) -> list[HandlerOutput]:
         found: list[HandlerOutput] = []
         records = size = 0
-        while self._queue and len(found) < self._most and records < RECORDS_MAX and size < BYTES_MAX:
+        while self._queue and len(found) < self._batch_limit and records < RECORDS_MAX and size < BYTES_MAX:
             found.append(output := self._queue.popleft())
             records += len(output.items) + len(output.records)
             size += output.size
@@ -370,8 +370,8 @@ class Transactor:
     async def _done(
         self, outputs: Sequence[HandlerOutput], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]
     ) -> None:
-        self._taken = []
-        self._most = min(self._most * 2, RECORDS_MAX)
+        self._in_flight = []
+        self._batch_limit = min(self._batch_limit * 2, RECORDS_MAX)
         self._pause.reset()
         self.outcomes.committed += 1
         self.outcomes.problem = None
@@ -383,7 +383,7 @@ class Transactor:
                 for item in output.items:
                     self._refused.pop((output.home.partition, item.record.offset), None)
         await self._host.committed(outputs, offsets)
-        self._moved.set()
+        self._progress.set()
 
     # Failures
 
@@ -394,17 +394,17 @@ class Transactor:
         except (BrokerError, ConnectionFailed, RequestTimedOut) as unanswered:
             logger.warning("an abort was not answered, the next transaction begins with it: %s", unanswered)
         except BuswayError as worse:
-            return await self._begin_anew(worse)
+            return await self._restart_partitions(worse)
         self.outcomes.aborted += 1
         self.outcomes.failed(problem)
-        outputs, self._taken = self._taken, []
+        outputs, self._in_flight = self._in_flight, []
         refusal = refusal_of(problem)
         if refusal is not None and len(outputs) == 1 and not outputs[0].home.dropped:
             self._refuse(outputs[0], refusal)
             self._queue.extendleft(outputs)
-            return await self._begin_anew(refusal)
+            return await self._restart_partitions(refusal)
         if refusal is not None:
-            self._most = max(1, len(outputs) // 2)
+            self._batch_limit = max(1, len(outputs) // 2)
         logger.log(
             logging.INFO if isinstance(problem, OutOfGroup) else logging.WARNING,
             "a transaction of %d records was aborted, and is made again: %s",
@@ -424,13 +424,13 @@ class Transactor:
                 raise HandlerFailed(f"{item.where} cannot even be put among the dead letters: {problem}") from problem
             self._refused[where] = problem
 
-    async def _begin_anew(self, problem: BuswayError) -> None:
+    async def _restart_partitions(self, problem: BuswayError) -> None:
         """Restart all partitions from their committed offsets, with a new producer."""
         logger.warning("all partitions are begun anew from what is committed, with a new producer: %s", problem)
         self.outcomes.renewed += 1
         self.outcomes.failed(problem)
         self._drop_all()
-        firsts = await self._host.let_go()
+        firsts = await self._host.release_partitions()
         self._drop_all()
         await self.producer.abort()
         while True:
@@ -445,4 +445,4 @@ class Transactor:
                     raise
                 logger.warning("no new producer for transactions yet: %s", refused)
             await REAL_TIME.sleep(self._pause.next())
-        await self._host.begin_anew(firsts)
+        await self._host.restart_partitions(firsts)

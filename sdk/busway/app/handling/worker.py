@@ -15,19 +15,19 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from busway.app.calling.layers import Handler
-from busway.app.handling.assigned import Assigned
-from busway.app.handling.attempts import AttemptParts, Counts
+from busway.app.handling.assigned_partition import AssignedPartition
+from busway.app.handling.attempts import AttemptContext, Counts
 from busway.app.handling.batches import BatchLane
 from busway.app.handling.commits import Commits
 from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.app.handling.finished import finished, finished_ahead
 from busway.app.handling.handler_output import HandlerOutput
-from busway.app.handling.item import Item
-from busway.app.handling.lane import OPEN_MAX_EXACTLY, Lane, LaneParts
+from busway.app.handling.in_flight_record import InFlightRecord
+from busway.app.handling.lane import OPEN_MAX_EXACTLY, Lane, LaneContext
 from busway.app.handling.loop_watchdog import LoopWatch
 from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.app.handling.transactor import Transactor
-from busway.app.handling.worker_parts import WorkerParts
+from busway.app.handling.worker_context import WorkerContext
 from busway.app.model.outcomes import Outcomes
 from busway.consumer.consumer import Consumer
 from busway.consumer.listener import RebalanceListener
@@ -44,13 +44,13 @@ _POLL_MS: Final = 500
 class Worker(RebalanceListener):
     """One group member that reads for all handlers of an app."""
 
-    def __init__(self, parts: WorkerParts) -> None:
-        self._parts = parts
-        self._group = parts.group.encode()
-        self._assigned: dict[TopicPartition, Assigned] = {}
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
+        self._group = context.group.encode()
+        self._assigned: dict[TopicPartition, AssignedPartition] = {}
         self._consumer: Consumer | None = None
         self._handlers: dict[str, list[Handler]] = {}
-        for handler in (one for one in parts.handlers if one.route.group is None):
+        for handler in (one for one in context.handlers if one.route.group is None):
             for topic in dict.fromkeys(topic.name for topic in handler.route.topics):
                 self._handlers.setdefault(topic, []).append(handler)
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -60,33 +60,33 @@ class Worker(RebalanceListener):
         """Partitions being opened, one set per concurrent call, without those revoked meanwhile."""
         self._revoked: set[TopicPartition] = set()
         """Partitions being revoked; the consumer still has them."""
-        self._going: list[Assigned] = []
+        self._going: list[AssignedPartition] = []
         """Partitions being closed: their handled records are still committed, unless they are lost meanwhile."""
         self._ending = False
-        self.hooks = parts.hooks
+        self.hooks = context.hooks
         self._commits = Commits(
-            self._at_least_once, lambda: self.consumer, self.place, parts.hooks, parts.commit_interval_s
+            self._at_least_once, lambda: self.consumer, self.place, context.hooks, context.commit_interval_s
         )
         self.transactor = (
             None
-            if parts.make_producer is None
-            else Transactor(parts.make_producer, self, parts.hooks, parts.commit_interval_s)
+            if context.make_producer is None
+            else Transactor(context.make_producer, self, context.hooks, context.commit_interval_s)
         )
         """Commits for exactly_once handlers; None without any."""
         self.counts = Counts()
         self.unfinished = 0
         """Records begun and not finished when their partition was revoked; its next owner begins with them."""
-        self._lane_parts = LaneParts(
-            attempts=AttemptParts(
-                group=parts.group,
-                hooks=parts.hooks,
-                read=parts.read,
-                send_raw=parts.send_raw,
+        self._lane_context = LaneContext(
+            attempts=AttemptContext(
+                group=context.group,
+                hooks=context.hooks,
+                read=context.read,
+                send_raw=context.send_raw,
                 counts=self.counts,
                 machine=current_machine(),
                 transactor=self.transactor,
             ),
-            sleep=parts.sleep,
+            sleep=context.sleep,
             finished=self._finished,
             fail=self._fail,
         )
@@ -157,7 +157,7 @@ class Worker(RebalanceListener):
 
     def _watch(self) -> AbstractContextManager[None]:
         """Watch for a handler that blocks the event loop, from a thread."""
-        return LoopWatch([handler.route for handler in self._parts.handlers]) if has_threads() else nullcontext()
+        return LoopWatch([handler.route for handler in self._context.handlers]) if has_threads() else nullcontext()
 
     async def _feed(self, consumer: Consumer) -> None:
         most = None if self.transactor is None else min(consumer.options.max_poll_records, OPEN_MAX_EXACTLY)
@@ -177,7 +177,7 @@ class Worker(RebalanceListener):
         """Return whether this task calls the handler of a partition."""
         return any(lane.is_handling(task) for assigned in self._assigned.values() for lane in assigned.lanes)
 
-    def _finished(self, items: Sequence[Item]) -> None:
+    def _finished(self, items: Sequence[InFlightRecord]) -> None:
         for item in items:
             item.pending -= 1
             if item.pending:
@@ -202,10 +202,10 @@ class Worker(RebalanceListener):
             self._failed.set_exception(problem)
             self._failed.exception()  # marks it as retrieved: an ending worker raises nothing more
 
-    def _at_least_once(self) -> list[Assigned]:
+    def _at_least_once(self) -> list[AssignedPartition]:
         return [assigned for assigned in self._assigned.values() if not assigned.exactly_once]
 
-    def home_of(self, topics: Collection[str], number: int) -> Assigned | None:
+    def home_of(self, topics: Collection[str], number: int) -> AssignedPartition | None:
         """Return an exactly_once partition of that number; None if none is assigned."""
         for partition, assigned in self._assigned.items():
             if partition.topic in topics and partition.partition == number and assigned.exactly_once:
@@ -253,8 +253,8 @@ class Worker(RebalanceListener):
             # First the committed offsets: once they are decided, so are the rows that a former owner wrote with them.
             exactly_once = [partition for partition in partitions if self._is_exactly_once(partition.topic)]
             committed = await finished(self.consumer, exactly_once)
-            offsets = await self._parts.hooks.assigned(sorted(partitions))
-            await self._parts.on_assigned(sorted(partitions))
+            offsets = await self._context.hooks.assigned(sorted(partitions))
+            await self._context.on_assigned(sorted(partitions))
             others = [partition for partition in partitions if partition not in offsets and partition not in committed]
             ahead = await finished_ahead(self.consumer, others)
         except Exception as problem:  # noqa: BLE001 - the user's code; the worker raises it
@@ -272,7 +272,7 @@ class Worker(RebalanceListener):
                 self._open(partition, CompletedOffsets(start))  # nothing is committed yet
             else:
                 self._open(partition, CompletedOffsets(None, done or ahead.get(partition)))
-            self.consumer.resume(partition)  # `let_go` paused it
+            self.consumer.resume(partition)  # `release_partitions` paused it
         await self._tell_revoked([partition for partition in partitions if partition not in staying])
 
     def _is_exactly_once(self, topic: str) -> bool:
@@ -285,11 +285,11 @@ class Worker(RebalanceListener):
         buries = all(handler.route.dead_letter for handler in handlers)
         lanes = [
             (Lane if handler.route.batch is None else BatchLane)(
-                self._lane_parts, partition, handler, buries_unreadable=buries
+                self._lane_context, partition, handler, buries_unreadable=buries
             )
             for handler in handlers
         ]
-        self._assigned[partition] = Assigned(partition, lanes, done)
+        self._assigned[partition] = AssignedPartition(partition, lanes, done)
 
     # Host of the transactor
 
@@ -317,7 +317,7 @@ class Worker(RebalanceListener):
             for lane in assigned.lanes
         )
 
-    def is_behind(self) -> list[Assigned]:
+    def is_behind(self) -> list[AssignedPartition]:
         """Return partitions that are finished and whose offset can move past markers and aborted records."""
         ours = (assigned for assigned in self._assigned.values() if assigned.exactly_once)
         return [assigned for assigned in ours if assigned.is_behind(self.place(assigned))]
@@ -331,16 +331,16 @@ class Worker(RebalanceListener):
             if assigned.committed is None or assigned.committed.offset != at.offset:
                 moved[assigned.partition] = at.offset
             assigned.committed = at
-        finished: dict[PartitionOffsets, list[Item]] = {}
+        finished: dict[PartitionOffsets, list[InFlightRecord]] = {}
         for output in outputs:
             finished.setdefault(output.home, []).extend(output.items)
         for items in finished.values():
             if items:
                 self._finished(items)
         self.progress.set()
-        await self._parts.hooks.committed(moved)
+        await self._context.hooks.committed(moved)
 
-    async def let_go(self) -> dict[TopicPartition, int]:
+    async def release_partitions(self) -> dict[TopicPartition, int]:
         """Stop handling all exactly_once partitions; return the first offset of each.
 
         The consumer is paused until they restart, so it continues at its position if none of their records was
@@ -356,7 +356,7 @@ class Worker(RebalanceListener):
             await self._tell_revoked([assigned.partition for assigned in gone])
         return {assigned.partition: assigned.done.first for assigned in gone}
 
-    async def begin_anew(self, firsts: Mapping[TopicPartition, int]) -> None:
+    async def restart_partitions(self, firsts: Mapping[TopicPartition, int]) -> None:
         """Restart those still assigned, from their committed offsets."""
         if firsts and not self._ending:
             await self._begin(firsts)
@@ -382,7 +382,7 @@ class Worker(RebalanceListener):
         for staying in self._beginning:
             staying.difference_update(partitions)
 
-    def _take(self, partitions: Iterable[TopicPartition]) -> list[Assigned]:
+    def _take(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
         gone = [assigned for partition in partitions if (assigned := self._assigned.pop(partition, None)) is not None]
         for assigned in gone:
             assigned.left_at = self.place(assigned)
@@ -393,7 +393,7 @@ class Worker(RebalanceListener):
         if not gone:
             return
         try:
-            await self._parts.hooks.revoked(sorted(gone))
+            await self._context.hooks.revoked(sorted(gone))
         except BuswayError as problem:
             self._fail(problem)
 
@@ -401,7 +401,7 @@ class Worker(RebalanceListener):
         for task in tasks:
             task.cancel()
         if tasks:
-            _, deaf = await REAL_TIME.wait(tasks, timeout=self._parts.drain_timeout_s)
+            _, deaf = await REAL_TIME.wait(tasks, timeout=self._context.drain_timeout_s)
             if deaf:
                 logger.error("%d handlers go on although they were cancelled", len(deaf))
 
@@ -422,21 +422,21 @@ class Worker(RebalanceListener):
             return
         lanes = [lane for assigned in gone for lane in assigned.lanes]
         if tasks := {task for lane in lanes for task in lane.close()}:
-            _, late = await REAL_TIME.wait(tasks, timeout=self._parts.drain_timeout_s)
+            _, late = await REAL_TIME.wait(tasks, timeout=self._context.drain_timeout_s)
             if late:
                 logger.warning(
                     "%d handlers did not end within %g s; their records come again",
                     len(late),
-                    self._parts.drain_timeout_s,
+                    self._context.drain_timeout_s,
                 )
                 await self._cancel(late)
         if sending := {sent for lane in lanes for sent in lane.sending()}:
-            await REAL_TIME.wait(sending, timeout=self._parts.drain_timeout_s)
+            await REAL_TIME.wait(sending, timeout=self._context.drain_timeout_s)
         self.unfinished += sum(lane.begun for lane in lanes)
         try:
             if self.transactor is not None:
                 await self.transactor.settle(
-                    [assigned for assigned in gone if assigned.exactly_once], self._parts.drain_timeout_s
+                    [assigned for assigned in gone if assigned.exactly_once], self._context.drain_timeout_s
                 )
             await self._commits.commit([assigned for assigned in gone if not assigned.exactly_once])
         except BuswayError as problem:

@@ -13,10 +13,10 @@ from typing import Any
 
 from busway.admin.admin import Admin
 from busway.app.calling.layers import Handler
-from busway.app.handling.attempts import AttemptParts, Counts
+from busway.app.handling.attempts import AttemptContext, Counts
 from busway.app.handling.worker import Worker
-from busway.app.handling.worker_parts import WorkerParts
-from busway.app.queues.worker import QueueParts, QueueWorker
+from busway.app.handling.worker_context import WorkerContext
+from busway.app.queues.worker import QueueContext, QueueWorker
 from busway.app.service import RunningService
 from busway.errors import BrokerError, UnsupportedByBroker
 from busway.net.machine import current_machine
@@ -30,7 +30,7 @@ _NEVER_MS = 2**31 - 1
 
 async def start_working(
     app: RunningService,
-    parts: WorkerParts,
+    context: WorkerContext,
     stack: AsyncExitStack,
     *,
     worker: Worker | None,
@@ -50,20 +50,20 @@ async def start_working(
         ConnectionFailed: no broker can be reached.
         BrokerError: a topic is not available.
     """
-    queued = [handler for handler in parts.handlers if handler.route.group is not None]
+    queued = [handler for handler in context.handlers if handler.route.group is not None]
     queues.clear()
     if queued:
         await _begin_at(app, sorted({handler.route.group or "" for handler in queued}), reset)
-    attempts = AttemptParts(
-        group=parts.group,
-        hooks=parts.hooks,
-        read=parts.read,
-        send_raw=parts.send_raw,
+    attempts = AttemptContext(
+        group=context.group,
+        hooks=context.hooks,
+        read=context.read,
+        send_raw=context.send_raw,
         counts=Counts(),
         machine=current_machine(),
     )
     for handler in queued:
-        queue = _worker(app, handler, attempts, parts)
+        queue = _worker(app, handler, attempts, context)
         stack.push_async_callback(queue.consumer.stop)  # if the worker did not
         await queue.consumer.start()
         queues.append(queue)
@@ -73,7 +73,7 @@ async def start_working(
     )
 
 
-def _worker(app: RunningService, handler: Handler, attempts: AttemptParts, parts: WorkerParts) -> QueueWorker:
+def _worker(app: RunningService, handler: Handler, attempts: AttemptContext, context: WorkerContext) -> QueueWorker:
     route = handler.route
     assert route.group is not None
     consumer = ShareConsumer(
@@ -86,12 +86,12 @@ def _worker(app: RunningService, handler: Handler, attempts: AttemptParts, parts
         max_poll_interval_ms=_NEVER_MS,
     )
     return QueueWorker(
-        QueueParts(
+        QueueContext(
             attempts=replace(attempts, group=route.group),
             handler=handler,
             consumer=consumer,
-            sleep=parts.sleep,
-            drain_timeout_s=parts.drain_timeout_s,
+            sleep=context.sleep,
+            drain_timeout_s=context.drain_timeout_s,
         )
     )
 

@@ -18,10 +18,10 @@ from typing import Any, Final
 from busway.app.calling.depends import Current, current
 from busway.app.calling.layers import Handler, acknowledged
 from busway.app.dead_letters.headers import is_for_others
-from busway.app.handling.assigned import OPEN_BYTES_MAX
-from busway.app.handling.attempts import AttemptParts, Attempts, Counts, Sent
+from busway.app.handling.assigned_partition import OPEN_BYTES_MAX
+from busway.app.handling.attempts import AttemptContext, Attempts, Counts, Sent
 from busway.app.handling.completed_offsets import CompletedOffsets
-from busway.app.handling.item import Item
+from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.lane import GivenUp, Sleep
 from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.app.model.retry import HandlerFailed
@@ -51,7 +51,7 @@ class InHand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueParts:
+class QueueContext:
     """Dependencies of a queue's worker.
 
     Attributes:
@@ -62,7 +62,7 @@ class QueueParts:
         drain_timeout_s: how long running handlers may take to end.
     """
 
-    attempts: AttemptParts
+    attempts: AttemptContext
     handler: Handler
     consumer: ShareConsumer
     sleep: Sleep
@@ -72,19 +72,21 @@ class QueueParts:
 class QueueWorker:
     """Worker of one queue."""
 
-    def __init__(self, parts: QueueParts) -> None:
-        route = parts.handler.route
-        self.consumer = parts.consumer
-        self.group = parts.attempts.group
+    def __init__(self, context: QueueContext) -> None:
+        route = context.handler.route
+        self.consumer = context.consumer
+        self.group = context.attempts.group
         self.topics = tuple(topic.name for topic in route.topics)
         self.unfinished = 0
         """Records begun and not finished at the end; other members get them."""
         self.progress = asyncio.Event()
         """Set when a record is done; the waiter clears it."""
-        self._parts = parts
+        self._context = context
         self._group = self.group.encode()
         self._concurrency = route.concurrency
-        self._attempts = Attempts(parts.attempts, parts.handler, buries_unreadable=route.dead_letter, rest=self._rest)
+        self._attempts = Attempts(
+            context.attempts, context.handler, buries_unreadable=route.dead_letter, rest=self._rest
+        )
         self._hands: dict[asyncio.Task[None], InHand] = {}
         self._resting: set[asyncio.Task[Any]] = set()
         self._parked: set[asyncio.Task[Any]] = set()
@@ -96,7 +98,7 @@ class QueueWorker:
     @property
     def counts(self) -> Counts:
         """Counters of all queues of the app together."""
-        return self._parts.attempts.counts
+        return self._context.attempts.counts
 
     @property
     def has_joined(self) -> bool:
@@ -145,17 +147,17 @@ class QueueWorker:
             task.cancel()
         if not self._hands:
             return
-        _, late = await REAL_TIME.wait(self._hands, timeout=self._parts.drain_timeout_s)
+        _, late = await REAL_TIME.wait(self._hands, timeout=self._context.drain_timeout_s)
         if late:
             logger.warning(
                 "%d handlers did not end within %g s; their records go to others",
                 len(late),
-                self._parts.drain_timeout_s,
+                self._context.drain_timeout_s,
             )
             self.unfinished += len(late)
             for task in late:
                 task.cancel()
-            _, deaf = await REAL_TIME.wait(late, timeout=self._parts.drain_timeout_s)
+            _, deaf = await REAL_TIME.wait(late, timeout=self._context.drain_timeout_s)
             if deaf:
                 logger.error("%d handlers go on although they were cancelled", len(deaf))
 
@@ -227,7 +229,7 @@ class QueueWorker:
         mark = Current()
         current.set(mark)
         mark.key, mark.attempt = record.key, record.delivery_count or 1
-        item = Item(NO_OFFSETS.done, record, 1, NO_OFFSETS)
+        item = InFlightRecord(NO_OFFSETS.done, record, 1, NO_OFFSETS)
         typed = await self._attempts.read(item)
         if typed is None:
             return "reject"
@@ -240,10 +242,10 @@ class QueueWorker:
         await self._sent(item, sent)
         if item.buried:
             return "reject"
-        self._parts.attempts.counts.handled += 1
+        self._context.attempts.counts.handled += 1
         return "accept"
 
-    async def _sent(self, item: Item, sent: Sequence["asyncio.Future[Any]"]) -> None:
+    async def _sent(self, item: InFlightRecord, sent: Sequence["asyncio.Future[Any]"]) -> None:
         try:
             await acknowledged(sent)
         except Exception as problem:
@@ -297,7 +299,7 @@ class QueueWorker:
         assert me is not None
         self._resting.add(me)
         try:
-            await self._parts.sleep(wait_s)
+            await self._context.sleep(wait_s)
         finally:
             self._resting.discard(me)
 

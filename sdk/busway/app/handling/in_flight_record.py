@@ -1,6 +1,6 @@
 """A record on its way through its handlers.
 
-What lives here: `Item`. What does not: calling handlers (`attempts`), offsets of its partition (`partition_offsets`).
+What lives here: `InFlightRecord`. What does not: calling handlers (`attempts`), offsets of its partition (`partition_offsets`).
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from busway.app.model.topic import ConsumerRecord
 from busway.types import Record
 
 
-class Item:
+class InFlightRecord:
     """A record on its way through the handlers of its topic.
 
     Attributes:

@@ -1,6 +1,6 @@
 """An assigned partition of the app.
 
-What lives here: `Assigned`: its lanes, their records, and when it is full. What does not: its offsets
+What lives here: `AssignedPartition`: its lanes, their records, and when it is full. What does not: its offsets
 (`partition_offsets`), feeding it (`worker`).
 """
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from busway.app.dead_letters.headers import REPLAY_HANDLER, is_for_others
 from busway.app.handling.completed_offsets import CompletedOffsets
-from busway.app.handling.item import Item
+from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.lane import Lane
 from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.types import Record, TopicPartition
@@ -28,7 +28,7 @@ behind those are redelivered.
 """
 
 
-class Assigned(PartitionOffsets):
+class AssignedPartition(PartitionOffsets):
     """An assigned partition with its lanes and offsets."""
 
     __slots__ = ("lanes",)
@@ -39,8 +39,8 @@ class Assigned(PartitionOffsets):
 
     def add(self, records: Iterable[Record], group: bytes) -> None:
         """Take received records, in order of offset."""
-        items: list[Item] = []
-        chosen: dict[Item, Sequence[Lane]] = {}
+        items: list[InFlightRecord] = []
+        chosen: dict[InFlightRecord, Sequence[Lane]] = {}
         for record in records:
             if not self.done.follows(record.offset):
                 logger.warning("%s-%d goes on at offset %d, behind what came before", *record[:3])
@@ -51,7 +51,7 @@ class Assigned(PartitionOffsets):
                 self.done.finish(record.offset)
                 continue
             lanes = self._lanes_for(record) if record.headers else self.lanes
-            items.append(item := Item(self.done, record, len(lanes), self))
+            items.append(item := InFlightRecord(self.done, record, len(lanes), self))
             self.open_bytes += item.size
             if lanes is not self.lanes:
                 chosen[item] = lanes

@@ -1,6 +1,6 @@
 """Dependencies of an app's workers.
 
-What lives here: `WorkerParts`, filled by the app when it starts. What does not: the workers (`worker`,
+What lives here: `WorkerContext`, filled by the app when it starts. What does not: the workers (`worker`,
 `busway.app.queues.worker`).
 """
 
@@ -18,7 +18,7 @@ from busway.types import Record, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerParts:
+class WorkerContext:
     """Hold the common dependencies of an app's workers.
 
     Attributes:
