@@ -345,10 +345,10 @@ class Application(TableDeclarations):
             None where this instance has no such partition.
         """
         worker = self.worker
-        home = None if worker is None else worker.home_of(topics, partition)
-        if worker is None or worker.transactor is None or home is None:
+        assigned = None if worker is None else worker.exactly_once_partition(topics, partition)
+        if worker is None or worker.transactor is None or assigned is None:
             return None
-        return OutsideOutput(home, worker.transactor.add)
+        return OutsideOutput(assigned, worker.transactor.add)
 
     # Reading
 

@@ -33,8 +33,8 @@ class OffsetSet:
     def __contains__(self, offset: int) -> bool:
         if offset < self.below:
             return True
-        place = bisect_right(self._runs, offset, key=_first)
-        return place > 0 and offset < self._runs[place - 1][1]
+        index = bisect_right(self._runs, offset, key=_first)
+        return index > 0 and offset < self._runs[index - 1][1]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OffsetSet) and (self.below, self._runs) == (other.below, other._runs)

@@ -199,7 +199,7 @@ class Sending(ABC):
 def _kept(record: Outgoing) -> "asyncio.Future[RecordMetadata]":
     """Return the metadata for a record that is sent after the handler; the offset is -1."""
     kept: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-    number = -1 if record.partition is None else record.partition
+    partition = -1 if record.partition is None else record.partition
     now_ms = current_machine().wall_ms() if record.timestamp_ms is None else record.timestamp_ms
-    kept.set_result(RecordMetadata(record.topic, number, -1, now_ms))
+    kept.set_result(RecordMetadata(record.topic, partition, -1, now_ms))
     return kept

@@ -349,10 +349,10 @@ def replayed_group(topic: str) -> str:
 
 def _check(letter: DeadLetter) -> None:
     """Refuse records of an ordinary topic; a topic named `….dlt` may hold records of other tools."""
-    place = letter.partition
-    if not (letter.says_why or place.topic.endswith(SUFFIX)):
+    partition = letter.partition
+    if not (letter.says_why or partition.topic.endswith(SUFFIX)):
         raise NotDeadLetters(
-            f"{place.topic} is no dead-letter topic: {place.topic}-{place.partition} offset {letter.offset} has no header that says why "
+            f"{partition.topic} is no dead-letter topic: {partition.topic}-{partition.partition} offset {letter.offset} has no header that says why "
             "a handler failed on it; `busway dlq list` lists the dead-letter topics"
         )
 
@@ -367,12 +367,12 @@ def _why_not(letter: DeadLetter, partitions: Mapping[str, int]) -> str | None:
 
 def _again(letter: DeadLetter, partitions: Mapping[str, int]) -> dict[str, Any]:
     assert letter.original is not None
-    number = letter.original.partition
+    partition = letter.original.partition
     return {
         "topic": letter.original.topic,
         "value": letter.value,
         "key": letter.key,
-        "partition": number if 0 <= number < partitions[letter.original.topic] else None,
+        "partition": partition if 0 <= partition < partitions[letter.original.topic] else None,
         "headers": [
             *letter.headers,
             (REPLAY_HEADER, letter.group.encode()),

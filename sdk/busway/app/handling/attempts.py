@@ -208,7 +208,7 @@ class Attempts:
             current_output.set(None)
             await self._call_once(argument, sent)
             return
-        output = HandlerOutput(items, items[0].home)
+        output = HandlerOutput(items, items[0].partition)
         current_output.set(output)
         try:
             await self._call_once(argument, sent)
@@ -286,8 +286,8 @@ class Attempts:
         where = f"{self.route.name} failed on {item.where}"
         if not self.route.dead_letter:
             raise HandlerFailed(f"{where} after {attempts} attempts: {problem!r}") from problem
-        place = place_of(problem)
-        logger.error("%s after %d attempts; to the dead letters: %r%s", where, attempts, problem, place)
+        where_raised = place_of(problem)
+        logger.error("%s after %d attempts; to the dead letters: %r%s", where, attempts, problem, where_raised)
         await self._bury(item, problem, attempts=attempts, handler=self.route.name)
 
     async def _bury(self, item: InFlightRecord, problem: Exception, *, attempts: int, handler: str) -> None:
@@ -295,7 +295,7 @@ class Attempts:
         record, group = item.record, self._context.group
         topic = dead_letter_topic(record.topic, group)
         unacknowledged.set(None)
-        output = None if self._transactor is None else HandlerOutput((item,), item.home)
+        output = None if self._transactor is None else HandlerOutput((item,), item.partition)
         current_output.set(output)
         reasons = dead_letter_headers(problem, record, group=group, attempts=attempts, handler=handler)
         wait_s = _FIRST_WAIT_S
@@ -324,7 +324,7 @@ class Attempts:
         """Mark records as done by the handler; those without output are queued for a transaction too."""
         assert self._transactor is not None
         if rest := [item for item in items if not item.handed_on]:
-            self._transactor.add(HandlerOutput(rest, rest[0].home))
+            self._transactor.add(HandlerOutput(rest, rest[0].partition))
 
     async def room(self) -> None:
         """Wait while too much output is queued for transactions."""

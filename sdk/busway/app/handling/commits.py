@@ -25,7 +25,7 @@ class Commits:
     Args:
         assigned: returns the current partitions.
         consumer: that commits.
-        place: returns the consumer's position in a partition.
+        position: returns the consumer's position in a partition.
         interval_s: between commits.
     """
 
@@ -33,13 +33,13 @@ class Commits:
         self,
         assigned: Callable[[], Sequence[PartitionOffsets]],
         consumer: Callable[[], Consumer],
-        place: Callable[[PartitionOffsets], int | None],
+        position: Callable[[PartitionOffsets], int | None],
         hooks: Hooks,
         interval_s: float,
     ) -> None:
         self._assigned = assigned
         self._consumer = consumer
-        self._place = place
+        self._position = position
         self._hooks = hooks
         self._interval_s = interval_s
         self._committing = asyncio.Lock()
@@ -60,7 +60,7 @@ class Commits:
         offsets = {
             assigned: at
             for assigned in partitions
-            if (at := assigned.committable(self._place(assigned))) is not None and at != assigned.committed
+            if (at := assigned.committable(self._position(assigned))) is not None and at != assigned.committed
         }
         if not offsets:
             return

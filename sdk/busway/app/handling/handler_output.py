@@ -44,7 +44,7 @@ class HandlerOutput:
 
     Args:
         items: the records of the call, by offset; none for changes outside of handlers.
-        home: the partition of these records.
+        partition: the partition of these records.
 
     Attributes:
         records: to be sent, in order.
@@ -52,11 +52,11 @@ class HandlerOutput:
         changes: in memory; None for none, as in most calls, which saves a list for each record.
     """
 
-    __slots__ = ("_callbacks", "_closed", "changes", "home", "items", "records", "size", "turns")
+    __slots__ = ("_callbacks", "_closed", "changes", "items", "partition", "records", "size", "turns")
 
-    def __init__(self, items: Sequence[InFlightRecord], home: PartitionOffsets) -> None:
+    def __init__(self, items: Sequence[InFlightRecord], partition: PartitionOffsets) -> None:
         self.items = items
-        self.home = home
+        self.partition = partition
         self.records: list[Outgoing] = []
         self.size = 0
         self.changes: list[Change] | None = None
@@ -125,14 +125,14 @@ class OutsideOutput(HandlerOutput):
     """Hold changes made outside of handlers, for one of the app's transactions.
 
     Args:
-        home: the partition that they commit with.
+        partition: the partition that they commit with.
         add: takes it when it is complete.
     """
 
     __slots__ = ("_add",)
 
-    def __init__(self, home: PartitionOffsets, add: Callable[[HandlerOutput], None]) -> None:
-        super().__init__((), home)
+    def __init__(self, partition: PartitionOffsets, add: Callable[[HandlerOutput], None]) -> None:
+        super().__init__((), partition)
         self._add = add
 
     def commit(self) -> None:
@@ -145,7 +145,7 @@ def firsts(outputs: Iterable[HandlerOutput]) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
     for output in outputs:
         for item in output.items:
-            offsets.setdefault(output.home.partition, item.record.offset)
+            offsets.setdefault(output.partition.partition, item.record.offset)
     return offsets
 
 

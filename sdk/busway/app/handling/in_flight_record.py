@@ -20,20 +20,20 @@ class InFlightRecord:
         size: bytes of its key and value.
         typed: decoded; None before that, and when it is unreadable.
         pending: handlers that are not done with it.
-        home: its partition; `queues.worker.NO_OFFSETS` in a queue.
+        partition: its partition; `queues.worker.NO_OFFSETS` in a queue.
         buried: whether a handler dead-lettered it.
         unreadable: whether it cannot be decoded.
         handed_on: whether it is queued for a transaction.
     """
 
-    __slots__ = ("buried", "done", "handed_on", "home", "pending", "record", "size", "typed", "unreadable")
+    __slots__ = ("buried", "done", "handed_on", "partition", "pending", "record", "size", "typed", "unreadable")
 
-    def __init__(self, done: CompletedOffsets, record: Record, pending: int, home: PartitionOffsets) -> None:
+    def __init__(self, done: CompletedOffsets, record: Record, pending: int, partition: PartitionOffsets) -> None:
         self.done = done
         self.record = record
         self.size = len(record.key or b"") + len(record.value or b"")
         self.pending = pending
-        self.home = home
+        self.partition = partition
         self.typed: ConsumerRecord[Any, Any] | None = None
         self.buried = False
         self.unreadable = False

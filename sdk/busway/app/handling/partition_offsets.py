@@ -52,20 +52,20 @@ class PartitionOffsets:
         self.left_at: int | None = None
         self.reset_at: int | None = None
 
-    def committable(self, place: int | None) -> OffsetAndMetadata | None:
+    def committable(self, position: int | None) -> OffsetAndMetadata | None:
         """Return what to commit; None for nothing.
 
         Args:
-            place: the consumer's position: also behind markers and aborted records that follow the last record.
+            position: the consumer's position: also behind markers and aborted records that follow the last record.
         """
         found = self.done.all_finished
         if found is None:
             return None if self.reset_at is None else self._begun_at(self.reset_at)
-        if place is not None and (place < found.below or (not self.done.open and place > found.below)):
-            found = OffsetSet(place)  # below: a reset went back, and no record was delivered since
+        if position is not None and (position < found.below or (not self.done.open and position > found.below)):
+            found = OffsetSet(position)  # below: a reset went back, and no record was delivered since
         return OffsetAndMetadata(found.below, found.short_text)
 
-    def committable_with(self, offsets: Iterable[int], place: int | None) -> OffsetAndMetadata | None:
+    def committable_with(self, offsets: Iterable[int], position: int | None) -> OffsetAndMetadata | None:
         """Return what to commit in a transaction that finishes these offsets.
 
         Raises:
@@ -74,21 +74,21 @@ class PartitionOffsets:
         done = self.done.with_finished(offsets)
         found = done.all_finished
         if found is None:
-            known = place if self.reset_at is None else self.reset_at
+            known = position if self.reset_at is None else self.reset_at
             return None if known is None else self._begun_at(known)
-        if place is not None and (place < found.below or (not done.open and place > found.below)):
-            found = OffsetSet(place)
+        if position is not None and (position < found.below or (not done.open and position > found.below)):
+            found = OffsetSet(position)
         if (text := found.short_text) != found.text:
             raise self.too_much_ahead(found.below, "the metadata of an offset can tell")
         return OffsetAndMetadata(found.below, text)
 
-    def _begun_at(self, place: int) -> OffsetAndMetadata:
+    def _begun_at(self, position: int) -> OffsetAndMetadata:
         """Return what to commit while nothing is finished: not beyond records that arrived before the position was
         known.
         """
-        return OffsetAndMetadata(place if self.done.first < 0 else min(place, self.done.first))
+        return OffsetAndMetadata(position if self.done.first < 0 else min(position, self.done.first))
 
-    def is_behind(self, place: int | None) -> bool:
+    def is_behind(self, position: int | None) -> bool:
         """Return whether all records are finished and the offset can move past markers, aborted records or a reset.
 
         Raises:
@@ -96,7 +96,7 @@ class PartitionOffsets:
         """
         begun = self.committed is not None or self.done.first >= 0
         if (begun and not self.done.open) or (self.committed is None and self.reset_at is not None):
-            return self.committable_with((), place) != self.committed
+            return self.committable_with((), position) != self.committed
         return False
 
     def too_much_ahead(self, below: int, bound: str) -> HandlerFailed:

@@ -74,13 +74,13 @@ class Host(Protocol):
     def metadata(self) -> GroupMetadata:
         """Return the member's current id and generation."""
 
-    def place(self, assigned: PartitionOffsets) -> int | None:
+    def position(self, assigned: PartitionOffsets) -> int | None:
         """Return the consumer's position, or its position when the revocation began."""
 
     def is_replaced(self, assigned: PartitionOffsets) -> bool:
         """Return whether the topic was deleted and created again."""
 
-    def make_room(self, home: PartitionOffsets) -> None:
+    def make_room(self, partition: PartitionOffsets) -> None:
         """Resume a partition after one of its records was handled."""
 
     def is_idle(self) -> bool:
@@ -151,15 +151,15 @@ class Transactor:
         """Queue output for one of the next transactions."""
         for item in output.items:
             item.handed_on = True
-        if output.home.dropped:
+        if output.partition.dropped:
             output.settle(committed=False)
             return
         self._queue.append(output)
         self._waiting += len(output.items) + len(output.records)
         self._waiting_bytes += output.size
         self._has_work.set()
-        if output.home.paused:
-            self._host.make_room(output.home)
+        if output.partition.paused:
+            self._host.make_room(output.partition)
         if self._waiting >= RECORDS_MAX or self._waiting_bytes >= BYTES_MAX:
             self._batch_due.set()
 
@@ -186,7 +186,9 @@ class Transactor:
         self._has_work.set()
         try:
             async with REAL_TIME.timeout(timeout_s):
-                while not self._stopped and any(output.home in chosen for output in (*self._queue, *self._in_flight)):
+                while not self._stopped and any(
+                    output.partition in chosen for output in (*self._queue, *self._in_flight)
+                ):
                     self._progress.clear()
                     await self._progress.wait()
         except TimeoutError:
@@ -202,9 +204,9 @@ class Transactor:
         if self._refused:
             gone_too = {assigned.partition for assigned in those}
             self._refused = {where: why for where, why in self._refused.items() if where[0] not in gone_too}
-        gone = [output for output in self._queue if output.home.dropped]
+        gone = [output for output in self._queue if output.partition.dropped]
         if gone:
-            self._queue = deque(output for output in self._queue if not output.home.dropped)
+            self._queue = deque(output for output in self._queue if not output.partition.dropped)
             self._drop(gone)
 
     def _drop(self, outputs: Iterable[HandlerOutput]) -> None:
@@ -302,33 +304,38 @@ class Transactor:
         groups: dict[tuple[str, int], list[Outgoing]] = {}
         for output in outputs:
             for record in output.records:
-                number = record.partition
-                if number is None:
-                    number = await producer.choose(record.topic, record.key, len(record.value or b""))
-                groups.setdefault((record.topic, number), []).append(record)
-        for (topic, number), records in groups.items():
+                partition = record.partition
+                if partition is None:
+                    partition = await producer.choose(record.topic, record.key, len(record.value or b""))
+                groups.setdefault((record.topic, partition), []).append(record)
+        for (topic, partition), records in groups.items():
             if any(record.timestamp_ms is not None for record in records):
                 for one in records:
                     await producer.send(
-                        topic, one.value, one.key, partition=number, timestamp_ms=one.timestamp_ms, headers=one.headers
+                        topic,
+                        one.value,
+                        one.key,
+                        partition=partition,
+                        timestamp_ms=one.timestamp_ms,
+                        headers=one.headers,
                     )
             else:
                 plain = [(one.key, one.value, tuple(one.headers)) for one in records]
-                await producer.send_many(topic, plain, partition=number, linger=False)
+                await producer.send_many(topic, plain, partition=partition, linger=False)
 
     async def _seal(
         self, producer: Producer, outputs: Sequence[HandlerOutput], behind: Sequence[PartitionOffsets]
     ) -> dict[PartitionOffsets, OffsetAndMetadata]:
         """Add the offsets to the transaction, under the member's current id and generation."""
-        if any(output.home.dropped for output in outputs):
+        if any(output.partition.dropped for output in outputs):
             raise OutOfGroup("partitions have gone while their records were being sent")
         member = self._host.metadata()
         if member.generation < 0 or not member.member_id:
             raise OutOfGroup(f"this instance is not in group {member.group_id} at this moment")
         finished: dict[PartitionOffsets, list[int]] = {assigned: [] for assigned in behind if not assigned.dropped}
         for output in outputs:
-            offsets = finished.setdefault(output.home, [])
-            offsets += [item.record.offset for item in output.items if item.done is output.home.done]
+            offsets = finished.setdefault(output.partition, [])
+            offsets += [item.record.offset for item in output.items if item.done is output.partition.done]
         found = {
             assigned: at
             for assigned, offsets in finished.items()
@@ -352,10 +359,10 @@ class Transactor:
 
         Offsets of a deleted topic are meaningless in its successor: only the start position in that is committed.
         """
-        place = self._host.place(assigned)
+        position = self._host.position(assigned)
         if self._host.is_replaced(assigned):
-            return None if place is None else OffsetAndMetadata(place)
-        return assigned.committable_with(offsets, place)
+            return None if position is None else OffsetAndMetadata(position)
+        return assigned.committable_with(offsets, position)
 
     async def _commit(self, producer: Producer) -> None:
         while True:
@@ -381,7 +388,7 @@ class Transactor:
         if self._refused:
             for output in outputs:
                 for item in output.items:
-                    self._refused.pop((output.home.partition, item.record.offset), None)
+                    self._refused.pop((output.partition.partition, item.record.offset), None)
         await self._host.committed(outputs, offsets)
         self._progress.set()
 
@@ -399,7 +406,7 @@ class Transactor:
         self.outcomes.failed(problem)
         outputs, self._in_flight = self._in_flight, []
         refusal = refusal_of(problem)
-        if refusal is not None and len(outputs) == 1 and not outputs[0].home.dropped:
+        if refusal is not None and len(outputs) == 1 and not outputs[0].partition.dropped:
             self._refuse(outputs[0], refusal)
             self._queue.extendleft(outputs)
             return await self._restart_partitions(refusal)
@@ -411,15 +418,15 @@ class Transactor:
             sum(len(output.items) for output in outputs),
             problem,
         )
-        self._queue.extendleft(output for output in reversed(outputs) if not output.home.dropped)
-        self._drop(output for output in outputs if output.home.dropped)
+        self._queue.extendleft(output for output in reversed(outputs) if not output.partition.dropped)
+        self._drop(output for output in outputs if output.partition.dropped)
         if refusal is None:
             await REAL_TIME.sleep(self._pause.next())
         return None
 
     def _refuse(self, output: HandlerOutput, problem: BuswayError) -> None:
         for item in output.items:
-            where = output.home.partition, item.record.offset
+            where = output.partition.partition, item.record.offset
             if where in self._refused:
                 raise HandlerFailed(f"{item.where} cannot even be put among the dead letters: {problem}") from problem
             self._refused[where] = problem

@@ -65,7 +65,7 @@ class Worker(RebalanceListener):
         self._ending = False
         self.hooks = context.hooks
         self._commits = Commits(
-            self._at_least_once, lambda: self.consumer, self.place, context.hooks, context.commit_interval_s
+            self._at_least_once, lambda: self.consumer, self.position, context.hooks, context.commit_interval_s
         )
         self.transactor = (
             None
@@ -183,19 +183,19 @@ class Worker(RebalanceListener):
             if item.pending:
                 continue
             item.done.finish(item.record.offset)
-            item.home.open_bytes -= item.size
+            item.partition.open_bytes -= item.size
             if not item.buried:
                 self.counts.handled += 1
         self.progress.set()
-        self.make_room(items[0].home)
+        self.make_room(items[0].partition)
 
-    def make_room(self, home: PartitionOffsets) -> None:
+    def make_room(self, partition: PartitionOffsets) -> None:
         """Resume a partition that was full."""
-        assigned = self._assigned.get(home.partition) if home.paused else None
-        if assigned is home and assigned.has_room:  # otherwise it is being revoked, or was restarted
-            home.paused = False
-            if home.partition in self.consumer.assignment():
-                self.consumer.resume(home.partition)
+        assigned = self._assigned.get(partition.partition) if partition.paused else None
+        if assigned is partition and assigned.has_room:  # otherwise it is being revoked, or was restarted
+            partition.paused = False
+            if partition.partition in self.consumer.assignment():
+                self.consumer.resume(partition.partition)
 
     def _fail(self, problem: Exception) -> None:
         if not self._failed.done():
@@ -205,10 +205,10 @@ class Worker(RebalanceListener):
     def _at_least_once(self) -> list[AssignedPartition]:
         return [assigned for assigned in self._assigned.values() if not assigned.exactly_once]
 
-    def home_of(self, topics: Collection[str], number: int) -> AssignedPartition | None:
+    def exactly_once_partition(self, topics: Collection[str], partition: int) -> AssignedPartition | None:
         """Return an exactly_once partition of that number; None if none is assigned."""
-        for partition, assigned in self._assigned.items():
-            if partition.topic in topics and partition.partition == number and assigned.exactly_once:
+        for topic_partition, assigned in self._assigned.items():
+            if topic_partition.topic in topics and topic_partition.partition == partition and assigned.exactly_once:
                 return assigned
         return None
 
@@ -224,8 +224,8 @@ class Worker(RebalanceListener):
         found = {}
         for partition, assigned in self._assigned.items():
             if (below := assigned.done.committable) is not None:
-                place = None if assigned.done.open else self.place(assigned)
-                found[partition] = max(below, place or 0)
+                position = None if assigned.done.open else self.position(assigned)
+                found[partition] = max(below, position or 0)
         return found
 
     # Rebalances
@@ -297,12 +297,12 @@ class Worker(RebalanceListener):
         """Return the member's current id and generation."""
         return self.consumer.member()
 
-    def place(self, assigned: PartitionOffsets) -> int | None:
+    def position(self, assigned: PartitionOffsets) -> int | None:
         """Return the consumer's position; updates `reset_at` too."""
         if assigned.closing:
             return None if self.is_replaced(assigned) else assigned.left_at
         assigned.reset_at = self.consumer.reset_at(assigned.partition)
-        return self.consumer.place(assigned.partition)
+        return self.consumer.known_position(assigned.partition)
 
     def is_replaced(self, assigned: PartitionOffsets) -> bool:
         """Return whether the topic was deleted and created again."""
@@ -320,7 +320,7 @@ class Worker(RebalanceListener):
     def is_behind(self) -> list[AssignedPartition]:
         """Return partitions that are finished and whose offset can move past markers and aborted records."""
         ours = (assigned for assigned in self._assigned.values() if assigned.exactly_once)
-        return [assigned for assigned in ours if assigned.is_behind(self.place(assigned))]
+        return [assigned for assigned in ours if assigned.is_behind(self.position(assigned))]
 
     async def committed(
         self, outputs: Sequence[HandlerOutput], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]
@@ -333,7 +333,7 @@ class Worker(RebalanceListener):
             assigned.committed = at
         finished: dict[PartitionOffsets, list[InFlightRecord]] = {}
         for output in outputs:
-            finished.setdefault(output.home, []).extend(output.items)
+            finished.setdefault(output.partition, []).extend(output.items)
         for items in finished.values():
             if items:
                 self._finished(items)
@@ -385,7 +385,7 @@ class Worker(RebalanceListener):
     def _take(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
         gone = [assigned for partition in partitions if (assigned := self._assigned.pop(partition, None)) is not None]
         for assigned in gone:
-            assigned.left_at = self.place(assigned)
+            assigned.left_at = self.position(assigned)
             assigned.closing = True
         return gone
 

@@ -106,29 +106,29 @@ class Copies:
         self._topic = topic
         self._copies: dict[int, Copy] = {}
 
-    def of(self, number: int) -> Copy:
+    def of(self, partition: int) -> Copy:
         """Return the state of a partition; a detached one if it is not assigned."""
-        return self._copies.get(number) or Copy(known=None)
+        return self._copies.get(partition) or Copy(known=None)
 
     def clear(self) -> None:
         """Forget all states."""
         self._copies.clear()
 
-    def keep_only(self, numbers: Set[int]) -> None:
+    def keep_only(self, partitions: Set[int]) -> None:
         """Forget the rows of all other partitions."""
-        self._forget(self._copies.keys() - numbers)
+        self._forget(self._copies.keys() - partitions)
 
-    def give_up(self, numbers: Set[int]) -> None:
+    def give_up(self, partitions: Set[int]) -> None:
         """Keep the rows of revoked partitions for readers until their new owner is known.
 
         Rows that may differ from the topic are forgotten at once: a call or a write is in progress, or has failed.
         """
         now_s = REAL_TIME.now_s()
-        for number in numbers:
-            self._copies[number].left_s = now_s
-        self._forget({number for number in numbers if not self._copies[number].is_exact})
+        for partition in partitions:
+            self._copies[partition].left_s = now_s
+        self._forget({partition for partition in partitions if not self._copies[partition].is_exact})
 
-    async def read_back(self, numbers: Set[int]) -> int:
+    async def read_back(self, partitions: Set[int]) -> int:
         """Restore the rows of these partitions; wait while the brokers or the registry are unavailable.
 
         Returns:
@@ -140,20 +140,20 @@ class Copies:
         wait_s = _FIRST_WAIT_S
         while True:
             try:
-                return await self._read_back(numbers)
+                return await self._read_back(partitions)
             except (ConnectionFailed, RequestTimedOut) as problem:
                 logger.warning("table %s waits %.1f s to be read back: %s", self._topic.name, wait_s, problem)
             await REAL_TIME.sleep(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
-    async def _read_back(self, numbers: Set[int]) -> int:
+    async def _read_back(self, partitions: Set[int]) -> int:
         app, name = self._topic.app, self._topic.name
         read = 0
         async with snapshot(
-            app.bootstrap_servers, name, numbers, client_id=app.name, isolation_level="read_committed"
+            app.bootstrap_servers, name, partitions, client_id=app.name, isolation_level="read_committed"
         ) as contents:
-            starts = self._starts(numbers, contents)
-            self._forget(numbers - starts.keys())
+            starts = self._starts(partitions, contents)
+            self._forget(partitions - starts.keys())
             try:
                 async for record in contents.records(starts):
                     read += 1
@@ -163,8 +163,8 @@ class Copies:
                     f"table {name} cannot be read back: {problem}; the rows before it are as they were, so mend or "
                     "delete that record, or read it with the type that wrote it"
                 ) from None
-        for number in numbers:
-            self._copies[number] = Copy(known=contents.ends.get(number))
+        for partition in partitions:
+            self._copies[partition] = Copy(known=contents.ends.get(partition))
         return read
 
     async def _take(self, record: Record) -> None:
@@ -177,21 +177,21 @@ class Copies:
             typed.key, typed.value, Home.read(record.partition, typed.header(INCLUDED), record.timestamp_ms)
         )
 
-    def _starts(self, numbers: Set[int], contents: Snapshot) -> Mapping[int, int]:
+    def _starts(self, partitions: Set[int], contents: Snapshot) -> Mapping[int, int]:
         """Return offsets to resume revoked partitions from; the others are read from the beginning."""
         now_s = REAL_TIME.now_s()
         starts = {}
-        for number in numbers & self._copies.keys():
-            copy = self._copies[number]
+        for partition in partitions & self._copies.keys():
+            copy = self._copies[partition]
             if copy.known is None or copy.left_s is None or now_s - copy.left_s > _KEPT_S:
                 continue
             # Outside of the log it belongs to another one: the topic was created again, or records were deleted.
-            if contents.begins[number] <= copy.known <= contents.ends[number]:
-                starts[number] = copy.known
+            if contents.begins[partition] <= copy.known <= contents.ends[partition]:
+                starts[partition] = copy.known
         return starts
 
-    def _forget(self, numbers: Set[int]) -> None:
-        if numbers:
-            self._rows._drop(numbers)
-        for number in numbers:
-            self._copies.pop(number, None)
+    def _forget(self, partitions: Set[int]) -> None:
+        if partitions:
+            self._rows._drop(partitions)
+        for partition in partitions:
+            self._copies.pop(partition, None)

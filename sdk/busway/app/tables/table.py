@@ -110,7 +110,7 @@ class Table(HeldRows[K, V], Extension):
         Raises:
             Unencodable: the key is of another type than the table's.
         """
-        return bool(self._held) and self._number_of(key) in self._held
+        return bool(self._held) and self._partition_for(key) in self._held
 
     # For handlers
 
@@ -214,7 +214,9 @@ class Table(HeldRows[K, V], Extension):
                 self._changed_by.setdefault(attempt.topic, set()).add(attempt.route)
             attempt.change(self, key, value, home)
             return
-        home = self.home(key) or Home(partition=self._number_of(key) if partition is None else partition, included={})
+        home = self.home(key) or Home(
+            partition=self._partition_for(key) if partition is None else partition, included={}
+        )
         if home.partition not in self._held:
             raise NotHere(
                 f"table {self.topic.name}: {key!r} belongs to partition {home.partition}, which this instance does not have "
@@ -254,7 +256,7 @@ class Table(HeldRows[K, V], Extension):
             partition = home.partition
         elif partition is None:
             # The record's own key stays in the record's partition, however its sender chose that.
-            partition = attempt.partition if key == attempt.key else self._number_of(key)
+            partition = attempt.partition if key == attempt.key else self._partition_for(key)
         if partition != attempt.partition:
             raise NotHere(
                 f"table {self.topic.name}: {key!r} belongs to partition {partition}, and the record that is handled is of "
@@ -264,7 +266,7 @@ class Table(HeldRows[K, V], Extension):
             )
         return home
 
-    def _number_of(self, key: K) -> int:
+    def _partition_for(self, key: K) -> int:
         if not self._partitions:
             raise NotRunning(f"table {self.topic.name}: app {self.topic.app.name} is not running")
         return partition_for_key(self.topic.app.serdes.encode(self.topic, "key", key) or b"", self._partitions)

@@ -25,7 +25,9 @@ async def test_a_deletion_that_is_not_committed_brings_no_row_of_another_instanc
     added: list[HandlerOutput] = []
     app._serdes = cast("Any", SimpleNamespace(encode=lambda *_: b"encoded"))
     app._producer = cast("Any", object())
-    app.worker = cast("Any", SimpleNamespace(home_of=lambda *_: object(), transactor=SimpleNamespace(add=added.append)))
+    app.worker = cast(
+        "Any", SimpleNamespace(exactly_once_partition=lambda *_: object(), transactor=SimpleNamespace(add=added.append))
+    )
     deleting = asyncio.ensure_future(table.delete("a"))
     while not added and not deleting.done():
         await asyncio.sleep(0)
