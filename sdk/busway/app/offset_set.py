@@ -67,7 +67,7 @@ class OffsetSet:
 
     def _join(self, more: list[tuple[int, int]]) -> None:
         joined: list[tuple[int, int]] = [(0, self.below)]
-        for first, end in sorted([*self._runs, *(one for one in more if one[0] < one[1])]):
+        for first, end in sorted([*self._runs, *(run for run in more if run[0] < run[1])]):
             if first <= joined[-1][1]:
                 joined[-1] = (joined[-1][0], max(joined[-1][1], end))
             else:

@@ -33,12 +33,12 @@ async def explain_wait(app: RunningService, consumer: Consumer) -> None:
         logger.debug("group %s cannot be described: %s", app.group_id, problem)
         return
     own = consumer.group_metadata().member_id
-    others = [one for one in described.members if one.member_id != own]
+    others = [member for member in described.members if member.member_id != own]
     if (
         consumer.assignment() or not others or (not own and len(others) == 1)
     ):  # the only one is this member, still joining
         return
-    names = [f"{one.member_id} ({one.client_id} on {one.host.lstrip('/')})" for one in others]
+    names = [f"{member.member_id} ({member.client_id} on {member.host.lstrip('/')})" for member in others]
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
     logger.warning(
         "group %s has assigned nothing to this member for %.0f s; it has %s%s. A member that was killed counts until its session ends, "

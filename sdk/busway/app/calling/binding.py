@@ -344,5 +344,5 @@ def refusal(function: Callable[..., Any], why: str, what: str = "handler") -> Ba
 
 def name_of(function: Any) -> str:
     """Return a handler's name for messages; objects and partials have no `__qualname__`."""
-    found = getattr(function if inspect.isclass(function) else _annotated(function), "__qualname__", None)
-    return str(found or type(function).__qualname__)
+    qualname = getattr(function if inspect.isclass(function) else _annotated(function), "__qualname__", None)
+    return str(qualname or type(function).__qualname__)

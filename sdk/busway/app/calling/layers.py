@@ -36,8 +36,8 @@ async def acknowledged(sent: Collection["asyncio.Future[Any]"]) -> None:
     """
     if sent:
         await asyncio.wait(sent)
-        for one in sent:
-            one.result()
+        for future in sent:
+            future.result()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

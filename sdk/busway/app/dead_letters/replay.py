@@ -330,7 +330,7 @@ class _Sender:
             letter for letter, outcome in zip(window, outcomes, strict=False) if not isinstance(outcome, BaseException)
         ]
         await self._marking.mark(acknowledged)
-        problem = next((one for one in outcomes if isinstance(one, BaseException)), problem)
+        problem = next((failure for failure in outcomes if isinstance(failure, BaseException)), problem)
         if problem is not None:
             raise problem
         return acknowledged

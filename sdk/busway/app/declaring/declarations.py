@@ -353,11 +353,13 @@ class Declarations(Sending):
             if isinstance(topic, Topic) and topic.app is not self:
                 raise refusal(function, f"publishes to {topic.name}, which is no topic of app {self.name}")
             lists = (self.routes, self.queue_routes)
-            mine = [(routes, at) for routes in lists for at, route in enumerate(routes) if route.function is function]
-            if not mine:
+            subscribed = [
+                (routes, at) for routes in lists for at, route in enumerate(routes) if route.function is function
+            ]
+            if not subscribed:
                 raise refusal(function, f"is not subscribed yet; put publish above the subscribe of app {self.name}")
             new = Publication(topic=topic, key=key)
-            for routes, at in mine:
+            for routes, at in subscribed:
                 routes[at] = replace(routes[at], publications=(*routes[at].publications, new))
             return function
 

@@ -58,14 +58,14 @@ def queue(
     """
 
     def decorate(function: F) -> F:
-        found: list[Topic[Any, Any]] = []
+        queued: list[Topic[Any, Any]] = []
         for topic in topics:
             declared = app.topics.get(topic) if isinstance(topic, str) else topic
             if declared is None:
                 raise refusal(
                     function, f"queues {topic!r}, which is no topic of app {app.name}; declare it: app.topic(…)"
                 )
-            found.append(declared)
+            queued.append(declared)
         name = f"{app.group_id}.queue" if group is None else group
         if not name or name == app.group_id:
             raise refusal(
@@ -76,7 +76,7 @@ def queue(
         if not isinstance(tries, Retry):
             raise refusal(function, f"retry is a Retry(attempts=…), not {retry!r:.80}")
         for other in app.queue_routes:
-            both = {topic.name for topic in found} & {topic.name for topic in other.topics}
+            both = {topic.name for topic in queued} & {topic.name for topic in other.topics}
             if other.group == name and both:
                 raise refusal(
                     function,
@@ -85,7 +85,7 @@ def queue(
                 )
         route = Route(
             function=function,
-            topics=tuple(found),
+            topics=tuple(queued),
             retry=replace(tries, give_up_on=(*tries.give_up_on, Reject)),
             dead_letter=dead_letter,
             ordering="none",

@@ -60,8 +60,8 @@ class AssignedPartition(PartitionOffsets):
 
     def _lanes_for(self, record: Record) -> Sequence[Lane]:
         name = next((value for name, value in record.headers if name == REPLAY_HANDLER), None)
-        mine = [lane for lane in self.lanes if lane.name.encode() == name] if name else []
-        return mine or self.lanes
+        chosen = [lane for lane in self.lanes if lane.name.encode() == name] if name else []
+        return chosen or self.lanes
 
     @property
     def is_full(self) -> bool:

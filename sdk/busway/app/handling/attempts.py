@@ -138,7 +138,7 @@ class Attempts:
         if not self._buries_unreadable:
             raise HandlerFailed(f"{item.where} cannot be read: {problem}") from problem
         item.unreadable = True
-        self.tell([item], "dead_lettered", self.clock(), 1, problem)
+        self.notify([item], "dead_lettered", self.clock(), 1, problem)
         logger.error("%s cannot be read; to the dead letters: %s", item.where, problem)
         await self._bury(item, problem, attempts=1, handler="")
 
@@ -170,7 +170,7 @@ class Attempts:
         except Exception as problem:  # noqa: BLE001 - the user's code; the record is retried or dead-lettered
             return await self._failed(item, problem, started, mark.attempt)
         if hooks.watched:
-            self.tell([item], "handled", started, mark.attempt)
+            self.notify([item], "handled", started, mark.attempt)
         if hooks.stepped:
             await self.reached("after-handler", item)
         return None
@@ -191,7 +191,7 @@ class Attempts:
             wait_s = await self._failed(item, problem, started, attempt)
             return False if wait_s is None else wait_s
         if not wanted:
-            self.tell([item], "filtered", started, attempt)
+            self.notify([item], "filtered", started, attempt)
         return wanted
 
     async def call(self, items: Sequence[InFlightRecord], argument: Any, sent: Sent) -> None:
@@ -260,7 +260,7 @@ class Attempts:
 
     async def _failed(self, item: InFlightRecord, problem: Exception, started: float, attempt: int) -> float | None:
         wait_s = self.wait_s(problem, attempt)
-        self.tell([item], "dead_lettered" if wait_s is None else "retried", started, attempt, problem)
+        self.notify([item], "dead_lettered" if wait_s is None else "retried", started, attempt, problem)
         if wait_s is None:
             await self.bury(item, problem, attempt)
         else:
@@ -350,7 +350,7 @@ class Attempts:
                 await asyncio.wait(sent)
             await self.reached("after-send", item)
 
-    def tell(
+    def notify(
         self,
         items: Sequence[InFlightRecord],
         outcome: Outcome,

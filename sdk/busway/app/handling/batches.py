@@ -47,12 +47,12 @@ class BatchLane(Lane):
             items.append(following[1])
         mark.attempt = 1
         reads: list[_Read] = []
-        for one in items:
-            typed = await self._attempts.read(one)
-            if typed is not None and (not self._filters or await self._wanted(one, typed)):
-                reads.append((one, typed))
+        for record in items:
+            typed = await self._attempts.read(record)
+            if typed is not None and (not self._filters or await self._wanted(record, typed)):
+                reads.append((record, typed))
             else:
-                self._done([one], key, [])
+                self._done([record], key, [])
         if reads:
             await self._halving(reads, key, mark)
         await self._room()
@@ -113,14 +113,14 @@ class BatchLane(Lane):
             except Exception as problem:  # noqa: BLE001 - the user's code; the batch is retried or halved
                 wait_s = None if once else attempts.wait_s(problem, mark.attempt)
                 lost = wait_s is None and len(part) == 1
-                attempts.tell(items, "dead_lettered" if lost else "retried", started, mark.attempt, problem)
+                attempts.notify(items, "dead_lettered" if lost else "retried", started, mark.attempt, problem)
                 if wait_s is None:
                     return problem
                 attempts.warn(items[0], problem, mark.attempt, wait_s)
                 await self.rest(wait_s)
                 mark.attempt += 1
                 continue
-            attempts.tell(items, "handled", started, mark.attempt)
+            attempts.notify(items, "handled", started, mark.attempt)
             await attempts.reached("after-handler", items[0])
             await attempts.acknowledged(items[0], sent)
             self._done(items, key, sent)

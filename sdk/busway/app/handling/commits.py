@@ -51,10 +51,10 @@ class Commits:
             async with self._committing:  # one at a time, so that a slow commit never overtakes a later one
                 await self._commit_now(self._assigned())
 
-    async def commit(self, those: Sequence[PartitionOffsets]) -> None:
+    async def commit(self, partitions: Sequence[PartitionOffsets]) -> None:
         """Commit the final offsets of partitions that are being revoked."""
         async with self._committing:
-            await self._commit_now(those)
+            await self._commit_now(partitions)
 
     async def _commit_now(self, partitions: Sequence[PartitionOffsets]) -> None:
         offsets = {

@@ -23,12 +23,12 @@ async def finished(consumer: Consumer, partitions: Sequence[TopicPartition]) -> 
     pause = Backoff(current_machine().chance.random)
     while partitions:
         try:
-            found = await consumer.committed_of(partitions)
+            committed = await consumer.committed_of(partitions)
         except BuswayError as problem:
             logger.warning("what the group has committed is not known yet, and is asked for again: %s", problem)
             await REAL_TIME.sleep(pause.next())
         else:
-            return {partition: OffsetSet.parse(at.offset, at.metadata) for partition, at in found.items()}
+            return {partition: OffsetSet.parse(at.offset, at.metadata) for partition, at in committed.items()}
     return {}
 
 
@@ -38,13 +38,13 @@ async def finished_ahead(consumer: Consumer, partitions: Sequence[TopicPartition
         return {}
     try:
         committed = await consumer.committed_of(partitions)
-        found = {
+        offset_sets = {
             partition: OffsetSet.parse(at.offset, at.metadata) for partition, at in committed.items() if at.metadata
         }
-        found = {partition: ahead for partition, ahead in found.items() if ahead.end > ahead.below}
-        ends = await consumer.end_offsets(found) if found else {}
+        offset_sets = {partition: ahead for partition, ahead in offset_sets.items() if ahead.end > ahead.below}
+        ends = await consumer.end_offsets(offset_sets) if offset_sets else {}
     except BuswayError as problem:
         logger.warning("what was finished ahead of the committed offsets is not known and handled again: %s", problem)
         return {}
     # A log that ends below has lost its tail: those offsets belong, or will belong, to other records.
-    return {partition: ahead for partition, ahead in found.items() if ahead.end <= ends.get(partition, 0)}
+    return {partition: ahead for partition, ahead in offset_sets.items() if ahead.end <= ends.get(partition, 0)}

@@ -46,15 +46,15 @@ class LaneContext:
     Attributes:
         attempts: dependencies of attempts.
         sleep: waits between attempts.
-        finished: called with handled records whose sends are acknowledged or, with exactly_once, that wait for their
+        on_finished: called with handled records whose sends are acknowledged or, with exactly_once, that wait for their
             transaction.
-        fail: called with an error that stops the app.
+        on_failure: called with an error that stops the app.
     """
 
     attempts: AttemptContext
     sleep: Sleep
-    finished: Callable[[Sequence[InFlightRecord]], None]
-    fail: Callable[[Exception], None]
+    on_finished: Callable[[Sequence[InFlightRecord]], None]
+    on_failure: Callable[[Exception], None]
 
 
 class Lane:
@@ -108,19 +108,21 @@ class Lane:
         clock = self._context.attempts.machine.monotonic_s
         turn = clock()
         try:
-            while not self.closing and (found := self.schedule.next()) is not None:
-                await self._handle(*found, mark)
+            while not self.closing and (runnable := self.schedule.next()) is not None:
+                await self._handle(*runnable, mark)
                 if (now := clock()) - turn > TURN_S:
                     await asyncio.sleep(0)
                     turn = now
         except GivenUp:
             return
         except Exception as problem:  # noqa: BLE001 - the lane's top loop: the worker raises it
-            self._context.fail(problem)
+            self._context.on_failure(problem)
         except BaseException as problem:
             if not self.closing:  # else `close` cancelled it
                 where = f"{self.partition.topic}-{self.partition.partition}"
-                self._context.fail(HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}"))
+                self._context.on_failure(
+                    HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}")
+                )
             raise
         finally:
             me = asyncio.current_task()
@@ -194,7 +196,7 @@ class Lane:
             self._attempts.hand_on(items)
             return
         if not sent:
-            self._context.finished(items)
+            self._context.on_finished(items)
             return
         acknowledged = sent[0] if len(sent) == 1 else asyncio.gather(*sent)
         self._unacknowledged += len(items)
@@ -212,13 +214,13 @@ class Lane:
         if outcome.cancelled():
             return
         if (problem := outcome.exception()) is None:
-            self._context.finished(items)
+            self._context.on_finished(items)
             return
         failed = HandlerFailed(
             f"what was sent for {items[0].where} was not acknowledged, so it is handled again: {problem}"
         )
         failed.__cause__ = problem
-        self._context.fail(failed)
+        self._context.on_failure(failed)
 
     # Ending
 

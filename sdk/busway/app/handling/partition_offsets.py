@@ -58,12 +58,12 @@ class PartitionOffsets:
         Args:
             position: the consumer's position: also behind markers and aborted records that follow the last record.
         """
-        found = self.done.all_finished
-        if found is None:
+        finished = self.done.all_finished
+        if finished is None:
             return None if self.reset_at is None else self._begun_at(self.reset_at)
-        if position is not None and (position < found.below or (not self.done.open and position > found.below)):
-            found = OffsetSet(position)  # below: a reset went back, and no record was delivered since
-        return OffsetAndMetadata(found.below, found.short_text)
+        if position is not None and (position < finished.below or (not self.done.open and position > finished.below)):
+            finished = OffsetSet(position)  # below: a reset went back, and no record was delivered since
+        return OffsetAndMetadata(finished.below, finished.short_text)
 
     def committable_with(self, offsets: Iterable[int], position: int | None) -> OffsetAndMetadata | None:
         """Return what to commit in a transaction that finishes these offsets.
@@ -72,15 +72,15 @@ class PartitionOffsets:
             HandlerFailed: what is finished ahead exceeds the metadata of an offset, and would be redelivered.
         """
         done = self.done.with_finished(offsets)
-        found = done.all_finished
-        if found is None:
+        finished = done.all_finished
+        if finished is None:
             known = position if self.reset_at is None else self.reset_at
             return None if known is None else self._begun_at(known)
-        if position is not None and (position < found.below or (not done.open and position > found.below)):
-            found = OffsetSet(position)
-        if (text := found.short_text) != found.text:
-            raise self.too_much_ahead(found.below, "the metadata of an offset can tell")
-        return OffsetAndMetadata(found.below, text)
+        if position is not None and (position < finished.below or (not done.open and position > finished.below)):
+            finished = OffsetSet(position)
+        if (text := finished.short_text) != finished.text:
+            raise self.too_much_ahead(finished.below, "the metadata of an offset can tell")
+        return OffsetAndMetadata(finished.below, text)
 
     def _begun_at(self, position: int) -> OffsetAndMetadata:
         """Return what to commit while nothing is finished: not beyond records that arrived before the position was

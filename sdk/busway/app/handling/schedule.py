@@ -77,8 +77,8 @@ class Schedule(Generic[T]):
             self._running += 1
             return self._due.popleft()
         while self._queued:
-            found = self._queued.popleft()
-            key, item = found
+            entry = self._queued.popleft()
+            key, item = entry
             if self._behind and (behind := self._behind.get(key)) is not None:
                 behind.append(item)
                 self._held_back += 1
@@ -86,7 +86,7 @@ class Schedule(Generic[T]):
             if self._concurrency > 1 and key is not _FREE:
                 self._behind[key] = deque()
             self._running += 1
-            return found
+            return entry
         return None
 
     def park(self, key: Hashable) -> None:

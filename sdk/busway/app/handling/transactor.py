@@ -178,9 +178,9 @@ class Transactor:
 
     # Revoked partitions
 
-    async def settle(self, those: Collection[PartitionOffsets], timeout_s: float) -> None:
+    async def settle(self, partitions: Collection[PartitionOffsets], timeout_s: float) -> None:
         """Wait until nothing of these partitions is queued; drop the rest after the timeout."""
-        chosen = set(those)
+        chosen = set(partitions)
         self._settling += 1
         self._batch_due.set()
         self._has_work.set()
@@ -195,14 +195,14 @@ class Transactor:
             logger.warning("what was handled was not committed within %g s, and is handled again", timeout_s)
         finally:
             self._settling -= 1
-            self.drop(those)
+            self.drop(partitions)
 
-    def drop(self, those: Collection[PartitionOffsets]) -> None:
+    def drop(self, partitions: Collection[PartitionOffsets]) -> None:
         """Drop queued output of partitions that are lost or revoked."""
-        for assigned in those:
+        for assigned in partitions:
             assigned.dropped = True
         if self._refused:
-            gone_too = {assigned.partition for assigned in those}
+            gone_too = {assigned.partition for assigned in partitions}
             self._refused = {where: why for where, why in self._refused.items() if where[0] not in gone_too}
         gone = [output for output in self._queue if output.partition.dropped]
         if gone:
@@ -278,13 +278,13 @@ class Transactor:
         return self._host.is_idle()
 
     def _next(self) -> list[HandlerOutput]:
-        found: list[HandlerOutput] = []
+        outputs: list[HandlerOutput] = []
         records = size = 0
-        while self._queue and len(found) < self._batch_limit and records < RECORDS_MAX and size < BYTES_MAX:
-            found.append(output := self._queue.popleft())
+        while self._queue and len(outputs) < self._batch_limit and records < RECORDS_MAX and size < BYTES_MAX:
+            outputs.append(output := self._queue.popleft())
             records += len(output.items) + len(output.records)
             size += output.size
-        return found
+        return outputs
 
     async def _transact(self, outputs: list[HandlerOutput], behind: Sequence[PartitionOffsets]) -> None:
         producer = self.producer
@@ -310,17 +310,17 @@ class Transactor:
                 groups.setdefault((record.topic, partition), []).append(record)
         for (topic, partition), records in groups.items():
             if any(record.timestamp_ms is not None for record in records):
-                for one in records:
+                for record in records:
                     await producer.send(
                         topic,
-                        one.value,
-                        one.key,
+                        record.value,
+                        record.key,
                         partition=partition,
-                        timestamp_ms=one.timestamp_ms,
-                        headers=one.headers,
+                        timestamp_ms=record.timestamp_ms,
+                        headers=record.headers,
                     )
             else:
-                plain = [(one.key, one.value, tuple(one.headers)) for one in records]
+                plain = [(record.key, record.value, tuple(record.headers)) for record in records]
                 await producer.send_many(topic, plain, partition=partition, linger=False)
 
     async def _seal(
@@ -336,23 +336,25 @@ class Transactor:
         for output in outputs:
             offsets = finished.setdefault(output.partition, [])
             offsets += [item.record.offset for item in output.items if item.done is output.partition.done]
-        found = {
+        committable = {
             assigned: at
             for assigned, offsets in finished.items()
             if (at := self._committable(assigned, offsets)) is not None
         }
-        if outputs and not found:
+        if outputs and not committable:
             raise OutOfGroup("no offset is known yet that would show whether this instance may write")
         try:
-            await producer.send_offsets_to_transaction({one.partition: at for one, at in found.items()}, member)
+            await producer.send_offsets_to_transaction(
+                {assigned.partition: at for assigned, at in committable.items()}, member
+            )
         except TransactionAbortable as problem:
             if problem.code is not ErrorCode.OFFSET_METADATA_TOO_LARGE:
                 raise
-            longest = max(found, key=lambda assigned: len(found[assigned].metadata))
+            longest = max(committable, key=lambda assigned: len(committable[assigned].metadata))
             raise longest.too_much_ahead(
-                found[longest].offset, "offset.metadata.max.bytes of the brokers allows"
+                committable[longest].offset, "offset.metadata.max.bytes of the brokers allows"
             ) from problem
-        return found
+        return committable
 
     def _committable(self, assigned: PartitionOffsets, offsets: Sequence[int]) -> OffsetAndMetadata | None:
         """Return what to commit of a partition when these offsets are finished; None while that is unknown.

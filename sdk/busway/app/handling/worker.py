@@ -50,7 +50,7 @@ class Worker(RebalanceListener):
         self._assigned: dict[TopicPartition, AssignedPartition] = {}
         self._consumer: Consumer | None = None
         self._handlers: dict[str, list[Handler]] = {}
-        for handler in (one for one in context.handlers if one.route.group is None):
+        for handler in (each for each in context.handlers if each.route.group is None):
             for topic in dict.fromkeys(topic.name for topic in handler.route.topics):
                 self._handlers.setdefault(topic, []).append(handler)
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -87,8 +87,8 @@ class Worker(RebalanceListener):
                 transactor=self.transactor,
             ),
             sleep=context.sleep,
-            finished=self._finished,
-            fail=self._fail,
+            on_finished=self._finished,
+            on_failure=self._fail,
         )
         self.progress = asyncio.Event()
         """Set when a record is finished or partitions change; the waiter clears it."""
@@ -221,12 +221,12 @@ class Worker(RebalanceListener):
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return the offset behind the finished prefix of each partition; partitions without one are missing."""
-        found = {}
+        positions = {}
         for partition, assigned in self._assigned.items():
             if (below := assigned.done.committable) is not None:
                 position = None if assigned.done.open else self.position(assigned)
-                found[partition] = max(below, position or 0)
-        return found
+                positions[partition] = max(below, position or 0)
+        return positions
 
     # Rebalances
 
@@ -244,7 +244,7 @@ class Worker(RebalanceListener):
             async with self._opening:
                 await self._begin_now(firsts, staying)
         finally:
-            self._beginning = [one for one in self._beginning if one is not staying]
+            self._beginning = [beginning for beginning in self._beginning if beginning is not staying]
         self.progress.set()
 
     async def _begin_now(self, firsts: Mapping[TopicPartition, int], staying: AbstractSet[TopicPartition]) -> None:
@@ -273,7 +273,7 @@ class Worker(RebalanceListener):
             else:
                 self._open(partition, CompletedOffsets(None, done or ahead.get(partition)))
             self.consumer.resume(partition)  # `release_partitions` paused it
-        await self._tell_revoked([partition for partition in partitions if partition not in staying])
+        await self._notify_revoked([partition for partition in partitions if partition not in staying])
 
     def _is_exactly_once(self, topic: str) -> bool:
         return any(handler.route.guarantee == "exactly_once" for handler in self._handlers[topic])
@@ -353,7 +353,7 @@ class Worker(RebalanceListener):
             assigned.dropped = True
         async with self._closing:
             await self._cancel({task for assigned in gone for lane in assigned.lanes for task in lane.close()})
-            await self._tell_revoked([assigned.partition for assigned in gone])
+            await self._notify_revoked([assigned.partition for assigned in gone])
         return {assigned.partition: assigned.done.first for assigned in gone}
 
     async def restart_partitions(self, firsts: Mapping[TopicPartition, int]) -> None:
@@ -372,10 +372,10 @@ class Worker(RebalanceListener):
         self._stay_without(lost)
         gone = self._take(lost)
         if self.transactor is not None:
-            self.transactor.drop([*gone, *[one for one in self._going if one.partition in lost]])
+            self.transactor.drop([*gone, *(closing for closing in self._going if closing.partition in lost)])
         async with self._closing:
             await self._cancel({task for assigned in gone for lane in assigned.lanes for task in lane.close()})
-            await self._tell_revoked([assigned.partition for assigned in gone])
+            await self._notify_revoked([assigned.partition for assigned in gone])
         self.progress.set()
 
     def _stay_without(self, partitions: Iterable[TopicPartition]) -> None:
@@ -389,7 +389,7 @@ class Worker(RebalanceListener):
             assigned.closing = True
         return gone
 
-    async def _tell_revoked(self, gone: Sequence[TopicPartition]) -> None:
+    async def _notify_revoked(self, gone: Sequence[TopicPartition]) -> None:
         if not gone:
             return
         try:
@@ -441,4 +441,4 @@ class Worker(RebalanceListener):
             await self._commits.commit([assigned for assigned in gone if not assigned.exactly_once])
         except BuswayError as problem:
             self._fail(problem)
-        await self._tell_revoked([assigned.partition for assigned in gone])
+        await self._notify_revoked([assigned.partition for assigned in gone])

@@ -109,7 +109,7 @@ def dead_letter_headers(
     stack = "".join(
         traceback.format_exception(kind := type(problem), problem, _from_handler(problem.__traceback__))
     ).encode(errors="replace")
-    found = {
+    texts = {
         "kafka_dlt-original-topic": record.topic,
         "kafka_dlt-original-partition": str(record.partition),
         "kafka_dlt-original-offset": str(record.offset),
@@ -122,7 +122,7 @@ def dead_letter_headers(
         "busway_dlt-handler": handler,
     }
     headers: list[tuple[str, bytes | None]] = [
-        (name, text.encode(errors="replace")[:MAX_MESSAGE_BYTES]) for name, text in found.items()
+        (name, text.encode(errors="replace")[:MAX_MESSAGE_BYTES]) for name, text in texts.items()
     ]
     return [*headers, (_STACK, stack[-MAX_STACK_BYTES:])]
 
@@ -139,9 +139,9 @@ def place_of(problem: BaseException) -> str:
     """Return where in the handler's code an exception was raised: ` (service.py:12 in charge)`; empty if it was not
     called.
     """
-    frames = [one for one in traceback.extract_tb(problem.__traceback__) if not one.filename.startswith(_CALLERS)]
+    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if not frame.filename.startswith(_CALLERS)]
     own = [
-        one for one in frames if not one.filename.startswith(_PYTHON)
+        frame for frame in frames if not frame.filename.startswith(_PYTHON)
     ] or frames  # the service itself may be an installed package
     return f" ({Path(own[-1].filename).name}:{own[-1].lineno} in {own[-1].name})" if own else ""
 
@@ -169,9 +169,9 @@ _REFUSED_RECORDS: Final = frozenset(
 
 def refusal_of(problem: BuswayError) -> BuswayError | None:
     """Return why brokers refuse one of a transaction's records; None if no record is at fault."""
-    for one in (problem, problem.__cause__):
-        if isinstance(one, MessageTooLarge) or (isinstance(one, BrokerError) and one.code in _REFUSED_RECORDS):
-            return one
+    for error in (problem, problem.__cause__):
+        if isinstance(error, MessageTooLarge) or (isinstance(error, BrokerError) and error.code in _REFUSED_RECORDS):
+            return error
     return None
 
 

@@ -69,7 +69,7 @@ class ConsumerRecord(Generic[K, V]):
 
     def header(self, name: str) -> bytes | None:
         """Return the last header of that name, None without one."""
-        return next((value for found, value in reversed(self.headers) if found == name), None)
+        return next((value for header_name, value in reversed(self.headers) if header_name == name), None)
 
 
 class Outgoing(NamedTuple):

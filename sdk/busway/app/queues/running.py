@@ -119,7 +119,7 @@ async def run_all(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> No
     Raises:
         BuswayError: raised by the first that failed.
     """
-    tasks = [asyncio.get_running_loop().create_task(one()) for one in work]
+    tasks = [asyncio.get_running_loop().create_task(run()) for run in work]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

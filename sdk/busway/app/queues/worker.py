@@ -181,11 +181,11 @@ class QueueWorker:
                 await self._room.wait()
                 continue
             try:
-                found = await self.consumer.getmany(timeout_ms=_POLL_MS, max_records=free)
+                fetched = await self.consumer.getmany(timeout_ms=_POLL_MS, max_records=free)
             except DamagedData as problem:
                 logger.error("share group %s: %s", self.group, problem)
                 continue
-            for records in found.values():
+            for records in fetched.values():
                 for record in records:
                     self._begin(record)
 
@@ -220,7 +220,7 @@ class QueueWorker:
                 where = f"{record.topic}-{record.partition}"
                 self._fail(HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}"))
             raise
-        self._say(record, kind)
+        self._acknowledge(record, kind)
 
     async def _work(self, record: Record) -> Acknowledge:
         """Make one attempt; return how to acknowledge the record."""
@@ -253,10 +253,10 @@ class QueueWorker:
                 f"what was sent for {item.where} was not acknowledged, so it is handled again: {problem}"
             ) from problem
 
-    def _say(self, record: Record, kind: Acknowledge) -> None:
+    def _acknowledge(self, record: Record, kind: Acknowledge) -> None:
         where = f"{record.topic}-{record.partition} offset {record.offset}"
         try:
-            told = self.consumer.acknowledge(record, kind)
+            acknowledgement = self.consumer.acknowledge(record, kind)
         except AcknowledgementFailed as problem:
             logger.warning("it is delivered again: %s", problem)
             return
@@ -266,7 +266,7 @@ class QueueWorker:
                 logger.warning("%s was not %sed, it is delivered again: %s", where, kind, problem)
             self.progress.set()
 
-        told.add_done_callback(seen)
+        acknowledgement.add_done_callback(seen)
 
     # Waiting
 
@@ -317,7 +317,7 @@ class QueueWorker:
 
     def _lock_anew(self, record: Record) -> None:
         try:
-            told = self.consumer.acknowledge(record, "renew")
+            acknowledgement = self.consumer.acknowledge(record, "renew")
         except AcknowledgementFailed:
             return  # its lock has expired; acknowledging the record reports that
 
@@ -325,4 +325,4 @@ class QueueWorker:
             if not future.cancelled() and (problem := future.exception()) is not None:
                 logger.warning("a lock was not renewed, its record may be handled by others too: %s", problem)
 
-        told.add_done_callback(seen)
+        acknowledgement.add_done_callback(seen)

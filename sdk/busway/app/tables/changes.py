@@ -13,7 +13,7 @@ from typing import Any
 from busway.app.handling.handler_output import HandlerOutput
 from busway.app.model.topic import OpenOutput, Outgoing, Topic
 from busway.app.tables.copies import Copy
-from busway.app.tables.rows import Attempt, HeldRows, Home, NotHere
+from busway.app.tables.rows import Attempt, HeldRows, NotHere, RowOrigin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ async def change_outside(
     key: Any,
     value: Any,
     *,
-    home: Home,
+    origin: RowOrigin,
     copy: Copy,
 ) -> None:
     """Set a row outside of exactly_once handlers, in one of their transactions: the log keeps the order of memory.
@@ -70,11 +70,11 @@ async def change_outside(
         NotHere: the row's partition was revoked.
     """
     if output is None:
-        raise NotHere(f"table {topic.name}: partition {home.partition} has gone to another instance")
+        raise NotHere(f"table {topic.name}: partition {origin.partition} has gone to another instance")
     serdes = topic.app.serdes
     encoded_key, encoded_value = serdes.encode(topic, "key", key), serdes.encode(topic, "value", value)
-    output.keep(Outgoing(topic.name, home.partition, encoded_key, encoded_value, (home.header(),), None))
-    before, was = rows._row_in(home.partition, key)
+    output.keep(Outgoing(topic.name, origin.partition, encoded_key, encoded_value, (origin.header(),), None))
+    before, was = rows._row_in(origin.partition, key)
     done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     output.on_settled(copy.left())
 
@@ -83,11 +83,11 @@ async def change_outside(
             done.set_result(committed)
 
     output.on_settled(settled)
-    rows._set_row(key, value, home)
+    rows._set_row(key, value, origin)
     output.commit()
     if not await done:
-        rows._take_back(key, value, before, was or home)
+        rows._take_back(key, value, before, was or origin)
         raise NotHere(
-            f"table {topic.name}: {key!r} was not committed before partition {home.partition} went to another instance, or was begun "
+            f"table {topic.name}: {key!r} was not committed before partition {origin.partition} went to another instance, or was begun "
             "anew; look whether the row is as it should be, and put it again if not"
         )

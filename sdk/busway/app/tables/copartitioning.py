@@ -43,10 +43,10 @@ async def make_beside(app: RunningService, wanted: NewTopic, sources: Collection
         )
     new_topic = wanted if wanted.partitions > 0 else NewTopic(wanted.name, count, configs=wanted.configs)
     await create_missing(app, [new_topic])
-    mine = (await partition_counts(app, [wanted.name]))[wanted.name]
-    if mine != count:
+    own_count = (await partition_counts(app, [wanted.name]))[wanted.name]
+    if own_count != count:
         raise BadDeclaration(
-            f"table {wanted.name} has {mine} partitions and {names(sources)} {count}; they go together one by one, "
+            f"table {wanted.name} has {own_count} partitions and {names(sources)} {count}; they go together one by one, "
             f"so make {wanted.name} with {count}"
         )
-    return mine
+    return own_count

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from busway.app.model.topic import Topic
-from busway.app.tables.rows import INCLUDED, Home, Rows
+from busway.app.tables.rows import INCLUDED, RowOrigin, Rows
 from busway.consumer.snapshot import Snapshot, snapshot
 from busway.errors import BuswayError, ConnectionFailed, RequestTimedOut
 from busway.net.clock import REAL_TIME
@@ -77,12 +77,12 @@ class Copy:
         """
         self.open += 1
 
-        def told(committed: bool) -> None:
+        def settled(committed: bool) -> None:
             self.open -= 1
             if not committed:
                 self.known = None
 
-        return told
+        return settled
 
     def sent(self, futures: "Collection[asyncio.Future[RecordMetadata]]") -> None:
         """Count rows that are being sent."""
@@ -174,7 +174,7 @@ class Copies:
             raise Undecodable(f"{record.topic}-{record.partition} offset {record.offset}: {problem}") from None
         assert typed.key is not None, "brokers refuse records without a key in a compacted topic"
         self._rows._set_row(
-            typed.key, typed.value, Home.read(record.partition, typed.header(INCLUDED), record.timestamp_ms)
+            typed.key, typed.value, RowOrigin.read(record.partition, typed.header(INCLUDED), record.timestamp_ms)
         )
 
     def _starts(self, partitions: Set[int], contents: Snapshot) -> Mapping[int, int]:

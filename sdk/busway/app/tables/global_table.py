@@ -18,7 +18,7 @@ from busway.admin.missing import create_missing
 from busway.app.extending.extension import Extension
 from busway.app.model.topic import Topic
 from busway.app.service import RunningService
-from busway.app.tables.rows import Home, Rows
+from busway.app.tables.rows import RowOrigin, Rows
 from busway.app.tables.table import COMPACT, hashable
 from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError, NotRunning
@@ -112,9 +112,9 @@ class GlobalTable(Rows[K, V], Extension):
 
     async def _ends_now(self) -> dict[TopicPartition, int] | None:
         """Return end offsets of a request sent after this call."""
-        mine = self._begun + 1
+        request = self._begun + 1
         async with self._turn:
-            if self._answered < mine:
+            if self._answered < request:
                 self._begun = asked = self._begun + 1
                 self._ends = await self._ask()
                 self._answered = asked
@@ -206,8 +206,8 @@ class GlobalTable(Rows[K, V], Extension):
                 self._consumer = None
 
     async def _read(self, app: RunningService, consumer: Consumer) -> None:
-        found = await consumer.getmany(timeout_ms=_POLL_MS)
-        for records in found.values():
+        fetched = await consumer.getmany(timeout_ms=_POLL_MS)
+        for records in fetched.values():
             for record in records:
                 await self._apply(app, record)
         async with self._moved:
@@ -227,5 +227,7 @@ class GlobalTable(Rows[K, V], Extension):
             logger.error("%s is no row of the table and is passed over: %s", where, problem)
             return
         self._set_row(
-            typed.key, typed.value, Home(partition=record.partition, included=_NOTHING, written_ms=record.timestamp_ms)
+            typed.key,
+            typed.value,
+            RowOrigin(partition=record.partition, included=_NOTHING, written_ms=record.timestamp_ms),
         )

@@ -32,27 +32,27 @@ class RowLocks:
         Args:
             key: of the rows, or `WHOLE`.
         """
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[mine] = key
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = key
         self._begin()
         try:
-            if not mine.done():
+            if not waiter.done():
                 with current.get().untimed():
-                    await mine
+                    await waiter
             yield
         finally:
-            if self._waiting.pop(mine, None) is None:
+            if self._waiting.pop(waiter, None) is None:
                 self._running.discard(key)
             self._begin()
 
     def _begin(self) -> None:
         """Start waiting calls without a conflict; none overtakes one that locks the whole partition."""
-        for mine, key in list(self._waiting.items()):
-            if mine.cancelled():
+        for waiter, key in list(self._waiting.items()):
+            if waiter.cancelled():
                 continue
             if not (self._running if key is WHOLE else self._running & {key, WHOLE}):
-                del self._waiting[mine]
+                del self._waiting[waiter]
                 self._running.add(key)
-                mine.set_result(None)
+                waiter.set_result(None)
             if key is WHOLE:
                 return

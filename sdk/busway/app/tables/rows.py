@@ -29,7 +29,7 @@ class NotHere(BuswayError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
+class RowOrigin:
     """Partition of a row and the events in it.
 
     Attributes:
@@ -42,16 +42,16 @@ class Home:
     included: Mapping[str, int]
     written_ms: int = HERE_MS
 
-    def after(self, topic: str, offset: int) -> "Home":
+    def after(self, topic: str, offset: int) -> "RowOrigin":
         """Return a copy that includes that event."""
-        return Home(partition=self.partition, included={**self.included, topic: offset})
+        return RowOrigin(partition=self.partition, included={**self.included, topic: offset})
 
     def header(self) -> tuple[str, bytes]:
         """Return the `INCLUDED` header for a record of the row."""
         return INCLUDED, ",".join(f"{topic}@{offset}" for topic, offset in sorted(self.included.items())).encode()
 
     @staticmethod
-    def read(partition: int, header: bytes | None, written_ms: int = HERE_MS) -> "Home":
+    def read(partition: int, header: bytes | None, written_ms: int = HERE_MS) -> "RowOrigin":
         """Parse the header of a row's record.
 
         Raises:
@@ -59,7 +59,7 @@ class Home:
         """
         pairs = (pair.rpartition("@") for pair in (header or b"").decode().split(",") if pair)
         included = {topic: int(offset) for topic, _, offset in pairs}
-        return Home(partition=partition, included=included, written_ms=written_ms)
+        return RowOrigin(partition=partition, included=included, written_ms=written_ms)
 
 
 class Rows(Mapping[K, V]):
@@ -73,8 +73,8 @@ class Rows(Mapping[K, V]):
 
     def __init__(self) -> None:
         self._rows: dict[K, V] = {}
-        self._homes: dict[K, Home] = {}
-        self._behind: dict[K, dict[int, tuple[V, Home]]] = {}
+        self._origins: dict[K, RowOrigin] = {}
+        self._behind: dict[K, dict[int, tuple[V, RowOrigin]]] = {}
         """Rows that are not shown, by key and partition; empty unless keys are in several partitions."""
         self._changes: Feed[tuple[K, V | None]] = Feed()
 
@@ -129,62 +129,62 @@ class Rows(Mapping[K, V]):
         """List the methods for handlers and pages, without those of an extension, which are for the app."""
         return [name for name in super().__dir__() if name.startswith("_") or name not in vars(Extension)]
 
-    def home(self, key: K) -> Home | None:
+    def home(self, key: K) -> RowOrigin | None:
         """Return the origin of the shown row, None without one."""
-        return self._homes.get(key)
+        return self._origins.get(key)
 
-    def _row_in(self, partition: int, key: K) -> tuple[V, Home] | tuple[None, None]:
+    def _row_in(self, partition: int, key: K) -> tuple[V, RowOrigin] | tuple[None, None]:
         """Return the row of a key in one partition, shown or not; (None, None) without one."""
-        home = self._homes.get(key)
-        if home is not None and home.partition == partition:
-            return self._rows[key], home
+        origin = self._origins.get(key)
+        if origin is not None and origin.partition == partition:
+            return self._rows[key], origin
         return self._behind.get(key, {}).get(partition, (None, None)) if self._behind else (None, None)
 
     def _partitions_of(self, key: K) -> set[int]:
-        home = self._homes.get(key)
-        return set() if home is None else {home.partition, *self._behind.get(key, ())}
+        origin = self._origins.get(key)
+        return set() if origin is None else {origin.partition, *self._behind.get(key, ())}
 
-    def _set_row(self, key: K, value: V | None, home: Home) -> None:
-        """Set the row of a key in the partition of `home`, and notify subscribers; None as the value removes it."""
-        shown = self._homes.get(key)
-        if shown is not None and (shown.partition != home.partition or key in self._behind):
-            self._set_among(key, value, home, shown)
+    def _set_row(self, key: K, value: V | None, origin: RowOrigin) -> None:
+        """Set the row of a key in the partition of `origin`, and notify subscribers; None as the value removes it."""
+        shown = self._origins.get(key)
+        if shown is not None and (shown.partition != origin.partition or key in self._behind):
+            self._set_among(key, value, origin, shown)
             return
         if value is None:
             if shown is None:
                 return
-            del self._homes[key], self._rows[key]
+            del self._origins[key], self._rows[key]
         else:
-            self._rows[key], self._homes[key] = value, home
+            self._rows[key], self._origins[key] = value, origin
         self._changes.put((key, value))
 
-    def _set_among(self, key: K, value: V | None, home: Home, shown: Home) -> None:
+    def _set_among(self, key: K, value: V | None, origin: RowOrigin, shown: RowOrigin) -> None:
         """Do `_set_row` where another partition has a row of this key."""
         behind = self._behind.pop(key, {})
         rows = {**behind, shown.partition: (self._rows[key], shown)}
         if value is None:
-            rows.pop(home.partition, None)
+            rows.pop(origin.partition, None)
         else:
-            rows[home.partition] = value, home
+            rows[origin.partition] = value, origin
         newest = max(rows, key=lambda partition: (rows[partition][1].written_ms, partition))
-        now, self._homes[key] = rows.pop(newest)
+        now, self._origins[key] = rows.pop(newest)
         if rows:
             self._behind[key] = rows
         self._rows[key] = now
-        if newest == home.partition or newest != shown.partition:
+        if newest == origin.partition or newest != shown.partition:
             self._changes.put((key, now))
 
     def _drop(self, partitions: Collection[int]) -> None:
         for key, rows in list(self._behind.items()):
             for partition in rows.keys() & partitions:
                 self._set_row(key, None, rows[partition][1])
-        for key, home in [(key, home) for key, home in self._homes.items() if home.partition in partitions]:
-            self._set_row(key, None, home)
+        for key, origin in [(key, origin) for key, origin in self._origins.items() if origin.partition in partitions]:
+            self._set_row(key, None, origin)
 
     def _forget(self) -> None:
         self._behind.clear()
-        for key, home in list(self._homes.items()):
-            self._set_row(key, None, home)
+        for key, origin in list(self._origins.items()):
+            self._set_row(key, None, origin)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -215,30 +215,30 @@ class Attempt(Generic[K, V]):
     asked: bool = False
     flushed: bool = False
     in_order: bool = False
-    before: dict[K, tuple[V | None, Home | None]] = field(default_factory=dict)
-    put: dict[K, tuple[V | None, Home]] = field(default_factory=dict)
+    before: dict[K, tuple[V | None, RowOrigin | None]] = field(default_factory=dict)
+    put: dict[K, tuple[V | None, RowOrigin]] = field(default_factory=dict)
     written: list[K] = field(default_factory=list)
     unsent: dict[K, None] = field(default_factory=dict)
     ended: bool = False
-    shared: Home | None = None
+    shared: RowOrigin | None = None
 
-    def change(self, rows: Rows[K, V], key: K, value: V | None, home: Home | None) -> None:
+    def change(self, rows: Rows[K, V], key: K, value: V | None, origin: RowOrigin | None) -> None:
         """Set a row of the record's partition, and keep its previous state."""
         if key not in self.before:
             self.before[key] = rows._row_in(self.partition, key)
-        now = self._after(home)
+        now = self._after(origin)
         self.put[key] = value, now
         self.unsent[key] = None
         rows._set_row(key, value, now)
 
-    def _after(self, home: Home | None) -> Home:
+    def _after(self, origin: RowOrigin | None) -> RowOrigin:
         """Return the row's origin with the event included; shared where possible, because a batch may change many
         rows.
         """
-        if home is not None and not home.included.keys() <= {self.topic}:
-            return home.after(self.topic, self.offset)
+        if origin is not None and not origin.included.keys() <= {self.topic}:
+            return origin.after(self.topic, self.offset)
         if self.shared is None:
-            self.shared = Home(partition=self.partition, included={self.topic: self.offset})
+            self.shared = RowOrigin(partition=self.partition, included={self.topic: self.offset})
         return self.shared
 
     def keep(self) -> None:
@@ -251,10 +251,10 @@ class Attempt(Generic[K, V]):
     def undo(self, rows: Rows[K, V]) -> None:
         """Restore the rows, except those that others have changed meanwhile."""
         for key, (before, was) in self.before.items():
-            value, home = self.put[key]
+            value, origin = self.put[key]
             now, here = rows._row_in(self.partition, key)
-            if now is value and (value is None or here == home):
-                rows._set_row(key, before, home if was is None else was)
+            if now is value and (value is None or here == origin):
+                rows._set_row(key, before, origin if was is None else was)
 
 
 class HeldRows(Rows[K, V]):
@@ -264,10 +264,10 @@ class HeldRows(Rows[K, V]):
         super().__init__()
         self._held: set[int] = set()
 
-    def _take_back(self, key: K, value: V | None, before: V | None, home: Home) -> None:
+    def _take_back(self, key: K, value: V | None, before: V | None, origin: RowOrigin) -> None:
         """Restore a row, unless it was changed meanwhile or its partition was revoked."""
-        if home.partition in self._held and self._row_in(home.partition, key)[0] is value:
-            self._set_row(key, before, home)
+        if origin.partition in self._held and self._row_in(origin.partition, key)[0] is value:
+            self._set_row(key, before, origin)
 
     def _undo(self, attempt: Attempt[K, V]) -> None:
         """Undo a call's changes, unless the partition was revoked."""
@@ -275,6 +275,6 @@ class HeldRows(Rows[K, V]):
             attempt.undo(self)
 
 
-def names(found: Iterable[str]) -> str:
+def names(texts: Iterable[str]) -> str:
     """Format names for messages."""
-    return ", ".join(sorted(found))
+    return ", ".join(sorted(texts))

@@ -43,7 +43,7 @@ from busway.app.tables.changes import Change, change_outside
 from busway.app.tables.copartitioning import make_beside
 from busway.app.tables.copies import Copies
 from busway.app.tables.row_locks import WHOLE, RowLocks
-from busway.app.tables.rows import Attempt, HeldRows, Home, NotHere, names
+from busway.app.tables.rows import Attempt, HeldRows, NotHere, RowOrigin, names
 from busway.errors import NotRunning
 from busway.producer.producer import KeyValueHeaders
 from busway.types import RecordMetadata, TopicPartition
@@ -126,13 +126,13 @@ class Table(HeldRows[K, V], Extension):
         """
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
-            _, home = self._row_in(record.partition, key)
+            _, origin = self._row_in(record.partition, key)
         else:
             attempt.asked = True
             self._check_half_batch(attempt)
             self._check_telling(attempt, key)
-            _, home = attempt.before[key] if key in attempt.before else self._row_in(record.partition, key)
-        return home is not None and home.included.get(record.topic, -1) >= record.offset
+            _, origin = attempt.before[key] if key in attempt.before else self._row_in(record.partition, key)
+        return origin is not None and origin.included.get(record.topic, -1) >= record.offset
 
     def _check_half_batch(self, attempt: Attempt[K, V]) -> None:
         """Refuse flushing half a batch together with `includes`."""
@@ -209,36 +209,39 @@ class Table(HeldRows[K, V], Extension):
     async def _change(self, key: K, value: V | None, partition: int | None = None) -> None:
         attempt = self._attempt.get()
         if attempt is not None and not attempt.ended:
-            home = self._home_in(attempt, key, partition)
+            origin = self._origin_in(attempt, key, partition)
             if not attempt.put:
                 self._changed_by.setdefault(attempt.topic, set()).add(attempt.route)
-            attempt.change(self, key, value, home)
+            attempt.change(self, key, value, origin)
             return
-        home = self.home(key) or Home(
+        origin = self.home(key) or RowOrigin(
             partition=self._partition_for(key) if partition is None else partition, included={}
         )
-        if home.partition not in self._held:
+        if origin.partition not in self._held:
             raise NotHere(
-                f"table {self.topic.name}: {key!r} belongs to partition {home.partition}, which this instance does not have "
+                f"table {self.topic.name}: {key!r} belongs to partition {origin.partition}, which this instance does not have "
                 f"(it has {names(map(str, self._held)) or 'none'}); send an event to {names(self._sources)} instead"
             )
-        before, was = self._row_in(home.partition, key)
+        before, was = self._row_in(origin.partition, key)
         if self._guarantees == {"exactly_once"}:
-            copy, opened = self._copies.of(home.partition), self.topic.app.open_output(self._sources, home.partition)
-            await change_outside(self, self.topic, opened, key, value, home=home, copy=copy)
+            copy, opened = (
+                self._copies.of(origin.partition),
+                self.topic.app.open_output(self._sources, origin.partition),
+            )
+            await change_outside(self, self.topic, opened, key, value, origin=origin, copy=copy)
             return
-        copy = self._copies.of(home.partition)
+        copy = self._copies.of(origin.partition)
         with copy.changing():
-            self._set_row(key, value, home)
+            self._set_row(key, value, origin)
             try:
-                sent = await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
+                sent = await self.topic.send(value, key, headers=[origin.header()], partition=origin.partition)
                 copy.written(sent.offset)
             except BaseException:
                 copy.known = None
-                self._take_back(key, value, before, was or home)
+                self._take_back(key, value, before, was or origin)
                 raise
 
-    def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home | None:
+    def _origin_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> RowOrigin | None:
         """Return the origin of a row that a handler may change; None for a new one, in the record's partition."""
         if attempt.topic not in self._sources:
             raise NotHere(
@@ -251,9 +254,9 @@ class Table(HeldRows[K, V], Extension):
             )
         if attempt.partition not in self._held:
             raise NotHere(f"table {self.topic.name}: partition {attempt.partition} has gone to another instance")
-        home = self.home(key)
-        if home is not None:
-            partition = home.partition
+        origin = self.home(key)
+        if origin is not None:
+            partition = origin.partition
         elif partition is None:
             # The record's own key stays in the record's partition, however its sender chose that.
             partition = attempt.partition if key == attempt.key else self._partition_for(key)
@@ -264,7 +267,7 @@ class Table(HeldRows[K, V], Extension):
                 "send what happened to a topic with that key, and change the row in its handler. Where records of that key itself come in "
                 "several partitions, two producers choose them differently (librdkafka's default is no murmur2): give all the same partitioner"
             )
-        return home
+        return origin
 
     def _partition_for(self, key: K) -> int:
         if not self._partitions:
@@ -290,15 +293,15 @@ class Table(HeldRows[K, V], Extension):
         """Encode each row at its turn: others may have changed it since, and the last write is what is restored."""
         serdes = self.topic.app.serdes
         encode_key, encode_value = serdes.encoder(self.topic, "key"), serdes.encoder(self.topic, "value")
-        latest: Home | None = None
+        latest: RowOrigin | None = None
         headers: tuple[tuple[str, bytes | None], ...] = ()
         for key in keys:
-            value, home = self._row_in(attempt.partition, key)
+            value, origin = self._row_in(attempt.partition, key)
             encoded = encode_key(key), None if value is None else encode_value(value)
-            if home is None:
-                home = attempt.put[key][1]
-            if home is not latest:
-                latest, headers = home, (home.header(),)
+            if origin is None:
+                origin = attempt.put[key][1]
+            if origin is not latest:
+                latest, headers = origin, (origin.header(),)
             attempt.written.append(key)
             yield *encoded, headers
 

@@ -9,7 +9,7 @@ import pytest
 from busway import App
 from busway.app.handling.handler_output import HandlerOutput
 from busway.app.tables.copies import Copy
-from busway.app.tables.rows import Home, NotHere
+from busway.app.tables.rows import NotHere, RowOrigin
 from busway.types import TopicPartition
 
 
@@ -21,7 +21,7 @@ async def test_a_deletion_that_is_not_committed_brings_no_row_of_another_instanc
     table._guarantees, table._sources = frozenset({"exactly_once"}), frozenset({"sales"})
     table._held.add(0)
     table._copies._copies[0] = Copy(known=0)
-    table._set_row("a", 1, Home(partition=0, included={}))
+    table._set_row("a", 1, RowOrigin(partition=0, included={}))
     added: list[HandlerOutput] = []
     app._serdes = cast("Any", SimpleNamespace(encode=lambda *_: b"encoded"))
     app._producer = cast("Any", object())
