@@ -236,7 +236,11 @@ async def _commit(
     consumer: busway.Consumer, handled: Mapping[busway.TopicPartition, int]
 ) -> dict[busway.TopicPartition, int]:
     """Commit; answers what is left for the next time, since the group has moved on. What is read again by then is not."""
-    mine = {partition: offset for partition, offset in handled.items() if (consumer.place(partition) or -1) >= offset}
+    mine = {
+        partition: offset
+        for partition, offset in handled.items()
+        if (consumer.known_position(partition) or -1) >= offset
+    }
     try:
         if mine:
             await consumer.commit(mine)

@@ -139,19 +139,19 @@ def _downgrades_as_it_is(original: Any) -> Any:
 
 
 def _commits_what_was_read(original: Any) -> Any:
-    def committable_with(self: Any, offsets: Any, place: int | None) -> Any:
+    def committable_with(self: Any, offsets: Any, position: int | None) -> Any:
         from busway.types import OffsetAndMetadata
 
-        return original(self, offsets, place) if place is None else OffsetAndMetadata(place)
+        return original(self, offsets, position) if position is None else OffsetAndMetadata(position)
 
     return committable_with
 
 
 def _writes_no_rows(_: Any) -> Any:
-    def finish(self: Any, work: Any) -> None:
+    def finish(self: Any, output: Any) -> None:
         self._end()
         if self.attempt.put:
-            work.on_settled(self.copy.left())
+            output.on_settled(self.copy.left())
 
     return finish
 
@@ -171,7 +171,7 @@ def _reads_uncommitted(original: Any) -> Any:
 
 
 def _sends_offsets_alone(original: Any) -> Any:
-    async def _seal(self: Any, producer: Any, works: Any, behind: Any) -> Any:
+    async def _seal(self: Any, producer: Any, outputs: Any, behind: Any) -> Any:
         send = producer.send_offsets_to_transaction
 
         async def committed(offsets: Any, member: Any) -> None:
@@ -179,7 +179,7 @@ def _sends_offsets_alone(original: Any) -> Any:
 
         producer.send_offsets_to_transaction = committed
         try:
-            return await original(self, producer, works, behind)
+            return await original(self, producer, outputs, behind)
         finally:
             producer.send_offsets_to_transaction = send
 
@@ -200,18 +200,18 @@ def _nobody_leaves_for_a_while(original: Any) -> Any:
 
 
 def _keeps_fenced_producer(_: Any) -> Any:
-    async def begin_anew(self: Any, problem: Any) -> None:
+    async def restart_partitions(self: Any, problem: Any) -> None:
         import asyncio
 
         self.outcomes.renewed += 1
         self.outcomes.failed(problem)
         self._drop_all()
-        firsts = await self._host.let_go()
+        firsts = await self._host.release_partitions()
         self._drop_all()
         await asyncio.sleep(self._pause.next())
-        await self._host.begin_anew(firsts)
+        await self._host.restart_partitions(firsts)
 
-    return begin_anew
+    return restart_partitions
 
 
 PLANTED: Final = (
@@ -347,7 +347,7 @@ PLANTED: Final = (
     Planted(
         "service keeps a fenced producer",
         "an instance whose transaction was aborted by its coordinator begins all anew, but with the producer that may write no more",
-        (("busway.app.handling.transactor:Transactor._begin_anew", _keeps_fenced_producer),),
+        (("busway.app.handling.transactor:Transactor._restart_partitions", _keeps_fenced_producer),),
         _SERVICES,
     ),
 )

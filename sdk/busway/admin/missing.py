@@ -76,7 +76,7 @@ async def ask_for(client: Client, topics: Iterable[str]) -> None:
 
 
 async def partition_counts(client: Client, topics: Iterable[str]) -> dict[str, int]:
-    """How many partitions topics have; those that are missing are made as the brokers make them for whoever reads.
+    """Return the number of partitions of topics; missing ones are auto-created by the brokers, as for a reader.
 
     Raises:
         BrokerError: a topic cannot be had.

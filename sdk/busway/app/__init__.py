@@ -1,27 +1,29 @@
-"""A service made of decorated functions: what it declares, how a record reaches them, what stands around.
+"""A service made of decorated functions: declarations, the way of a record to a handler, and its surroundings.
 
-| room | what is in it |
+| module | contents |
 |---|---|
-| `application` | starting and stopping, reading; joins all the others |
-| `declaring/` | the decorators, what is refused before anything runs, creating what is declared |
-| `sending` | into topics, at once or in a handler's transaction |
-| `queues/` | share groups: their workers beside the app's own |
+| `application` | starting, stopping and reading; joins all the others |
+| `declaring/` | the decorators, the checks before anything runs, creating declared topics |
+| `sending` | sending to topics, at once or in a handler's transaction |
+| `queues/` | workers of share groups beside the app's own worker |
 | `handling/` | a record's way from the consumer through a handler to the committed offset |
-| `tables/` | rows that a service keeps, in memory and in a compacted topic |
-| `dead_letters/` | records that were put aside: reading, replaying, discarding |
+| `tables/` | rows of a service, in memory and in a compacted topic |
+| `dead_letters/` | reading, replaying and discarding dead letters |
 | `monitoring/` | health, progress and metrics |
-| `calling/` | a handler's arguments, its dependencies, what surrounds a call |
-| `extending/` | the interface by which tables, SQL, monitoring and tests watch and surround handlers, and calling it |
-| `service` | what the parts see of a service and of a running one, as protocols |
+| `calling/` | a handler's arguments, its dependencies, the layers around a call |
+| `extending/` | the interface of extensions (tables, SQL, monitoring, tests), and calling it |
+| `service` | protocols: what the parts see of a service and of a running one |
 | `serdes` | typed values ↔ bytes |
-| `model/` | the words of all the others: topics, routes, retries, the current attempt |
-| `threads`, `serving`, `waiting` | threads for plain handlers; an app until a signal; one that has no partitions yet |
-| `feed` | changes, handed to whoever listens: of tables and for pages |
-| `offset_set` | offsets that are finished, as the metadata of a commit: for commits and for dead letters |
+| `model/` | types of all the others: topics, routes, retries, transaction outcomes |
+| `threads`, `serving`, `waiting` | threads for plain handlers; running until a signal; a log line while no partition is
+assigned |
+| `feed` | changes for subscribers: of tables and for pages |
+| `offset_set` | finished offsets as metadata of a commit, for commits and for dead letters |
 
-Each imports only what is on a lower floor, which `lint-imports` checks, from the top: `application`; `declaring`; `queues`, `tables`,
-`monitoring`, `sending`; `handling`; `calling`; `extending`, `serving`, `waiting`; `service`; `dead_letters`, `serdes`; `model`, `offset_set`,
-`threads`, `feed`. The public `App`, which can be tested, is `busway.testable_app`, above `busway.testing`.
+Each imports only from lower layers, checked by `lint-imports`. From the top: `application`; `declaring`; `queues`,
+`tables`, `monitoring`, `sending`; `handling`; `calling`; `extending`, `serving`, `waiting`; `service`; `dead_letters`,
+`serdes`; `model`, `offset_set`, `threads`, `feed`. The public `App`, with its test support, is `busway.testable_app`,
+above `busway.testing`.
 
 The public names are those of `busway`.
 """

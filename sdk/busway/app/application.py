@@ -1,7 +1,7 @@
 """A service made of decorated functions.
 
-What lives here: `Application`: starting and stopping, reading. What does not: declaring (`declaring`), sending (`sending`), the consume loop
-(`handling.worker`), signals (`serving`), the public `App`, which can be tested (`busway.testable_app`).
+What lives here: `Application`: starting, stopping, reading. What does not: declaring (`declaring`), sending
+(`sending`), the consume loop (`handling.worker`), signals (`serving`), the public `App` (`busway.testable_app`).
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from busway.app.declaring.lifespan import Lifespan, entered
 from busway.app.declaring.options import check_options, keeping_together
 from busway.app.declaring.table_declarations import TableDeclarations
 from busway.app.extending.hooks import Hooks
+from busway.app.handling.handler_output import OutsideOutput
 from busway.app.handling.lane import Sleep
-from busway.app.handling.work import OutsideWork
 from busway.app.handling.worker import Worker
-from busway.app.handling.worker_parts import WorkerParts
-from busway.app.model.topic import BadDeclaration, ConsumerRecord, OpenWork, Topic
+from busway.app.handling.worker_context import WorkerContext
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, OpenOutput, Topic
 from busway.app.queues.running import start_working
 from busway.app.queues.worker import QueueWorker
 from busway.app.serving import serve
@@ -43,13 +43,16 @@ from busway.types import TopicPartition
 logger = logging.getLogger("busway.app")
 
 FAREWELL_S: Final = 5.0
-"""When an app stops, the last commit, leaving the group and results on their way get no longer than this beyond drain_timeout_s: what
-is not committed is handled again, and whoever stops the process would kill it soon (Kubernetes after 30 s)."""
+"""Seconds beyond drain_timeout_s for the last commit, leaving the group and results in flight. What is not committed by
+then is handled again. A supervisor may kill the process soon after (Kubernetes after 30 s).
+"""
 TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""A transaction is open for milliseconds. One that a killed process leaves open keeps readers of committed records waiting so long, or
-for as long as a session lasts if that is less; `producer={"transaction_timeout_ms": …}` says otherwise."""
+"""Timeout of transactions, at most the session timeout; `producer={"transaction_timeout_ms": …}` overrides it. A
+transaction is open for milliseconds; one left open by a killed process blocks readers of committed records for this
+long.
+"""
 _LEAST_S: Final = 1.0
-"""Each of them gets as long as this, even when others have used up the time."""
+"""Minimum for each of these steps, even when the others have used up the time."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -98,16 +101,16 @@ class Application(TableDeclarations):
         self._working: asyncio.Task[None] | None = None
         self._stop_by = 0.0
         self.worker: Worker | None = None
-        """The running consume loop with its counters; None when the app does not run or has no handlers."""
+        """The running consume loop with its counters; None while the app does not run, or without handlers."""
         self.shares_together = False
-        """Whether partition n of all topics must go to the same instance, because a table goes with several of them."""
+        """Whether one instance must own partition n of all topics, because a table has several sources."""
         self.sleep: Sleep = APP_TIME.sleep
-        """How the app waits between attempts; tests put a clock of their own here."""
+        """Waits between attempts; replaced by tests."""
 
     # Running
 
     async def start(self) -> None:
-        """Connect, create topics that are missing, register schemas, begin to handle records.
+        """Connect, create missing topics, register schemas and start handling records.
 
         Raises:
             ConnectionFailed: no broker can be reached.
@@ -119,12 +122,12 @@ class Application(TableDeclarations):
         if self._stack is not None or self._starting is not None:
             raise NotRunning(f"app {self.name} is running already")
         self._starting = task = asyncio.current_task()
-        self._not_starting = asyncio.Event()  # of this event loop, which may be another than last time
+        self._not_starting = asyncio.Event()  # bound to this event loop, which may differ from the last start
         stopping = task.cancelling() if task is not None else 0
         try:
             await self._start()
         except asyncio.CancelledError:
-            if task is not None and self._starting is None:  # by `stop`, not by whoever runs this task
+            if task is not None and self._starting is None:  # by `stop`, not by the owner of this task
                 if task.uncancel() > stopping:
                     raise
                 raise NotRunning(f"app {self.name} was stopped while it started") from None
@@ -173,7 +176,7 @@ class Application(TableDeclarations):
             **self.consumer_options,
             **({"isolation_level": "read_committed"} if exactly_once else {}),
         }
-        parts = WorkerParts(
+        context = WorkerContext(
             group=self.group_id,
             handlers=handlers,
             read=self.serdes.read,
@@ -186,10 +189,10 @@ class Application(TableDeclarations):
             make_producer=self._producers(options) if exactly_once else None,
         )
         if self.routes:
-            self.worker = Worker(parts)
+            self.worker = Worker(context)
             await self._start_consumer(self.worker, self._stack, options)
         self._working = await start_working(
-            self, parts, self._stack, worker=self.worker, queues=self._started_queues, reset=self._auto_offset_reset
+            self, context, self._stack, worker=self.worker, queues=self._started_queues, reset=self._auto_offset_reset
         )
 
     async def _start_consumer(self, worker: Worker, stack: AsyncExitStack, options: Mapping[str, Any]) -> None:
@@ -206,15 +209,16 @@ class Application(TableDeclarations):
         worker.reads(consumer)
         await consumer.start()
         stack.push_async_callback(self._leave, consumer)
-        if has_threads():  # a simulation's reader has the whole story
+        if has_threads():  # a simulation records everything itself
             stack.push_async_callback(ended, asyncio.ensure_future(explain_wait(self, consumer)))
 
     def _producers(self, consumer_options: dict[str, Any]) -> Callable[[], Producer]:
-        """What makes this instance's transactional producers, all of one name.
+        """Make the factory of this instance's transactional producers, all with one transactional id.
 
-        A static member has the name of its own, so that one that is started again aborts what the one before left open. Any other gets
-        a new one: what it leaves open when it is killed ends by its timeout. The next owners of its partitions wait for that, as they ask
-        for stable offsets (KIP-447), where the group gives them the partitions before.
+        The id of a static member is derived from its group.instance.id, so a restart aborts the transaction of its
+        predecessor. Other members get a
+        random id: their open transactions end by timeout. The next owners wait for that because they fetch stable
+        offsets (KIP-447).
         """
         options = options_from(ConsumerOptions, consumer_options)
         own = options.group_instance_id or str(current_machine().uuid4())
@@ -232,10 +236,10 @@ class Application(TableDeclarations):
         return lambda: Producer(self.bootstrap_servers, client_id=self.name, transactional_id=name, **chosen)
 
     async def stop(self) -> None:
-        """Let running handlers end, commit, disconnect; an app that is starting is stopped first. Safe to call twice.
+        """Drain handlers, commit and disconnect; idempotent. An app that is starting is stopped first.
 
         Raises:
-            NotRunning: a handler called it, which would wait for itself; let another task do it.
+            NotRunning: called by a handler, for which it would wait; call it from another task.
         """
         if any(worker.is_handling(asyncio.current_task()) for worker in (self.worker, *self.queue_workers) if worker):
             raise NotRunning(
@@ -278,12 +282,12 @@ class Application(TableDeclarations):
 
     @property
     def problem(self) -> BaseException | None:
-        """Why it stopped by itself; None while it runs, and when it was stopped."""
+        """Why the app stopped by itself; None while it runs, and after `stop`."""
         working = self._working
         return working.exception() if working is not None and working.done() and not working.cancelled() else None
 
     async def wait(self) -> None:
-        """Returns when the app has been stopped.
+        """Return when the app has been stopped.
 
         Raises:
             HandlerFailed, BuswayError: it stopped by itself.
@@ -304,7 +308,7 @@ class Application(TableDeclarations):
         await self.stop()
 
     async def serve(self) -> None:
-        """Run until SIGINT or SIGTERM, then drain; what `busway run` does.
+        """Run until SIGINT or SIGTERM, then drain, as `busway run` does.
 
         Raises:
             HandlerFailed, BuswayError: the app could not start, or stopped by itself.
@@ -313,7 +317,7 @@ class Application(TableDeclarations):
 
     @property
     def records_in_hand(self) -> int:
-        """How many records handlers are called with at this moment."""
+        """Number of records in handlers at this moment."""
         return sum(worker.records_in_hand for worker in (self.worker, *self.queue_workers) if worker is not None)
 
     @property
@@ -325,37 +329,37 @@ class Application(TableDeclarations):
 
     @property
     def producers(self) -> tuple[Producer, ...]:
-        """What sends its records: that of the app, and where handlers are exactly_once, that of their transactions."""
+        """The app's producer and, with exactly_once handlers, that of their transactions."""
         transactor = None if self.worker is None else self.worker.transactor
         return (self.producer,) if transactor is None else (self.producer, transactor.producer)
 
     @property
     def queue_workers(self) -> list[QueueWorker]:
-        """What works off its queues, with counters; none while it does not run."""
+        """The workers of its queues, with counters; none while it does not run."""
         return self._started_queues if self.is_running else []
 
-    def open_work(self, topics: Collection[str], partition: int) -> OpenWork | None:
-        """Return work that is committed with what is handled exactly once of these topics' partition.
+    def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
+        """Return work that commits with the records handled exactly once of these topics' partition.
 
         Returns:
             None where this instance has no such partition.
         """
         worker = self.worker
-        home = None if worker is None else worker.home_of(topics, partition)
-        if worker is None or worker.transactor is None or home is None:
+        assigned = None if worker is None else worker.exactly_once_partition(topics, partition)
+        if worker is None or worker.transactor is None or assigned is None:
             return None
-        return OutsideWork(home, worker.transactor.add)
+        return OutsideOutput(assigned, worker.transactor.add)
 
     # Reading
 
     async def read(
         self, topic: Topic[K, V], *, partitions: Iterable[int] | None = None
     ) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """All records of a topic, or of some partitions, up to what is the end now, but for those of transactions that were aborted; one
-        that is open is waited for.
+        """Read all committed records of a topic, or of some partitions, up to the current end. Open transactions are
+        waited for.
 
         Raises:
-            Undecodable: a record is not what the topic holds; names partition and offset.
+            Undecodable: a record does not fit the topic's types; names partition and offset.
             NotRunning: the app is not running.
             BadDeclaration: the app had no such topic when it started.
         """

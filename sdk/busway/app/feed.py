@@ -1,6 +1,7 @@
-"""Changes, handed to whoever listens now.
+"""Changes, for the subscribers of this moment.
 
-What lives here: `Feed`, which tables and pages share. What does not: what changed; writing it to a page (`busway.web.events`).
+What lives here: `Feed`, shared by tables and pages. What does not: the changes; writing them to a page
+(`busway.web.events`).
 """
 
 import asyncio
@@ -10,14 +11,14 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 LISTENER_QUEUE: Final = 1000
-"""Changes that wait for a slow listener unless it says otherwise; then the oldest go, as newer ones follow."""
+"""Default size of a subscriber's queue; when it is full, the oldest change is dropped."""
 
 
 class Feed(Generic[T]):
-    """Hands each change to everybody who listens now.
+    """Broadcast of changes to all current subscribers.
 
     Args:
-        queue: how many changes wait for a listener that does not say it.
+        queue: default size of a subscriber's queue.
     """
 
     def __init__(self, *, queue: int = LISTENER_QUEUE) -> None:
@@ -25,7 +26,7 @@ class Feed(Generic[T]):
         self._listeners: set[asyncio.Queue[T]] = set()
 
     def put(self, change: T) -> None:
-        """Tell it; never waits. A listener whose queue is full loses its oldest change, never the last."""
+        """Publish a change without waiting. A full queue loses its oldest change, never the last."""
         for queue in self._listeners:
             if queue.full():
                 queue.get_nowait()
@@ -33,10 +34,10 @@ class Feed(Generic[T]):
 
     @contextlib.contextmanager
     def listening(self, maxsize: int | None = None) -> Iterator["asyncio.Queue[T]"]:
-        """Changes from now on, in a queue of that size.
+        """Subscribe to changes from now on, with a queue of that size.
 
         Raises:
-            ValueError: the size is no positive number.
+            ValueError: the size is not positive.
         """
         size = self._size if maxsize is None else maxsize
         if size < 1:

@@ -1,9 +1,12 @@
-"""Which records of a partition are done, when they are not done in order.
+"""Finished records of a partition, where they do not finish in order.
 
-What lives here: a set of offsets as one beginning and runs behind it, and its text in the metadata of a committed offset. What does not:
-committing it (`handling.assigned` for what handlers finished ahead of a record that waits, `dead_letters.replay` for what was replayed).
+What lives here: a set of offsets as a prefix and runs behind it, and its text in the metadata of a committed offset.
+What does not:
+committing it (`handling.assigned_partition` for records finished ahead of an unfinished one, `dead_letters.replay` for replayed
+ones).
 
-The text is `1;3+2,5+1`: version 1; three are not done behind the committed offset, then two are; five are not, then one is.
+The text `1;3+2,5+1` means: version 1; from the committed offset, three are not done, then two are; five are not, then
+one is.
 """
 
 from bisect import bisect_right
@@ -11,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 MAX_TEXT: Final = 4000
-"""Characters that brokers keep with an offset: `offset.metadata.max.bytes` is 4096 by default."""
+"""Characters that brokers keep with an offset; the default of `offset.metadata.max.bytes` is 4096."""
 _VERSION: Final = "1;"
 
 
@@ -20,7 +23,7 @@ class OffsetSet:
 
     Args:
         below: every offset under this one is in the set.
-        runs: further ones, each from its first to before its end; sorted, apart from each other and from `below`.
+        runs: further ones as [first, end); sorted, disjoint and not adjacent, also to `below`.
     """
 
     def __init__(self, below: int = 0, runs: Iterable[tuple[int, int]] = ()) -> None:
@@ -30,8 +33,8 @@ class OffsetSet:
     def __contains__(self, offset: int) -> bool:
         if offset < self.below:
             return True
-        place = bisect_right(self._runs, offset, key=_first)
-        return place > 0 and offset < self._runs[place - 1][1]
+        index = bisect_right(self._runs, offset, key=_first)
+        return index > 0 and offset < self._runs[index - 1][1]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OffsetSet) and (self.below, self._runs) == (other.below, other._runs)
@@ -43,28 +46,28 @@ class OffsetSet:
 
     @property
     def end(self) -> int:
-        """Behind the highest offset in it."""
+        """The highest offset in it, plus one."""
         return self._runs[-1][1] if self._runs else self.below
 
     def from_offset(self, offset: int) -> list[tuple[int, int]]:
-        """Its runs from `offset` on."""
+        """Return its runs from `offset` on."""
         return [(max(first, offset), end) for first, end in self._runs if end > offset]
 
     def copy(self) -> "OffsetSet":
-        """One that grows by itself."""
+        """Return an independent copy."""
         return OffsetSet(self.below, self._runs)
 
     def add(self, first: int, end: int | None = None) -> None:
-        """Put in an offset, or all from `first` to before `end`."""
+        """Add an offset, or all of [first, end)."""
         self._join([(first, first + 1 if end is None else end)])
 
     def update(self, other: "OffsetSet") -> None:
-        """Put in all of another set."""
+        """Add all of another set."""
         self._join([(0, other.below), *other._runs])
 
     def _join(self, more: list[tuple[int, int]]) -> None:
         joined: list[tuple[int, int]] = [(0, self.below)]
-        for first, end in sorted([*self._runs, *(one for one in more if one[0] < one[1])]):
+        for first, end in sorted([*self._runs, *(run for run in more if run[0] < run[1])]):
             if first <= joined[-1][1]:
                 joined[-1] = (joined[-1][0], max(joined[-1][1], end))
             else:
@@ -73,13 +76,13 @@ class OffsetSet:
 
     @property
     def text(self) -> str:
-        """What is in it beyond `below`; empty when nothing is."""
+        """Its runs beyond `below`; empty without any."""
         parts = self._parts()
         return _VERSION + ",".join(parts) if parts else ""
 
     @property
     def short_text(self) -> str:
-        """As `text`, without the last runs where it would be longer than `MAX_TEXT`."""
+        """As `text`, without the last runs if it would exceed `MAX_TEXT`."""
         parts, length = [], len(_VERSION)
         for part in self._parts():
             length += len(part) + 1
@@ -97,7 +100,7 @@ class OffsetSet:
 
     @classmethod
     def parse(cls, below: int, text: str) -> "OffsetSet":
-        """The set that a committed offset and its metadata hold; metadata that somebody else wrote adds nothing."""
+        """Parse a committed offset and its metadata; metadata of another format adds nothing."""
         runs, at = [], below
         try:
             for part in text.removeprefix(_VERSION).split(",") if text.startswith(_VERSION) else ():

@@ -1,7 +1,8 @@
-"""What an app sends.
+"""Sending by an app.
 
-What lives here: `Sending`: into a topic at once, or, from a handler that is exactly_once, with what else the handler leaves behind; dead
-letters. What does not: transactions (`handling.transactor`), the producer (`busway.producer`).
+What lives here: `Sending`: into a topic at once or, from an exactly_once handler, with the handler's transaction; dead
+letters. What does
+not: transactions (`handling.transactor`), the producer (`busway.producer`).
 """
 
 import asyncio
@@ -12,8 +13,8 @@ from typing import Any, TypeVar
 from busway.admin.admin import NewTopic
 from busway.admin.missing import create_missing
 from busway.app.calling.layers import unacknowledged
-from busway.app.handling.work import Work, work
-from busway.app.model.topic import BadDeclaration, Headers, OpenWork, Outgoing, Topic
+from busway.app.handling.handler_output import HandlerOutput, current_output
+from busway.app.model.topic import BadDeclaration, Headers, OpenOutput, Outgoing, Topic
 from busway.app.serdes import Serdes
 from busway.cluster.client import Addresses
 from busway.errors import BuswayError, NotRunning
@@ -59,7 +60,7 @@ class Sending(ABC):
 
     @property
     def serdes(self) -> Serdes:
-        """What turns its records into values.
+        """The serdes of its topics.
 
         Raises:
             NotRunning: the app is not running.
@@ -70,7 +71,7 @@ class Sending(ABC):
 
     @property
     def producer(self) -> Producer:
-        """What sends its records, but for those of transactions.
+        """The producer of its records, except those of transactions.
 
         Raises:
             NotRunning: the app is not running.
@@ -80,14 +81,16 @@ class Sending(ABC):
         return self._producer
 
     def new_serdes(self) -> Serdes:
-        """Serdes with its registry and naming, for who sends its topics while it does not run; closed by the caller."""
+        """Create serdes with its registry and naming, to send while it does not run; the caller closes them."""
         return Serdes(
             app=self.name, registry_url=self.schema_registry, register=self._register_schemas, naming=self._naming
         )
 
     @abstractmethod
-    def open_work(self, topics: Collection[str], partition: int) -> OpenWork | None:
-        """Return work that is committed with what is handled of these topics' partition; None where it is not here."""
+    def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
+        """Return work that commits with the handled records of these topics' partition; None where this instance lacks
+        it.
+        """
 
     async def send(
         self,
@@ -119,16 +122,16 @@ class Sending(ABC):
         if (sent := unacknowledged.get()) is None:
             return future
         sent.append(future)
-        # The handler may cancel what it waits for; the record is on its way all the same.
+        # The handler may cancel its wait; the record is sent all the same.
         seen = asyncio.shield(future)
         seen.add_done_callback(lambda done: done.cancelled() or done.exception())
         return seen
 
     async def send_result(self, topic: Topic[K, V], value: V | None, key: K | None) -> None:
-        """Send what a handler returned: its record is finished when that is acknowledged, and nobody else asks where it was put."""
+        """Send a handler's result without reporting where it was written; the record is finished on acknowledgement."""
         record = Outgoing(topic.name, None, *self._bytes(topic, key, value), (), None)
-        if (mine := work.get()) is not None:
-            await self._keep(mine, record)
+        if (output := current_output.get()) is not None:
+            await self._keep(output, record)
         elif (sent := unacknowledged.get()) is not None:
             future = await self.producer.send_among(record.topic, record.value, record.key)
             if not sent or sent[-1] is not future:
@@ -141,8 +144,8 @@ class Sending(ABC):
         return serdes.encode(topic, "key", key), serdes.encode(topic, "value", value)
 
     async def _send(self, record: Outgoing) -> "asyncio.Future[RecordMetadata]":
-        if (mine := work.get()) is not None:
-            await self._keep(mine, record)
+        if (output := current_output.get()) is not None:
+            await self._keep(output, record)
             return _kept(record)
         return await self.producer.send(
             record.topic,
@@ -153,8 +156,8 @@ class Sending(ABC):
             timestamp_ms=record.timestamp_ms,
         )
 
-    async def _keep(self, mine: Work, record: Outgoing) -> None:
-        """Have it sent when the handler has returned; refused now is what would be refused then."""
+    async def _keep(self, output: HandlerOutput, record: Outgoing) -> None:
+        """Queue it until the handler has returned; check now what would be refused then."""
         await self.producer.check(
             record.topic,
             record.value,
@@ -163,7 +166,7 @@ class Sending(ABC):
             timestamp_ms=record.timestamp_ms,
             headers=record.headers,
         )
-        mine.keep(record)
+        output.keep(record)
 
     async def send_encoded(
         self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
@@ -175,14 +178,14 @@ class Sending(ABC):
         return futures
 
     async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
-        """To a dead-letter topic, which is made here: brokers need not make topics by themselves."""
+        """Send to a dead-letter topic, which is created here: brokers need not auto-create topics."""
         try:
             if topic not in self._made:
                 await create_missing(self, [NewTopic(topic, -1)])
                 self._made.add(topic)
-            if (mine := work.get()) is not None:
+            if (output := current_output.get()) is not None:
                 record = Outgoing(topic, None, key, value, headers, None)
-                await self._keep(mine, record)
+                await self._keep(output, record)
                 return await _kept(record)
             return await (await self.producer.send(topic, value, key, headers=headers))
         except BuswayError:
@@ -194,9 +197,9 @@ class Sending(ABC):
 
 
 def _kept(record: Outgoing) -> "asyncio.Future[RecordMetadata]":
-    """What a handler learns of a record that is sent when it has returned."""
+    """Return the metadata for a record that is sent after the handler; the offset is -1."""
     kept: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-    number = -1 if record.partition is None else record.partition
+    partition = -1 if record.partition is None else record.partition
     now_ms = current_machine().wall_ms() if record.timestamp_ms is None else record.timestamp_ms
-    kept.set_result(RecordMetadata(record.topic, number, -1, now_ms))
+    kept.set_result(RecordMetadata(record.topic, partition, -1, now_ms))
     return kept

@@ -1,6 +1,6 @@
 """Typed keys and values of an app's topics ↔ bytes.
 
-What lives here: one serde for each part of each topic, and what a record looks like to a handler. What does not: the serdes
+What lives here: one serde for each part of each topic, and `ConsumerRecord`s. What does not: the serdes
 (`busway.serde`), sending (`sending`).
 """
 
@@ -25,17 +25,17 @@ logger = logging.getLogger("busway.app")
 PARTS: tuple[Part, Part] = ("key", "value")
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 10.0
-"""Waits before a registry that is away is asked again; they double from the first to the longest, and there is no last one."""
+"""Backoff while the registry is unavailable: doubles from the first wait to the longest, without an end."""
 
 
 class Serdes:
-    """What turns the records of an app into values.
+    """Conversion of an app's records to typed values and back.
 
     Args:
         app: its name, for messages.
-        registry_url: where schemas are; None if there is none.
-        register: register schemas; else they must be there.
-        naming: under which subject.
+        registry_url: of the schema registry; None if there is none.
+        register: register schemas; else they must exist.
+        naming: of subjects.
     """
 
     def __init__(self, *, app: str, registry_url: str | None, register: bool, naming: SubjectNaming) -> None:
@@ -52,7 +52,7 @@ class Serdes:
             await self._registry.close()
 
     async def prepare(self, topics: Iterable[Topic[Any, Any]]) -> None:
-        """Make what these topics need, and register their schemas.
+        """Create the serdes of these topics and register their schemas.
 
         Raises:
             BadDeclaration: a topic in Avro without a registry.
@@ -78,7 +78,7 @@ class Serdes:
             return Text()
         if form != "avro":
             return Integer() if form == "integer" else Raw()
-        # fastavro takes its time to load.
+        # Lazy: fastavro is slow to import.
         from busway.serde.registered import RegisteredAvro
         from busway.serde.registry import RegistryClient
 
@@ -96,7 +96,7 @@ class Serdes:
         return (topic.name, "value") in self._serdes
 
     def encode(self, topic: Topic[Any, Any], part: Part, value: Any) -> bytes | None:
-        """The bytes of a part; None stays None.
+        """Encode a key or value; None stays None.
 
         Raises:
             Unencodable: the value is of another type.
@@ -112,7 +112,7 @@ class Serdes:
             )
 
     def encoder(self, topic: Topic[Any, Any], part: Part) -> Callable[[Any], bytes]:
-        """What `encode` does for values that are not None, for who has many of them.
+        """Return the encoder of keys or values that are not None, for many of them.
 
         Raises:
             BadDeclaration: the topic is read_only.
@@ -121,10 +121,10 @@ class Serdes:
         return self._serdes[topic.name, part].encode
 
     async def decode(self, record: Record) -> ConsumerRecord[Any, Any]:
-        """The record as a handler sees it, with a schema that has to be fetched first; waits while the registry cannot be asked.
+        """Decode a record, fetching its schema first if needed; wait while the registry is unavailable.
 
         Raises:
-            Undecodable: its bytes are something else.
+            Undecodable: the bytes are of another type.
         """
         while True:
             try:
@@ -133,11 +133,11 @@ class Serdes:
                 await load_patiently(missing, record)
 
     def read(self, record: Record) -> ConsumerRecord[Any, Any]:
-        """The record as a handler sees it.
+        """Decode a record with the schemas in memory.
 
         Raises:
-            Undecodable: its bytes are something else.
-            SchemaMissing: the registry must be asked first.
+            Undecodable: the bytes are of another type.
+            SchemaMissing: a schema must be fetched first.
         """
         topic, partition, offset, timestamp_ms, _, key, value, headers, _, _ = record
         part: Part = "key"
@@ -177,13 +177,13 @@ class Serdes:
 async def load_patiently(
     missing: SchemaMissing, record: Record, rest: Callable[[float], Awaitable[None]] = REAL_TIME.sleep
 ) -> None:
-    """Fetch the schema of a record. That the registry is away is no fault of the record: it is asked again until it answers.
+    """Fetch the schema of a record, retrying while the registry is unavailable: that is no fault of the record.
 
     Args:
         rest: waits so many seconds.
 
     Raises:
-        Undecodable: it answers that there is no such schema.
+        Undecodable: the registry has no such schema.
     """
     wait_s = _FIRST_WAIT_S
     while True:

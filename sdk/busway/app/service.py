@@ -1,7 +1,7 @@
 """A running service, as its parts and extensions see it.
 
-What lives here: `RunningService`, which every `App` is, and what it shows of its workers, as protocols. What does not: running it
-(`application`), what a topic sees of its app (`model.topic`).
+What lives here: `RunningService`, implemented by `App`, and the status of its workers, as protocols. What does not:
+running it (`application`), the app as its topics see it (`model.topic`).
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -19,14 +19,14 @@ V = TypeVar("V")
 
 
 class WorkerStatus(Protocol):
-    """Show how far the handlers of partitions are."""
+    """Show the progress of the handlers of partitions."""
 
     def parked(self) -> Mapping[TopicPartition, int]:
-        """Return for each partition how many records wait for their next attempt."""
+        """Return the number of records that wait for their next attempt, by partition."""
 
     @property
     def outcomes(self) -> Outcomes | None:
-        """What became of transactions; None where it makes none."""
+        """Outcomes of transactions; None where it makes none."""
 
 
 class QueueStatus(Protocol):
@@ -42,12 +42,11 @@ class QueueStatus(Protocol):
 
 
 class RunningService(TopicOwner, Protocol):
-    """Show an app to its extensions.
-
-    It has what the app declares and what it sends with; every `App` is one.
+    """Show an app to its extensions: its declarations, and sending.
 
     Attributes:
-        shares_together: whether partition n of all topics must go to the same instance; an extension may set it when it starts.
+        shares_together: whether partition n of all topics must be assigned to one instance; an extension may set it
+            when it starts.
     """
 
     shares_together: bool
@@ -62,7 +61,7 @@ class RunningService(TopicOwner, Protocol):
 
     @property
     def topics(self) -> Mapping[str, Topic[Any, Any]]:
-        """The topics that it declares, by name."""
+        """The declared topics, by name."""
 
     @property
     def routes(self) -> Sequence[Route]:
@@ -74,7 +73,7 @@ class RunningService(TopicOwner, Protocol):
 
     @property
     def overrides(self) -> Mapping[Callable[..., Any], Any]:
-        """What stands in for a dependency, by the function that `Depends` names."""
+        """Replacements of dependencies, by the function named in `Depends`."""
 
     @property
     def producer_options(self) -> dict[str, Any]:
@@ -86,7 +85,7 @@ class RunningService(TopicOwner, Protocol):
 
     @property
     def producer(self) -> "Producer":
-        """The producer of its records, but for those of transactions.
+        """The producer of its records, except those of transactions.
 
         Raises:
             NotRunning: the app is not running.
@@ -102,12 +101,12 @@ class RunningService(TopicOwner, Protocol):
 
     @property
     def problem(self) -> BaseException | None:
-        """Why it stopped by itself; None while it runs, and when it was stopped."""
+        """Why it stopped by itself; None while it runs, and after it was stopped."""
 
     async def send_result(self, topic: Topic[K, V], value: V | None, key: K | None) -> None:
-        """Send what a handler returned; its record is finished when that is acknowledged."""
+        """Send a handler's result; its record is finished on acknowledgement."""
 
     def read(
         self, topic: Topic[K, V], *, partitions: Iterable[int] | None = None
     ) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """Read all records of a topic up to what is the end now; see `App.read`."""
+        """Read all records of a topic up to the current end; see `App.read`."""

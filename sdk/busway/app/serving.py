@@ -1,6 +1,7 @@
-"""An app until a signal.
+"""An app that runs until a signal.
 
-What lives here: which signals, and what they do to an app that starts or runs. What does not: starting and stopping (`application`).
+What lives here: the signals and their effect on an app that starts or runs. What does not: starting and stopping
+(`application`).
 """
 
 import asyncio
@@ -18,17 +19,17 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Served(Protocol):
-    """Start and stop what is served until a signal: an app."""
+    """Start and stop an app."""
 
     drain_timeout_s: float
 
     @property
     def name(self) -> str:
-        """In messages."""
+        """The name in messages."""
 
     @property
     def records_in_hand(self) -> int:
-        """Records that handlers are called with at this moment."""
+        """Records in handlers at this moment."""
 
     @property
     def is_starting(self) -> bool:
@@ -68,7 +69,7 @@ def _awaited(app: Served) -> str:
 
 
 def _end_at_once(app: Served) -> None:
-    """End the process by SIGINT, as a kill would: what is not committed is handled again."""
+    """End the process by SIGINT, as a kill would: uncommitted records are handled again."""
     logger.warning("%s ends at once; what it has not committed is handled again", app.name)
     asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -76,7 +77,7 @@ def _end_at_once(app: Served) -> None:
 
 
 async def _until(work: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
-    """Await the work, or cancel it when `stopped` is set first; raises what it raises."""
+    """Await the work, or cancel it when `stopped` is set first; raises its exception."""
     working, stop = asyncio.ensure_future(work), asyncio.ensure_future(stopped.wait())
     try:
         await asyncio.wait([working, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -94,7 +95,7 @@ async def serve(app: Served, before: Callable[[], Coroutine[Any, Any, None]] | N
     A SIGINT after the first signal ends the process at once.
 
     Args:
-        before: what its start waits for; a signal cancels that, and the app is not started.
+        before: awaited before the start; a signal cancels it, and the app is not started.
 
     Raises:
         HandlerFailed, BuswayError: the app could not start, or stopped by itself.
@@ -105,7 +106,7 @@ async def serve(app: Served, before: Callable[[], Coroutine[Any, Any, None]] | N
 
     def stop(number: signal.Signals) -> None:
         if stopped.is_set():
-            # Of SIGTERM there may be two: a service manager sends it to all processes, and a supervisor passes its own on.
+            # SIGTERM may arrive twice: a service manager signals all processes, and a supervisor forwards its own.
             if number == signal.SIGINT:
                 _end_at_once(app)
             return

@@ -1,9 +1,9 @@
 """Threads for plain functions, which may block.
 
-What lives here: how many there are, and what becomes of those that do not end. What does not: which function is called (`declaring`).
+What lives here: their number, and hanging calls. What does not: which function is called (`declaring`).
 
-They are the app's own: in asyncio's pool, which has a handful, every handler, each look-up of a name and all calls that were given up
-would wait for one another. And they are daemons: Python waits for the threads of a pool before it ends, for ever if one hangs.
+asyncio's own pool is small: handlers, name lookups and abandoned calls would wait for one another. The threads are
+daemons, because Python joins the threads of a pool at exit, forever if one hangs.
 """
 
 import asyncio
@@ -20,8 +20,10 @@ from busway.net.machine import has_threads
 logger = logging.getLogger("busway.app")
 
 THREADS_MAX: Final = 256
-"""Calls of plain functions that an app makes at once; further ones wait. Each thread costs some 100 KB and a share of one interpreter:
-who needs more of them at once is better served by coroutine functions, or by more processes."""
+"""Concurrent calls of plain functions per app; further ones wait. Each thread costs some 100 KB and shares one
+interpreter: for more
+concurrency use coroutine functions or more processes.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +37,7 @@ class _Call:
 
 
 class Threads:
-    """As many as there are calls at once, up to `limit`; they stay until `close`."""
+    """A pool that grows with the concurrent calls up to `limit`; threads stay until `close`."""
 
     def __init__(self, limit: int = THREADS_MAX) -> None:
         self._limit = limit
@@ -44,12 +46,12 @@ class Threads:
         self._started = 0
 
     async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, name: str) -> Any:
-        """What the function returns, called in a thread with the context of who waits.
+        """Call the function in a thread with the caller's context, and return its result.
 
-        A call that is cancelled goes on in its thread, if it had begun, and its result is dropped.
+        A cancelled call that has begun continues in its thread; its result is dropped.
 
         Raises:
-            Exception: what the function raised.
+            Exception: raised by the function.
         """
         loop = asyncio.get_running_loop()
         call = _Call(name, function, arguments, contextvars.copy_context(), loop, loop.create_future())
@@ -64,7 +66,7 @@ class Threads:
         return await call.result
 
     def close(self) -> None:
-        """Let the threads end; those that are busy do when their call does, or with the process."""
+        """Stop the threads; busy ones end with their call or with the process."""
         for _ in range(self._started):
             self._queue.put(None)
         self._started = 0
@@ -77,8 +79,8 @@ class Threads:
             try:
                 self._make(call)
             except RuntimeError:
-                return  # the event loop has ended: nobody waits any more
-            del call  # an idle thread keeps no record alive
+                return  # the event loop is closed
+            del call  # so that an idle thread keeps no record alive
 
     def _make(self, call: _Call) -> None:
         result: Any = None
@@ -97,7 +99,7 @@ class Threads:
         if problem is None:
             call.result.set_result(result)
         elif isinstance(problem, StopIteration):
-            # A future cannot hold one: whoever waits for it would wait for ever.
+            # A future cannot hold StopIteration: its waiter would never return.
             raised = RuntimeError("the handler raised StopIteration")
             raised.__cause__ = problem
             call.result.set_exception(raised)

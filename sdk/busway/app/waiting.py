@@ -1,7 +1,7 @@
-"""A service that has been given no partitions yet says which members its group has.
+"""A log line for a service without partitions, naming the members of its group.
 
-What lives here: one line, once, some seconds after the start. What does not: joining (`busway.consumer`), rebalances in detail
-(`busway groups explain`).
+What lives here: one line, once, some seconds after the start. What does not: joining (`busway.consumer`), rebalances in
+detail (`busway groups explain`).
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from busway.net.clock import APP_TIME
 logger = logging.getLogger("busway.app")
 
 WAIT_S: Final = 3.0
-"""A group that waits for nobody gives partitions out sooner."""
+"""Seconds before the line; a group that waits for no member assigns partitions sooner."""
 _NAMED_MAX: Final = 3
 
 
 async def explain_wait(app: RunningService, consumer: Consumer) -> None:
-    """Log which other members the group has, where no partition has been assigned `WAIT_S` after the start."""
+    """Log the group's other members if no partition is assigned `WAIT_S` after the start."""
     await APP_TIME.sleep(WAIT_S)
     if consumer.assignment():
         return
@@ -33,12 +33,12 @@ async def explain_wait(app: RunningService, consumer: Consumer) -> None:
         logger.debug("group %s cannot be described: %s", app.group_id, problem)
         return
     own = consumer.group_metadata().member_id
-    others = [one for one in described.members if one.member_id != own]
+    others = [member for member in described.members if member.member_id != own]
     if (
         consumer.assignment() or not others or (not own and len(others) == 1)
-    ):  # that is this one, which is still joining
+    ):  # the only one is this member, still joining
         return
-    names = [f"{one.member_id} ({one.client_id} on {one.host.lstrip('/')})" for one in others]
+    names = [f"{member.member_id} ({member.client_id} on {member.host.lstrip('/')})" for member in others]
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
     logger.warning(
         "group %s has assigned nothing to this member for %.0f s; it has %s%s. A member that was killed counts until its session ends, "

@@ -13,7 +13,7 @@ from busway.cli.output import harmless
 _NOBODY = "nobody"
 
 
-def told(group: str, rebalances: Sequence[Rebalance]) -> str:
+def explanation(group: str, rebalances: Sequence[Rebalance]) -> str:
     """Format all rebalances, oldest first."""
     if not rebalances:
         return f"{group}: no rebalance since its coordinator started"

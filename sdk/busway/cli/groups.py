@@ -11,7 +11,7 @@ from busway.admin.admin import Admin
 from busway.admin.explanations import Rebalance
 from busway.admin.groups import GroupDescription, GroupMember
 from busway.admin.share_groups import SHARE
-from busway.cli.explanations import as_rows, told
+from busway.cli.explanations import as_rows, explanation
 from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, Yes, confirm, note, run, show, show_rows
 from busway.cli.resets import chosen, duration_ms, moment_ms, planned
 from busway.cli.share_groups import dead_letter_topic, is_share_group, share_group
@@ -130,7 +130,7 @@ def explain(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
             return await admin.explain_group(group)
 
     rebalances = run(work())
-    show({"group": group, "rebalances": as_rows(rebalances)}, told(group, rebalances), as_json=as_json)
+    show({"group": group, "rebalances": as_rows(rebalances)}, explanation(group, rebalances), as_json=as_json)
 
 
 @app.command("reset")

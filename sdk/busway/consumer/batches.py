@@ -12,7 +12,7 @@ from typing import Final
 from busway.cluster.client import Addresses, ClusterClient
 from busway.consumer.fetcher import NAMES_UNTIL
 from busway.consumer.isolation import take_aborted, visible
-from busway.consumer.subscription import Assigned
+from busway.consumer.subscription import FetchPosition
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, DamagedData, OffsetReset, RequestTimedOut
 from busway.net.clock import REAL_TIME
 from busway.types import TopicPartition
@@ -49,7 +49,7 @@ async def read_batches(
         BrokerError, ConnectionFailed: the partition cannot be read.
     """
     cluster = ClusterClient(bootstrap_servers, client_id=client_id)
-    state = Assigned(partition, "none", position=start, fetch_position=start)
+    state = FetchPosition(partition, "none", position=start, fetch_position=start)
     reader = _Reader(cluster, state, read_committed=read_committed, fetch_bytes=fetch_bytes, timeout_s=timeout_s)
     try:
         await cluster.ensure_topics([partition.topic])
@@ -77,7 +77,7 @@ async def read_batches(
 
 class _Reader:
     def __init__(
-        self, cluster: ClusterClient, state: Assigned, *, read_committed: bool, fetch_bytes: int, timeout_s: float
+        self, cluster: ClusterClient, state: FetchPosition, *, read_committed: bool, fetch_bytes: int, timeout_s: float
     ) -> None:
         self._cluster = cluster
         self._state = state

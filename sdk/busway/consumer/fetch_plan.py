@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from busway.consumer.position_resolver import RESETS
-from busway.consumer.subscription import Assigned
+from busway.consumer.subscription import FetchPosition
 
 CHUNKS_AHEAD: Final = 8
 """Undecoded batches that a partition may buffer; with fewer it is fetched again."""
@@ -28,16 +28,19 @@ class FetchPlan:
         wait_s: until the first postponed partition is due; None without one.
     """
 
-    uncommitted: list[Assigned] = field(default_factory=list)
-    unplaced: dict[int, list[Assigned]] = field(default_factory=dict)
-    wanting: dict[int, list[Assigned]] = field(default_factory=dict)
+    uncommitted: list[FetchPosition] = field(default_factory=list)
+    unplaced: dict[int, list[FetchPosition]] = field(default_factory=dict)
+    wanting: dict[int, list[FetchPosition]] = field(default_factory=dict)
     full: set[int] = field(default_factory=set)
-    leaderless: list[Assigned] = field(default_factory=list)
+    leaderless: list[FetchPosition] = field(default_factory=list)
     wait_s: float | None = None
 
 
 def plan(
-    assigned: Iterable[Assigned], now_s: float, leader_of: Callable[[Assigned], int | None], asked: Container[int]
+    assigned: Iterable[FetchPosition],
+    now_s: float,
+    leader_of: Callable[[FetchPosition], int | None],
+    asked: Container[int],
 ) -> FetchPlan:
     """Return the next requests; leaders in `asked` have a fetch in flight."""
     result = FetchPlan()

@@ -17,7 +17,7 @@ from busway.consumer.fetch_plan import CHUNKS_AHEAD, plan
 from busway.consumer.isolation import decode_next, take_aborted, take_chunk
 from busway.consumer.offset_lookup import OffsetLookup
 from busway.consumer.position_resolver import PositionResolver
-from busway.consumer.subscription import Assigned
+from busway.consumer.subscription import FetchPosition
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, OffsetReset, RequestTimedOut
 from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions
@@ -39,7 +39,7 @@ _RETRY_S: Final = 0.1
 """Delay before a failed partition is tried again; others continue."""
 
 
-_Lookup = Callable[[list[Assigned]], Awaitable[dict[Assigned, BuswayError]]]
+_Lookup = Callable[[list[FetchPosition]], Awaitable[dict[FetchPosition, BuswayError]]]
 
 
 class Fetcher:
@@ -59,7 +59,7 @@ class Fetcher:
         self._options = options
         self.look_ups = OffsetLookup(cluster, options)
         self._placing = PositionResolver(self.look_ups, options, committed)
-        self.assigned: dict[TopicPartition, Assigned] = {}
+        self.assigned: dict[TopicPartition, FetchPosition] = {}
         self._wake = asyncio.Event()
         self._arrived = asyncio.Event()
         self._fetches: dict[int, asyncio.Task[None]] = {}
@@ -76,10 +76,10 @@ class Fetcher:
 
         Args:
             held: hand nothing out before `release`.
-            reset: where new ones begin; see `Assigned.reset`.
+            reset: where new ones begin; see `FetchPosition.reset`.
         """
         old = self.assigned
-        self.assigned = {partition: old.get(partition) or Assigned(partition, reset) for partition in partitions}
+        self.assigned = {partition: old.get(partition) or FetchPosition(partition, reset) for partition in partitions}
         for partition in held:
             self.assigned[partition].held = True
         self._wake.set()
@@ -153,7 +153,7 @@ class Fetcher:
         self._problem = problem
         self._arrived.set()
 
-    def _put_off(self, partitions: Iterable[Assigned]) -> None:
+    def _put_off(self, partitions: Iterable[FetchPosition]) -> None:
         """Postpone partitions by _RETRY_S and refresh the metadata meanwhile."""
         later = REAL_TIME.now_s() + _RETRY_S
         for assigned in partitions:
@@ -166,12 +166,12 @@ class Fetcher:
             await self._cluster.refresh()
         self._wake.set()
 
-    def _place(self, chosen: list[Assigned], look: _Lookup) -> None:
+    def _place(self, chosen: list[FetchPosition], look: _Lookup) -> None:
         for assigned in chosen:
             assigned.placing = True
         self._start(self._place_now(chosen, look))
 
-    async def _place_now(self, chosen: list[Assigned], look: _Lookup) -> None:
+    async def _place_now(self, chosen: list[FetchPosition], look: _Lookup) -> None:
         """Look positions up; retry failures later and report permanent ones."""
         try:
             problems = await look(chosen)
@@ -188,7 +188,7 @@ class Fetcher:
             self._put_off(problems)
         self._wake.set()
 
-    async def _fetch(self, leader: int, chosen: list[Assigned], *, hurry: bool) -> None:
+    async def _fetch(self, leader: int, chosen: list[FetchPosition], *, hurry: bool) -> None:
         asked = {assigned.partition: (assigned.number, assigned.fetch_position) for assigned in chosen}
         topics: dict[str, FetchTopic] = {}
         for assigned in chosen:
@@ -239,7 +239,7 @@ class Fetcher:
             self._fetches.pop(leader, None)
             self._wake.set()
 
-    def _take(self, assigned: Assigned, data: PartitionData) -> None:
+    def _take(self, assigned: FetchPosition, data: PartitionData) -> None:
         code = error_for(data.error_code)
         if code is ErrorCode.NONE and data.diverging_epoch.epoch >= 0:
             assigned.placing = True
@@ -263,7 +263,7 @@ class Fetcher:
             return
         self._apply_reset_policy(assigned)
 
-    def _is_same_topic(self, assigned: Assigned) -> bool:
+    def _is_same_topic(self, assigned: FetchPosition) -> bool:
         """Return whether to fetch the partition; reset its position if the topic was recreated."""
         known = self.topic_id(assigned.partition)
         if assigned.topic_id is None or known is None:
@@ -282,7 +282,7 @@ class Fetcher:
         self._wake.set()
         return False
 
-    def _apply_reset_policy(self, assigned: Assigned) -> None:
+    def _apply_reset_policy(self, assigned: FetchPosition) -> None:
         """Apply the reset policy: the offset is not in the log."""
         if assigned.buffered:
             # Hand out what is buffered first: the reader may never reach the missing offset.
@@ -312,7 +312,7 @@ class Fetcher:
         """Return whether the topic was deleted and recreated, so that its offsets are invalid."""
         return None not in {topic_id, known := self.topic_id(partition)} and topic_id != known
 
-    async def _diverged(self, assigned: Assigned, generation: int, end_offset: int) -> None:
+    async def _diverged(self, assigned: FetchPosition, generation: int, end_offset: int) -> None:
         """Handle a diverging epoch: the log was truncated, or the topic recreated."""
         try:
             await self._cluster.refresh()
@@ -329,7 +329,7 @@ class Fetcher:
         else:
             self._apply_reset_policy(assigned)
 
-    def _go_back(self, assigned: Assigned, end_offset: int) -> None:
+    def _go_back(self, assigned: FetchPosition, end_offset: int) -> None:
         """Continue where the log diverges from what was fetched: its lost end was overwritten (KIP-320)."""
         position = assigned.fetch_position if assigned.position is None else assigned.position
         gone = f"{assigned.name} has lost what was behind offset {end_offset - 1}, and was read up to {position - 1}"
@@ -376,7 +376,7 @@ class Fetcher:
             self.assigned[first] = self.assigned.pop(first)
         return result
 
-    def _drain(self, assigned: Assigned, limit: int) -> list[Record]:
+    def _drain(self, assigned: FetchPosition, limit: int) -> list[Record]:
         taken: list[Record] = []
         while len(taken) < limit and assigned.buffered:
             if not assigned.records:

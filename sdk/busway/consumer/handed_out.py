@@ -24,7 +24,7 @@ class Place(Protocol):
     def tenure(self, partition: TopicPartition) -> int | None:
         """Return a number that is constant while the partition stays assigned, else None."""
 
-    def place(self, partition: TopicPartition) -> int | None:
+    def known_position(self, partition: TopicPartition) -> int | None:
         """Return the offset of the next record; None if unknown."""
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -283,10 +283,10 @@ class HandedOut:
 
     def _behind(self, partition: TopicPartition, known: _Handed) -> OffsetAndMetadata:
         """Return the position to commit, past markers and aborted records, or as sought."""
-        place = self._consumer.place(partition)
-        if place is None or place == known.behind.offset or known.tenure != self._consumer.tenure(partition):
+        position = self._consumer.known_position(partition)
+        if position is None or position == known.behind.offset or known.tenure != self._consumer.tenure(partition):
             return known.behind
-        return OffsetAndMetadata(place)
+        return OffsetAndMetadata(position)
 
     def ended(self, *, committed: bool) -> None:
         """Continue after a commit; otherwise seek back in partitions kept without a break.

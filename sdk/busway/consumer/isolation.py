@@ -7,7 +7,7 @@ What lives here: splitting batches, checksums, dropping control records and, at 
 import heapq
 from collections.abc import Iterable
 
-from busway.consumer.subscription import Assigned
+from busway.consumer.subscription import FetchPosition
 from busway.errors import DamagedData
 from busway.types import Record
 from busway_protocol.errors import ProtocolError
@@ -19,13 +19,13 @@ from busway_protocol.records.record import decode_records
 ABORT = 0
 
 
-def take_aborted(assigned: Assigned, transactions: Iterable[AbortedTransaction]) -> None:
+def take_aborted(assigned: FetchPosition, transactions: Iterable[AbortedTransaction]) -> None:
     """Register a fetch's aborted transactions, before its batches are decoded."""
     for aborted in transactions:
         heapq.heappush(assigned.aborted, (aborted.first_offset, aborted.producer_id))
 
 
-def take_chunk(assigned: Assigned, data: memoryview) -> int:
+def take_chunk(assigned: FetchPosition, data: memoryview) -> int:
     """Buffer fetched batches and return the next offset to fetch.
 
     Raises:
@@ -42,7 +42,7 @@ def take_chunk(assigned: Assigned, data: memoryview) -> int:
     return following
 
 
-def decode_next(assigned: Assigned, *, check_crcs: bool, read_committed: bool) -> None:
+def decode_next(assigned: FetchPosition, *, check_crcs: bool, read_committed: bool) -> None:
     """Decode the next buffered batch.
 
     Raises:
@@ -73,7 +73,7 @@ def decode_next(assigned: Assigned, *, check_crcs: bool, read_committed: bool) -
         assigned.position = max(position, header.next_offset)
 
 
-def visible(assigned: Assigned, header: BatchHeader, batch: memoryview, *, read_committed: bool) -> bool:
+def visible(assigned: FetchPosition, header: BatchHeader, batch: memoryview, *, read_committed: bool) -> bool:
     """Return whether a reader may see the batch; call it in order for every batch.
 
     It tracks aborted transactions. Every fetch that overlaps one names its producer and first offset; its marker ends
@@ -87,16 +87,16 @@ def visible(assigned: Assigned, header: BatchHeader, batch: memoryview, *, read_
     return not (read_committed and header.is_transactional and header.producer_id in assigned.aborted_producers)
 
 
-def _begin_aborted(assigned: Assigned, last_offset: int) -> None:
+def _begin_aborted(assigned: FetchPosition, last_offset: int) -> None:
     while assigned.aborted and assigned.aborted[0][0] <= last_offset:
         assigned.aborted_producers.add(heapq.heappop(assigned.aborted)[1])
 
 
-def _control(assigned: Assigned, header: BatchHeader, batch: memoryview) -> None:
+def _control(assigned: FetchPosition, header: BatchHeader, batch: memoryview) -> None:
     for record in decode_records(batch):
         if record.key is not None and int.from_bytes(record.key[2:4], "big") == ABORT:
             assigned.aborted_producers.discard(header.producer_id)
 
 
-def _name(assigned: Assigned) -> str:
+def _name(assigned: FetchPosition) -> str:
     return f"{assigned.partition.topic}-{assigned.partition.partition}"

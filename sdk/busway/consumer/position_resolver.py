@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from busway.consumer.offset_lookup import EARLIEST, LATEST, OffsetLookup
-from busway.consumer.subscription import Assigned
+from busway.consumer.subscription import FetchPosition
 from busway.errors import BrokerError, BuswayError, OffsetReset
 from busway.options import ConsumerOptions
 from busway.types import TopicPartition
@@ -37,7 +37,7 @@ class PositionResolver:
         self._options = options
         self._committed = committed
 
-    async def by_commits(self, chosen: Sequence[Assigned]) -> dict[Assigned, BuswayError]:
+    async def by_commits(self, chosen: Sequence[FetchPosition]) -> dict[FetchPosition, BuswayError]:
         """Set committed positions, or the policy for `by_policy`.
 
         Returns:
@@ -48,7 +48,7 @@ class PositionResolver:
         """
         generations = {assigned: assigned.number for assigned in chosen}
         offsets = await self._committed([assigned.partition for assigned in chosen])
-        problems: dict[Assigned, BuswayError] = {}
+        problems: dict[FetchPosition, BuswayError] = {}
         for assigned, generation in generations.items():
             offset = offsets.get(assigned.partition)
             if assigned.number != generation:
@@ -63,7 +63,7 @@ class PositionResolver:
                 assigned.reset = self._options.auto_offset_reset
         return problems
 
-    async def by_policy(self, leader: int, chosen: Sequence[Assigned]) -> dict[Assigned, BuswayError]:
+    async def by_policy(self, leader: int, chosen: Sequence[FetchPosition]) -> dict[FetchPosition, BuswayError]:
         """Set positions at the start or end of the logs of one leader.
 
         Returns:
@@ -81,7 +81,7 @@ class PositionResolver:
             if assigned.gone is not None
         }
         other_ends = (await self._look_ups.on(leader, others))[0] if others else {}
-        problems: dict[Assigned, BuswayError] = {}
+        problems: dict[FetchPosition, BuswayError] = {}
         for assigned, generation in generations.items():
             answer = answers.get(assigned.partition)
             if answer is None:
@@ -95,7 +95,7 @@ class PositionResolver:
             assigned.reset_to(answer.offset)
         return problems
 
-    def _log_reset(self, assigned: Assigned, offset: int, other: int | None) -> None:
+    def _log_reset(self, assigned: FetchPosition, offset: int, other: int | None) -> None:
         if assigned.gone is None:
             if self._options.group_id is not None:
                 logger.info("%s has no committed offset and is begun at %d (%s)", assigned.name, offset, assigned.reset)

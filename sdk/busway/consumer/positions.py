@@ -57,7 +57,7 @@ class Positions(ABC):
                 )
             await REAL_TIME.sleep(_POSITION_S)
 
-    def place(self, partition: TopicPartition) -> int | None:
+    def known_position(self, partition: TopicPartition) -> int | None:
         """As `position`, and None while it is not known, is one in a topic that was deleted, or the partition is not assigned."""
         if self._fetcher.is_replaced(partition, self._fetcher.read_topic_id(partition)):
             return None

@@ -15,7 +15,7 @@ _generations = count(1)
 
 
 @dataclass(slots=True, eq=False)
-class Assigned:
+class FetchPosition:
     """One assigned partition.
 
     Attributes:

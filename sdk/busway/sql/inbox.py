@@ -51,7 +51,7 @@ class _Seen:
     first: int
     highest: int = -1
     floored: bool = False
-    told: bool = False
+    logged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +185,8 @@ class Sql(Extension):
             if came_again and await self._made_anew(reader, partition):
                 came_again = seen.floored = False
                 continue
-            if not seen.told:
-                seen.told = True
+            if not seen.logged:
+                seen.logged = True
                 logger.info("%s-%d: records from offset %d on were handled before, skipped", *partition, record.offset)
             yield None
             return

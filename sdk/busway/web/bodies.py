@@ -34,13 +34,13 @@ class Refused(HTTPException):
         super().__init__(status, text)
 
 
-def json_response(found: Any, status: int = 200, *, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(value: Any, status: int = 200, *, headers: Mapping[str, str] | None = None) -> Response:
     """Encode by msgspec: dataclasses, structs, datetimes, enums, plain values.
 
     Raises:
         TypeError: msgspec cannot encode it.
     """
-    return Response(msgspec.json.encode(found), status, headers=headers, media_type=_JSON)
+    return Response(msgspec.json.encode(value), status, headers=headers, media_type=_JSON)
 
 
 def refusal(status: int, text: str) -> Response:

@@ -122,7 +122,7 @@ async def test_an_offset_is_committed_only_after_its_handler_has_returned() -> N
         await until(first_is_committed)
         app.drain_timeout_s = 0.01
         assert app.worker is not None
-        app.worker._parts = dataclasses.replace(app.worker._parts, drain_timeout_s=0.01)
+        app.worker._context = dataclasses.replace(app.worker._context, drain_timeout_s=0.01)
         await app.stop()
         assert await committed(app, "rides") == {0: 1}
         may_end.set()

@@ -19,7 +19,7 @@ from busway import (
     Producer,
     Retry,
 )
-from busway.app.handling.work import SentTooLate
+from busway.app.handling.handler_output import SentTooLate
 from busway.consumer.position_resolver import PositionResolver
 from busway.testing import TestBus, crash_points
 from busway_bus.log.producer_state import ProducerState

@@ -229,7 +229,7 @@ async def test_what_is_open_has_a_bound() -> None:
 
 async def test_what_is_open_has_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large records pause a partition before many of them wait; all are handled in the end, and none is counted any more."""
-    monkeypatch.setattr("busway.app.handling.assigned.OPEN_BYTES_MAX", 100_000)
+    monkeypatch.setattr("busway.app.handling.assigned_partition.OPEN_BYTES_MAX", 100_000)
     app = service(consumer={**FAST, "max_poll_records": 2})
     texts = app.topic("texts", value=bytes, format="raw", partitions=1)
     may_go = asyncio.Event()
@@ -261,7 +261,7 @@ async def test_what_is_open_has_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch
 
 async def test_what_runs_ahead_of_a_parked_record_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop gives the parked one up; it and what was handled beyond it come again, for nothing beyond it was committed."""
-    monkeypatch.setattr("busway.app.handling.assigned.AHEAD_MAX", 700)
+    monkeypatch.setattr("busway.app.handling.assigned_partition.AHEAD_MAX", 700)
     app = service(consumer={**FAST, "max_poll_records": 100})
     rides = app.topic("rides", value=Ride, format="json")
     may_go = asyncio.Event()

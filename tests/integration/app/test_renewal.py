@@ -129,16 +129,16 @@ async def test_a_second_renewal_right_behind_the_first_loses_nothing(monkeypatch
         starts, waiting = asyncio.Event(), asyncio.Event()
         service.start_producers_after(starts, waiting)
         worker, transactor = service.worker, service.transactor
-        begin_anew = worker.begin_anew
+        restart_partitions = worker.restart_partitions
 
-        async def begin_anew_twice(firsts: Mapping[TopicPartition, int]) -> None:
+        async def restart_partitions_twice(firsts: Mapping[TopicPartition, int]) -> None:
             monkeypatch.undo()
-            await begin_anew(firsts)
+            await restart_partitions(firsts)
             starts.clear()
             waiting.clear()
-            await transactor._begin_anew(ProducerFenced("another producer has taken over"))
+            await transactor._restart_partitions(ProducerFenced("another producer has taken over"))
 
-        monkeypatch.setattr(worker, "begin_anew", begin_anew_twice)
+        monkeypatch.setattr(worker, "restart_partitions", restart_partitions_twice)
         await service.fence()
         await bus.send(service.orders, 1)
         await waiting.wait()
@@ -255,9 +255,9 @@ async def test_a_partition_that_goes_while_it_waits_to_be_begun_anew_is_not_begu
         await bus.send(service.orders, 1, key=await key_of(service, EMPTY))
         await bus.settle()
         worker = service.worker
-        firsts = await worker.let_go()
+        firsts = await worker.release_partitions()
         async with worker._opening:
-            beginning = asyncio.ensure_future(worker.begin_anew(firsts))
+            beginning = asyncio.ensure_future(worker.restart_partitions(firsts))
             await asyncio.sleep(0)
             await getattr(worker, event)([EMPTY])
             worker.consumer._drop([EMPTY])

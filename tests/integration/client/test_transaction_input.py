@@ -278,7 +278,7 @@ async def test_a_topic_that_is_created_again_during_a_transaction_is_read_whole(
         if reads_new:
             assert (await consumer.getone()).value == b"10"
         else:
-            while consumer.place(three) != 0:
+            while consumer.known_position(three) != 0:
                 await asyncio.sleep(0.01)
         await (sending.commit_transaction() if commits else sending.abort_transaction())
         assert (await consumer.getone()).value == (b"11" if commits and reads_new else b"10")

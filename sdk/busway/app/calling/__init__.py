@@ -1,4 +1,4 @@
-"""How a handler is called: its arguments, its dependencies, and what the app puts around it.
+"""Calling a handler: its arguments, its dependencies, and the layers around it.
 
-`binding` says which parameter gets what, `depends` what a handler may ask for besides its record, `layers` what surrounds a call.
+`binding` maps parameters, `depends` has the markers for what is not in the record, `layers` wraps the call.
 """

@@ -1,7 +1,7 @@
-"""A handler's signature → how it is called.
+"""A handler's signature → its call.
 
-What lives here: which parameter gets what, and the refusal, when it is declared, of one that nothing fits. What does not: making
-dependencies (`depends`), what surrounds a call (`layers`).
+What lives here: what each parameter gets, and the refusal, at declaration, of one that nothing fits. What does not:
+creating dependencies (`depends`), what surrounds a call (`layers`).
 
 | parameter | gets |
 |---|---|
@@ -12,8 +12,8 @@ dependencies (`depends`), what surrounds a call (`layers`).
 | annotated `ConsumerRecord` | the whole record |
 | named `key`, `headers`, `topic`, `partition`, `offset`, `timestamp_ms` | that part of the record |
 
-With `batch=`: `list` or `Sequence` of the value type, or of `ConsumerRecord`; and `topic` and `partition`. The parameters of a dependency
-are bound in the same way.
+With `batch=`: `list` or `Sequence` of the value type, or of `ConsumerRecord`; and `topic` and `partition`. Parameters
+of a dependency are bound in the same way.
 """
 
 import functools
@@ -53,7 +53,7 @@ class Bound:
     """A handler whose parameters are bound.
 
     Attributes:
-        call: takes a record, or the list of a batch, and returns what the handler returned.
+        call: takes a record, or the list of a batch, and returns the handler's result.
         dependencies: those of its parameters.
     """
 
@@ -63,15 +63,15 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binder:
-    """How the parameters of one handler and its dependencies are bound.
+    """Binding of the parameters of one handler and its dependencies.
 
     Attributes:
-        topics: what the handler reads.
-        batch: whether it takes many records at once.
+        topics: that the handler reads.
+        batch: whether it takes batches.
         transaction: whether there is a `tx`.
-        group: whose records the handler gets; None for those of the app's own.
+        group: of the handler's queue; None for the app's own.
         shared: of the running app; None while handlers are only declared.
-        overrides: what stands in for dependencies: another function, or a value that is not callable.
+        overrides: replacements of dependencies: another function, or a value that is not callable.
     """
 
     topics: Sequence[Topic[Any, Any]]
@@ -84,7 +84,7 @@ class Binder:
     inside: tuple[Callable[..., Any], ...] = ()
 
     def bind(self, function: Callable[..., Any]) -> Bound:
-        """What passes a record to the handler; a plain function runs in a thread, so that it may block.
+        """Bind a handler; a plain function runs in a thread, so it may block.
 
         Raises:
             BadDeclaration: a parameter cannot be bound; names file, line and parameter.
@@ -98,7 +98,7 @@ class Binder:
         return Bound(_call(function, typing.cast("Mapping[str, Get]", parts), self.shared), ())
 
     def parts(self, function: Callable[..., Any]) -> Parts:
-        """Each parameter and what it gets.
+        """Return what each parameter gets.
 
         Raises:
             BadDeclaration: nothing fits one of them.
@@ -133,9 +133,10 @@ class Binder:
         return {**parts, **self._taken(function, values)}
 
     def _taken(self, function: Callable[..., Any], values: Mapping[str, tuple[inspect.Parameter, Any, Get]]) -> Parts:
-        """Which of the parameters that could have the value gets it: the one that needs one, else the first.
+        """Choose the parameter for the value: the one without a default, else the first.
 
-        A dependency's parameter with a default keeps it, unless it is annotated with the record's class: `limit=10` means 10.
+        A dependency's parameter with a default keeps it, unless it is annotated with the record's class: `limit=10`
+        means 10.
         """
         needy = [name for name, (parameter, _, _) in values.items() if parameter.default is parameter.empty]
         if len(needy) > 1:
@@ -144,7 +145,6 @@ class Binder:
         return {name: values[name][2] for name in (needy or may)[:1]}
 
     def _part(self, name: str, hint: Any) -> Get | None:
-        """What the name or the type alone says."""
         if self.scope == "app":
             return None
         if (typing.get_origin(hint) or hint) is Context:
@@ -160,7 +160,6 @@ class Binder:
         return (lambda records: get(records[0])) if self.batch else get
 
     def _value(self, name: str, hint: Any) -> Get | None:
-        """The value, or the values, if they fit."""
         plain = hint is inspect.Parameter.empty or hint is Any
         if self.scope == "app" or (name == "tx" and (plain or not self._fits(hint))):
             return None
@@ -231,7 +230,7 @@ class Binder:
 
 
 def fits(hint: Any, topics: Sequence[Topic[Any, Any]]) -> bool:
-    """Whether the values of all these topics are of a type."""
+    """Return whether the values of all these topics are of a type."""
     if hint is inspect.Parameter.empty or hint is Any:
         return True
     allowed = [strip(alternative) for alternative in (hint, *(members(hint) or ()))]
@@ -255,7 +254,7 @@ def _is_base(hint: Any, kind: Any) -> bool:
 
 
 def _marked(hint: Any, default: Any) -> tuple[Any, Wanted | None]:
-    """A parameter's type without `Annotated`, and what it depends on."""
+    """Split a parameter's annotation into its type and its dependency."""
     depends = default if isinstance(default, Wanted) else None
     if typing.get_origin(hint) is Annotated:
         hint, *extras = typing.get_args(hint)
@@ -308,7 +307,7 @@ def _with_dependencies(
 
 
 def is_coroutine_function(function: Any) -> bool:
-    """Whether calling it makes a coroutine, also where it is an object."""
+    """Return whether calling it makes a coroutine, also for callable objects."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - of an object
 
 
@@ -324,7 +323,7 @@ async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any], sh
 
 
 def _annotated(function: Any) -> Any:
-    """Where the annotations of a handler are: on the function, or on what a class, an object or a partial calls."""
+    """Return what carries a handler's annotations: the function, or what a class, an object or a partial calls."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isclass(function):
@@ -337,13 +336,13 @@ def _shown(hint: Any) -> str:
 
 
 def refusal(function: Callable[..., Any], why: str, what: str = "handler") -> BadDeclaration:
-    """A declaration that cannot work, with its file and line."""
+    """Return the error for a declaration that cannot work, with its file and line."""
     code = getattr(inspect.unwrap(_annotated(function)), "__code__", None)
     where = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
     return BadDeclaration(f"{where}{what} {name_of(function)}: {why}")
 
 
 def name_of(function: Any) -> str:
-    """A handler in messages; objects and partials have no name of their own."""
-    found = getattr(function if inspect.isclass(function) else _annotated(function), "__qualname__", None)
-    return str(found or type(function).__qualname__)
+    """Return a handler's name for messages; objects and partials have no `__qualname__`."""
+    qualname = getattr(function if inspect.isclass(function) else _annotated(function), "__qualname__", None)
+    return str(qualname or type(function).__qualname__)

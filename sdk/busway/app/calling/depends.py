@@ -1,7 +1,8 @@
-"""What a handler asks for besides its record: `Depends(fn)` and `Context`.
+"""Handler arguments besides the record: `Depends(fn)` and `Context`.
 
-What lives here: the two markers, and calling a dependency, closing it, and keeping those of the app's scope. What does not: which parameter
-asks for what (`binding`).
+What lives here: the two markers, and calling dependencies, closing them, and keeping those of scope "app". What does
+not: which parameter has
+which (`binding`).
 """
 
 import asyncio
@@ -30,33 +31,38 @@ SCOPES: Final[tuple[Scope, ...]] = ("record", "app")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What `Depends` leaves at a parameter."""
+    """The marker that `Depends` returns."""
 
     fn: Callable[..., Any]
     scope: Scope
 
 
 def Depends(fn: Callable[..., Any], scope: Scope = "record") -> Any:  # noqa: N802 - reads as the mark that it is; returns Any, because it stands as the default of a parameter of any type
-    """A parameter that gets what `fn` returns: `rates: Rates = Depends(open_rates)` or `rates: Annotated[Rates, Depends(open_rates)]`.
+    """Mark a parameter that gets what `fn` returns.
+
+    `rates: Rates = Depends(open_rates)` or `rates: Annotated[Rates, Depends(open_rates)]`.
 
     Args:
-        fn: a plain or coroutine function, or a generator of either kind that yields once and is closed after the record, also when the
-            handler failed (the exception is raised at its `yield`). Its parameters are bound as a handler's are; it may depend on others.
-            It is called once for each attempt, however many ask for it. A plain one is called in the event loop, so it must not block.
-        scope: "app" calls it once when the app starts and closes it when the app stops; it cannot ask for the record then.
+        fn: a plain or coroutine function, or a generator of either kind that yields once and is closed after the
+            record, also when the
+            handler failed (the exception is raised at its `yield`). Its parameters are bound like a handler's; it may
+            have dependencies. It
+            is called once for each attempt, however many parameters use it. A plain one is called in the event loop, so
+            it must not block.
+        scope: "app" calls it once when the app starts and closes it when the app stops; it cannot use the record then.
     """
     return Wanted(fn, scope)
 
 
 @dataclass(slots=True, kw_only=True)
 class Context(Generic[S]):
-    """What a handler can know of the call that it is in.
+    """The current call of a handler.
 
     Attributes:
         app: that runs it.
-        record: that it is given; a batch's first.
+        record: of the call; a batch's first.
         attempt: 1 for the first.
-        state: what the app's lifespan yielded; None if nothing.
+        state: yielded by the app's lifespan; None without one.
         group: the app's consumer group.
     """
 
@@ -69,13 +75,13 @@ class Context(Generic[S]):
 
 @dataclass(slots=True)
 class Current:
-    """The attempt that a task makes now.
+    """The current attempt of a task.
 
     Attributes:
-        key: of its record, as it came; None in a batch.
+        key: of its record, raw; None in a batch.
         attempt: 1 for the first.
-        tx: what `tx` gets.
-        deadline: of the call, where it has one.
+        tx: the value for `tx`.
+        deadline: of the call, if it has one.
     """
 
     key: bytes | None = None
@@ -85,7 +91,7 @@ class Current:
 
     @contextmanager
     def untimed(self) -> Iterator[None]:
-        """What is waited for in here does not count as the handler's time: its deadline stands still."""
+        """Suspend the handler's deadline."""
         deadline = self.deadline
         if deadline is None or (end := deadline.when()) is None:
             yield
@@ -101,12 +107,12 @@ current: ContextVar[Current] = ContextVar("current")
 
 @dataclass(slots=True)
 class Shared:
-    """What the calls of a running app have in common.
+    """Common state of the calls of a running app.
 
     Attributes:
         app: that runs.
-        state: what its lifespan yielded.
-        values: of the dependencies of its scope, by function.
+        state: yielded by its lifespan.
+        values: of dependencies of scope "app", by function.
         threads: for plain functions.
     """
 
@@ -118,7 +124,7 @@ class Shared:
 
 @dataclass(slots=True)
 class Call:
-    """One call of a handler: its record or records, and what was made for it so far."""
+    """One call of a handler: its record or records, and the dependencies made for it."""
 
     record: Any
     stack: AsyncExitStack
@@ -126,7 +132,7 @@ class Call:
 
 
 Get: TypeAlias = Callable[[Any], Any]
-"""Takes the record, or the list of them, and returns an argument."""
+"""Takes the record, or a batch's list, and returns an argument."""
 _NOTHING: Final = object()
 
 
@@ -135,10 +141,10 @@ class Dependency:
     """A dependency with its own parameters bound.
 
     Attributes:
-        fn: what the user named.
-        run: what is called: `fn`, or what stands in for it.
+        fn: named by the user.
+        run: what is called: `fn`, or its override.
         scope: how long it lives.
-        gets: each parameter of `run` and where it comes from.
+        gets: sources of the parameters of `run`.
     """
 
     fn: Callable[..., Any]
@@ -147,7 +153,7 @@ class Dependency:
     gets: Mapping[str, "Get | Dependency"]
 
     async def value(self, call: Call, shared: Shared | None) -> Any:
-        """What it yields or returns; made at most once for a call, or for the app."""
+        """Return its value; made at most once for a call, or for the app."""
         if self.scope == "app":
             assert shared is not None
             return shared.values[self.fn]
@@ -168,7 +174,7 @@ class Dependency:
         return await made if inspect.isawaitable(made) else made
 
     def parts(self) -> "Iterator[Dependency]":
-        """What it depends on, and then itself."""
+        """Yield its dependencies, then itself."""
         for get in self.gets.values():
             if isinstance(get, Dependency):
                 yield from get.parts()
@@ -176,7 +182,7 @@ class Dependency:
 
 
 async def filled(gets: "Mapping[str, Get | Dependency]", call: Call, shared: Shared | None) -> dict[str, Any]:
-    """The arguments of a call."""
+    """Return the arguments of a call."""
     return {
         name: await get.value(call, shared) if isinstance(get, Dependency) else get(call.record)
         for name, get in gets.items()
@@ -184,7 +190,7 @@ async def filled(gets: "Mapping[str, Get | Dependency]", call: Call, shared: Sha
 
 
 async def closing(stack: AsyncExitStack, work: Awaitable[Any]) -> Any:
-    """The work's result once the stack is closed; what it raises is raised, even where something on the stack caught it."""
+    """Await the work, close the stack, return the result; an exception is raised even if the stack suppressed it."""
     async with stack:
         try:
             return await work

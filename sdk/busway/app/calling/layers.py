@@ -1,10 +1,11 @@
-"""A handler and all that surrounds its call.
+"""A handler and the layers around its call.
 
-What lives here: the layers, from the inside: the bound function, sending what it returned, the transaction, the app's extensions; and what
-is refused when they do not go together. What does not: trying again (`attempts`), which record is next (`schedule`).
+What lives here: the layers, from the inside: the bound function, sending its result, the transaction, the app's
+extensions; and the refusal of
+contradictions. What does not: retries (`attempts`), the order of records (`schedule`).
 
-A transaction commits only when all that the handler sent is acknowledged: a record that is marked as handled is not handled again, so
-what it should have sent would be lost.
+A transaction commits only when all sends of the handler are acknowledged: a record marked as handled is not handled
+again, so its sends would be lost.
 """
 
 import asyncio
@@ -24,35 +25,35 @@ from busway.app.service import RunningService
 from busway.serde.records import members
 
 unacknowledged: ContextVar[list["asyncio.Future[Any]"] | None] = ContextVar("unacknowledged", default=None)
-"""Inside a handler: what it sent without waiting. Its record is finished when all of that is acknowledged."""
+"""Sends that the current handler did not await; its record is finished when all are acknowledged."""
 
 
 async def acknowledged(sent: Collection["asyncio.Future[Any]"]) -> None:
-    """Wait until all of it is. Others may wait for the same futures, so they go on where who waits here is cancelled.
+    """Wait until all are acknowledged. Cancelling this wait does not cancel the futures, which may be shared.
 
     Raises:
         BuswayError: one of them is not.
     """
     if sent:
         await asyncio.wait(sent)
-        for one in sent:
-            one.result()
+        for future in sent:
+            future.result()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Handler:
-    """A route of a running app: `call` takes a record, or the list of a batch."""
+    """A route of a running app; `call` takes a record, or the list of a batch."""
 
     route: Route
     call: Callable[[Any], Awaitable[Any]]
 
 
 async def prepare(app: RunningService, state: Any, hooks: Hooks, stack: AsyncExitStack) -> list[Handler]:
-    """The handlers of an app that starts; dependencies of its scope are made, and closed with the stack.
+    """Return the handlers of an app that starts; dependencies of scope "app" are made, and closed with the stack.
 
     Raises:
-        BadDeclaration: a result cannot go where it is published, or what stands in for a dependency cannot be bound.
-        ExtensionFailed: an extension cannot surround a handler.
+        BadDeclaration: a result does not fit its topic, or a replaced dependency cannot be bound.
+        ExtensionFailed: an extension could not wrap a handler.
     """
     shared = Shared(app, state)
     stack.callback(shared.threads.close)
@@ -67,7 +68,7 @@ async def prepare(app: RunningService, state: Any, hooks: Hooks, stack: AsyncExi
 
 
 def binder(route: Route, shared: Shared | None = None) -> Binder:
-    """How a route's function is bound."""
+    """Return the binder of a route's function."""
     return Binder(
         topics=route.topics,
         batch=route.batch is not None,
@@ -79,10 +80,10 @@ def binder(route: Route, shared: Shared | None = None) -> Binder:
 
 
 def layers(route: Route, bound: Bound, app: RunningService) -> Callable[[Any], Awaitable[Any]]:
-    """The bound function with what the app itself puts around it.
+    """Wrap the bound function in the app's own layers.
 
     Raises:
-        BadDeclaration: a result cannot go where it is published.
+        BadDeclaration: a result does not fit its topic.
     """
     call = bound.call
     for publication in route.publications:
@@ -126,7 +127,7 @@ def _publishing(
 
 
 def _target(route: Route, publication: Publication, app: RunningService) -> Topic[Any, Any]:
-    """The topic that results go to, once it is sure that they can."""
+    """Return the topic of a publication, after checking key and value types."""
     topic = publication.topic
     if isinstance(topic, str):
         if topic not in app.topics:
@@ -153,7 +154,7 @@ def _target(route: Route, publication: Publication, app: RunningService) -> Topi
 
 
 def name_of_type(kind: Any) -> str:
-    """A type in messages."""
+    """Return a type's name for messages."""
     return str(kind) if typing.get_args(kind) else getattr(kind, "__name__", str(kind))
 
 

@@ -1,4 +1,4 @@
-"""Records that handlers put aside.
+"""Dead letters: records that handlers failed on.
 
-`letter` is what one says, `headers` whom a replayed one is for, `replay` finds them, hands them in again, or lets them be.
+`letter` parses them, `headers` marks replayed ones, `replay` finds, replays and discards them.
 """

@@ -1,6 +1,7 @@
-"""Headers of records that are replayed from the dead letters.
+"""Headers of records replayed from the dead letters.
 
-What lives here: which group and handler a replayed record is for. What does not: replaying (`replay`), what a dead letter says (`letter`).
+What lives here: the group and handler that a replayed record is for. What does not: replaying (`replay`), parsing dead
+letters (`letter`).
 """
 
 from typing import Final
@@ -8,9 +9,9 @@ from typing import Final
 from busway.types import Record
 
 REPLAY_HEADER: Final = "busway_replay-for-group"
-"""On a record that was replayed for one group alone; others have handled it before."""
+"""On a record replayed for one group only; other groups have handled it before."""
 REPLAY_HANDLER: Final = "busway_replay-for-handler"
-"""And for this one of its handlers; if the group has none of that name any more, all of them get it."""
+"""Its handler in that group; all handlers get the record if that one does not exist any more."""
 
 
 def is_for_others(record: Record, group: bytes) -> bool:

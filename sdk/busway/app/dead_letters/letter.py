@@ -1,7 +1,7 @@
-"""What a dead letter says, and which ones are meant.
+"""Dead letters as values, and their selection.
 
-What lives here: records of a dead-letter topic as values, read from their headers; pure. What does not: the headers' writing
-(`burying`), finding and replaying (`replay`).
+What lives here: records of a dead-letter topic, parsed from their headers; pure. What does not: writing the headers
+(`model.retry`), finding and replaying (`replay`).
 """
 
 from collections.abc import Mapping
@@ -16,16 +16,16 @@ _REASONS: Final = ("kafka_dlt-", "busway_dlt-", "busway_replay-")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A record that was put aside.
+    """A record of a dead-letter topic.
 
     Attributes:
-        partition, offset, timestamp_ms: where it lies, and since when.
-        key, value: as the handler's record had them.
-        headers: those of the record, without the reasons.
-        original: the topic and partition it came from; None if nobody wrote that down.
-        original_offset: -1 if nobody wrote it down.
+        partition, offset, timestamp_ms: its position and time in the dead-letter topic.
+        key, value: of the original record.
+        headers: of the original record, without the reasons.
+        original: its topic and partition; None if not recorded.
+        original_offset: -1 if not recorded.
         group: whose handler failed.
-        handler: module and name; empty if the record could not be read.
+        handler: module and name; empty if the record was unreadable.
         error: class of the exception, with its module.
         message, stack: of the exception.
         attempts: calls of the handler.
@@ -50,7 +50,7 @@ class DeadLetter:
 
     @property
     def says_why(self) -> bool:
-        """Whether its headers are those of a dead letter, from a handler or from a share group (KIP-1191)."""
+        """Whether it has the headers of a dead letter, from a handler or a share group (KIP-1191)."""
         return bool(
             self.original or self.group or self.error or any(name.startswith(_SHARE) for name, _ in self.headers)
         )
@@ -58,7 +58,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSummary:
-    """The dead letters of one handler and one exception in one topic; `newest_ms` is when the last one was put aside."""
+    """Dead letters of one handler and one exception in one topic; `newest_ms` is the time of the last one."""
 
     topic: str
     group: str
@@ -71,13 +71,13 @@ class DeadLetterSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSelection:
-    """Which dead letters of a topic; what is None does not matter.
+    """A filter of dead letters of a topic; None matches all.
 
     Attributes:
-        partition, offset: of the dead-letter topic.
+        partition, offset: in the dead-letter topic.
         key: the raw key.
         error: a part of the exception's class or message.
-        limit: at most so many.
+        limit: maximum number.
     """
 
     partition: int | None = None
@@ -93,7 +93,7 @@ class DeadLetterSelection:
             raise ValueError(f"limit: {self.limit} is not 1 or more")
 
     def takes(self, letter: DeadLetter) -> bool:
-        """Whether it is one of them, the limit aside."""
+        """Return whether it matches, the limit aside."""
         return (
             (self.partition is None or letter.partition.partition == self.partition)
             and (self.offset is None or letter.offset == self.offset)
@@ -103,7 +103,7 @@ class DeadLetterSelection:
 
 
 def dead_letter(record: Record, *, done: bool) -> DeadLetter:
-    """What a record of a dead-letter topic says; what it does not say is empty."""
+    """Parse a record of a dead-letter topic; missing fields are empty."""
     headers = {name: value or b"" for name, value in record.headers}
 
     def text(name: str) -> str:
@@ -131,7 +131,7 @@ def dead_letter(record: Record, *, done: bool) -> DeadLetter:
 
 
 def _number(headers: Mapping[str, bytes], name: str) -> int:
-    """Ours are digits; Spring's are four or eight bytes, the highest first."""
+    """Parse digits (Busway) or four or eight big-endian bytes (Spring); -1 for others."""
     value = headers.get(name, b"")
     if value.isdigit():
         return int(value)

@@ -1,16 +1,23 @@
-"""Records that handlers put aside: find them, hand them in again, or let them be.
+"""Finding, replaying and discarding dead letters.
 
-What lives here: `DeadLetters`, for services and consoles alike; `busway dlq` is a thin face of it. What does not: what a
-dead letter says (`letter`), putting records aside (`burying`), skipping what was replayed for others (`headers`, `handling.assigned`).
+What lives here: `DeadLetters`, for services and consoles; `busway dlq` is a thin layer above it. What does not: parsing
+dead letters (`letter`), writing them (`handling.attempts`), skipping records replayed for others (`headers`,
+`handling.assigned_partition`).
 
-A dead letter is never changed or deleted. Which ones are done, replayed or discarded, is remembered as committed offsets of the consumer
-group `<dead-letter topic>.replayed`: everything below the offset, and what was done ahead of it as runs in the offset's metadata
-(`offset_set`). The brokers keep 4 KiB of that, so what is done may have some hundred gaps in a partition; a replay that would need more stops
-before it sends anything that could not be remembered. Two more bounds of that memory: brokers forget offsets of a group without members
-after `offsets.retention.minutes` (7 days), as they do records after `retention.ms` (7 days), so a topic that keeps its dead letters for
-longer needs both set; and a topic that was deleted and made anew begins with nothing done only once its group is deleted too.
+A dead letter is never changed or deleted. Those done, replayed or discarded, are kept as committed offsets of the
+consumer group
+`<dead-letter topic>.replayed`: everything below the offset, and what is done ahead as runs in its metadata
+(`offset_set`). Brokers keep
+4 KiB of that, some hundred gaps in a partition; a replay that would need more stops before it sends what could not be
+marked. Two more
+bounds: brokers delete offsets of a group without members after `offsets.retention.minutes` (7 days), and records after
+`retention.ms`
+(7 days), so a topic that keeps its dead letters longer needs both set; and a topic that was deleted and created again
+starts with nothing
+done only once its group is deleted too.
 
-At least once: a record is marked when the brokers have acknowledged it, so a crash in between replays at most `WINDOW` records twice.
+At least once: a record is marked after its acknowledgement, so a crash in between replays at most `WINDOW` records
+twice.
 """
 
 import asyncio
@@ -35,28 +42,28 @@ from busway.types import OffsetAndMetadata, TopicPartition
 
 SUFFIX: Final = ".dlt"
 REPLAY_OF: Final = "busway_replay-of"
-"""On a replayed record, beside the worker's `REPLAY_HEADER`: the dead letter that it was, as topic-partition@offset."""
+"""On a replayed record, beside `REPLAY_HEADER`: its dead letter, as topic-partition@offset."""
 WINDOW: Final = 500
-"""Records that are sent together and then marked."""
+"""Records sent before they are marked together."""
 _CLIENT: Final = "busway-dlq"
 _LATEST: Final = -1
 
 
 class NotDeadLetters(BuswayError):
-    """A topic holds a record that is no dead letter; the text says which record, and what lists dead-letter topics."""
+    """A topic holds a record that is no dead letter; the text names the record, and how to list dead-letter topics."""
 
 
 class TooManyGaps(BuswayError):
-    """What is done has more gaps than can be remembered; the text says which partition and what to do."""
+    """What is done has more gaps than the offset's metadata holds; the text names the partition and the remedy."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """What became of a replay.
+    """Result of a replay.
 
     Attributes:
-        done: sent and acknowledged, or with dry_run what would be.
-        refused: what cannot be sent, each with the reason; it stays open.
+        done: sent and acknowledged; with dry_run, what would be.
+        refused: what cannot be sent, with the reason; it stays open.
     """
 
     done: list[DeadLetter] = field(default_factory=list)
@@ -64,10 +71,10 @@ class Replay:
 
 
 class DeadLetters:
-    """The dead letters of a cluster.
+    """Dead letters of a cluster.
 
     Args:
-        bootstrap_servers: `host:port`, several with commas or as a list.
+        bootstrap_servers: `host:port`, several separated by commas or as a list.
     """
 
     def __init__(self, bootstrap_servers: Addresses = "localhost:9092") -> None:
@@ -87,12 +94,12 @@ class DeadLetters:
     # Finding
 
     async def topics(self, group: str | None = None) -> list[str]:
-        """The dead-letter topics, of one group or of all."""
+        """List the dead-letter topics of one group or of all."""
         suffix = f".{group}{SUFFIX}" if group is not None else SUFFIX
         return [name for name in await self._admin.list_topics() if name.endswith(suffix)]
 
     async def summaries(self, topics: Sequence[str]) -> list[DeadLetterSummary]:
-        """Counts by topic, group, handler and exception; reads all dead letters of these topics.
+        """Count by topic, group, handler and exception; reads all dead letters of these topics.
 
         Raises:
             BrokerError: there is no such topic.
@@ -120,11 +127,11 @@ class DeadLetters:
     async def read(
         self, topic: str, selection: DeadLetterSelection | None = None, *, open_only: bool = False
     ) -> AsyncIterator[DeadLetter]:
-        """Dead letters of a topic, each partition in order, up to what is the end now.
+        """Read dead letters of a topic up to the current end, each partition in order.
 
         Raises:
             BrokerError: there is no such topic.
-            NotDeadLetters: the topic holds other records, and is not named as a dead-letter topic.
+            NotDeadLetters: the topic holds other records, and its name is not that of a dead-letter topic.
         """
         done = await self._done(topic)
         async with contextlib.aclosing(
@@ -137,7 +144,7 @@ class DeadLetters:
     async def _read(
         self, topic: str, selection: DeadLetterSelection, done: dict[TopicPartition, OffsetSet], *, open_only: bool
     ) -> AsyncGenerator[DeadLetter, None]:
-        """Offsets that hold no record, but a marker, or one that is deleted, are put into `done`."""
+        """Read dead letters; offsets without a record (markers, deleted ones) are added to `done`."""
         next_offset = {partition: offsets.below if open_only else 0 for partition, offsets in done.items()}
         partitions = None if selection.partition is None else [selection.partition]
         count = 0
@@ -170,7 +177,7 @@ class DeadLetters:
         done = {}
         for partition in partitions:
             at = committed.get(partition)
-            # An offset behind the end is of a topic of that name that was deleted.
+            # An offset behind the end belongs to a deleted topic of that name.
             of_this_log = at is not None and at.offset <= ends.get(partition, 0)
             done[partition] = OffsetSet.parse(at.offset, at.metadata) if at is not None and of_this_log else OffsetSet()
         return done
@@ -185,21 +192,22 @@ class DeadLetters:
         rate: float | None = None,
         dry_run: bool = False,
     ) -> Replay:
-        """Write open dead letters back to where they came from, and mark them.
+        """Write open dead letters back to their topics, and mark them.
 
-        Each goes to its topic and, as long as that exists, its partition, with its key, value and headers; handlers of the group that
-        failed get it, those of other groups skip it. Its timestamp is that of the replay, because brokers delete old records.
+        Each goes to its topic and, if that still exists, its partition, with its key, value and headers; handlers of
+        the group that failed get it, other groups skip it. Its timestamp is the time of the replay, because brokers
+        delete old records.
 
         Args:
             topic: the dead-letter topic.
             selection: of the open ones; by default all.
-            rate: at most so many each second.
-            dry_run: only tell which they are.
+            rate: maximum records per second.
+            dry_run: only report them.
 
         Raises:
             BrokerError: there is no such topic.
             TooManyGaps: see the module; what was sent before is marked.
-            DeliveryFailed, BrokerError: a record was not acknowledged; those that were are marked.
+            DeliveryFailed, BrokerError: a record was not acknowledged; the acknowledged ones are marked.
         """
         if rate is not None and not 0 < rate < math.inf:
             raise ValueError(f"rate: {rate:g} is no number above 0")
@@ -220,11 +228,12 @@ class DeadLetters:
         return result
 
     async def discard(self, topic: str, selection: DeadLetterSelection | None = None) -> list[DeadLetter]:
-        """Mark open dead letters as done without sending them; they stay in the topic as long as it keeps them.
+        """Mark open dead letters as done without sending them; the topic keeps them.
 
         Raises:
             BrokerError: there is no such topic.
-            NotDeadLetters: the topic holds other records, and is not named as a dead-letter topic; nothing was marked.
+            NotDeadLetters: the topic holds other records, and its name is not that of a dead-letter topic; nothing was
+                marked.
             TooManyGaps: see the module; nothing was marked.
         """
         marking = _Marking(self, self._admin, topic, await self._done(topic))
@@ -240,7 +249,7 @@ class DeadLetters:
 
 
 class _Marking:
-    """Remembers what is done of a dead-letter topic."""
+    """Offsets that are done in a dead-letter topic."""
 
     def __init__(self, letters: DeadLetters, admin: Admin, topic: str, done: dict[TopicPartition, OffsetSet]) -> None:
         self._letters = letters
@@ -257,7 +266,7 @@ class _Marking:
         return marked
 
     def check(self, letters: Sequence[DeadLetter]) -> None:
-        """Refuse what could not be remembered."""
+        """Refuse marks that exceed the offset's metadata."""
         for partition, done in self._with(letters).items():
             if len(done.text) > MAX_TEXT:
                 raise TooManyGaps(
@@ -266,7 +275,7 @@ class _Marking:
                 )
 
     async def mark(self, letters: Sequence[DeadLetter]) -> None:
-        """Commit it; what somebody else has marked meanwhile stays marked."""
+        """Commit the marks, merged with those that other processes have committed meanwhile."""
         if not letters:
             return
         for partition, done in (await self._letters._done(self._topic)).items():
@@ -280,7 +289,7 @@ class _Marking:
 
 
 class _Sender:
-    """Sends dead letters in windows, and marks what was acknowledged."""
+    """Sends dead letters in windows, and marks the acknowledged ones."""
 
     def __init__(
         self, producer: Producer, marking: _Marking, partitions: Mapping[str, int], rate: float | None
@@ -294,16 +303,16 @@ class _Sender:
         self._window: list[DeadLetter] = []
 
     async def add(self, letter: DeadLetter) -> list[DeadLetter]:
-        """Take one in; what was sent and marked because of it."""
+        """Add a letter; return those sent and marked thereby."""
         self._window.append(letter)
         return await self.flush() if len(self._window) >= self._size else []
 
     async def flush(self) -> list[DeadLetter]:
-        """Send and mark what waits; returns it.
+        """Send and mark the window; return it.
 
         Raises:
-            TooManyGaps: nothing of it was sent.
-            BuswayError: not all of it was acknowledged; the rest is marked.
+            TooManyGaps: none of it was sent.
+            BuswayError: not all of it was acknowledged; the acknowledged ones are marked.
         """
         window, self._window = self._window, []
         self._marking.check(window)
@@ -321,7 +330,7 @@ class _Sender:
             letter for letter, outcome in zip(window, outcomes, strict=False) if not isinstance(outcome, BaseException)
         ]
         await self._marking.mark(acknowledged)
-        problem = next((one for one in outcomes if isinstance(one, BaseException)), problem)
+        problem = next((failure for failure in outcomes if isinstance(failure, BaseException)), problem)
         if problem is not None:
             raise problem
         return acknowledged
@@ -334,16 +343,16 @@ class _Sender:
 
 
 def replayed_group(topic: str) -> str:
-    """The consumer group whose offsets tell what is done of a dead-letter topic."""
+    """Return the consumer group whose offsets mark what is done of a dead-letter topic."""
     return f"{topic}.replayed"
 
 
 def _check(letter: DeadLetter) -> None:
-    """Refuse a record of an ordinary topic; in a topic named `….dlt` what other tools have put there may be shown and discarded."""
-    place = letter.partition
-    if not (letter.says_why or place.topic.endswith(SUFFIX)):
+    """Refuse records of an ordinary topic; a topic named `….dlt` may hold records of other tools."""
+    partition = letter.partition
+    if not (letter.says_why or partition.topic.endswith(SUFFIX)):
         raise NotDeadLetters(
-            f"{place.topic} is no dead-letter topic: {place.topic}-{place.partition} offset {letter.offset} has no header that says why "
+            f"{partition.topic} is no dead-letter topic: {partition.topic}-{partition.partition} offset {letter.offset} has no header that says why "
             "a handler failed on it; `busway dlq list` lists the dead-letter topics"
         )
 
@@ -358,12 +367,12 @@ def _why_not(letter: DeadLetter, partitions: Mapping[str, int]) -> str | None:
 
 def _again(letter: DeadLetter, partitions: Mapping[str, int]) -> dict[str, Any]:
     assert letter.original is not None
-    number = letter.original.partition
+    partition = letter.original.partition
     return {
         "topic": letter.original.topic,
         "value": letter.value,
         "key": letter.key,
-        "partition": number if 0 <= number < partitions[letter.original.topic] else None,
+        "partition": partition if 0 <= partition < partitions[letter.original.topic] else None,
         "headers": [
             *letter.headers,
             (REPLAY_HEADER, letter.group.encode()),

@@ -1,5 +1,5 @@
-"""What a service declares, before anything runs.
+"""Declarations of a service, before anything runs.
 
-`declarations` has the decorators, with `table_declarations` and `queue_declarations`; `lifespan` is what an app opens, `options` what its
-clients take. What the decorators leave behind, topics and routes, is in `busway.app.model`.
+`declarations` has the decorators, with `table_declarations` and `queue_declarations`; `lifespan` opens what the app
+needs, `options` checks those of its clients. The resulting topics and routes are in `busway.app.model`.
 """

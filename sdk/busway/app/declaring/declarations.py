@@ -1,6 +1,7 @@
-"""What a service declares: its topics and its handlers.
+"""Declarations of a service: its topics and its handlers.
 
-What lives here: `Declarations`, the decorators, and what is refused at once. What does not: running anything (`application`).
+What lives here: `Declarations`, the decorators, and immediate refusals. What does not: running anything
+(`application`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,11 +40,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 X = TypeVar("X", bound=Extension)
 Assigned = Callable[[Sequence[TopicPartition]], Awaitable[None]]
 CONCURRENCY_MAX: Final = 1000
-"""So many records of a partition are kept ready; more at once would find nothing to do."""
+"""As many records of a partition are fetched ahead; more concurrency would find no work."""
 
 
 class Declarations(Sending):
-    """Declare the topics and handlers of an app, which runs them.
+    """Declare the topics and handlers of an app.
 
     Args:
         name: of the service.
@@ -68,13 +69,15 @@ class Declarations(Sending):
         self.topics: dict[str, Topic[Any, Any]] = {}
         self.routes: list[Route] = []
         self.queue_routes: list[Route] = []
-        """Handlers of queues; each works as a member of its share group."""
+        """Handlers of queues; each is a member of its share group."""
         self.extensions: list[Extension] = []
         self.overrides: dict[Callable[..., Any], Any] = {}
-        """What stands in for a dependency from the next start on, by the function that `Depends` names: a function, or a plain value."""
+        """Replacements of dependencies from the next start on, by the function named in `Depends`: a function, or a
+        plain value.
+        """
         self._on_assigned: list[Assigned] = []
         self._bound = False
-        """Whether handlers were bound for a start; a handler that comes later would never be called."""
+        """Whether handlers were bound for a start; a later one would never be called."""
 
     @overload
     def topic(
@@ -114,19 +117,21 @@ class Declarations(Sending):
         configs: dict[str, str] | None = None,
         read_only: bool = False,
     ) -> Topic[Any, Any]:
-        """A topic with the types of its keys and values.
+        """Declare a topic with the types of its keys and values.
 
         Args:
-            name: as the brokers know it.
+            name: of the topic on the brokers.
             key: str (written as UTF-8), int (its digits), bytes, or with `key_format` any type.
             value: a dataclass, a struct, or what the format takes.
             format: "avro" through the registry, "json", or "raw" bytes.
             key_format: for keys of other types.
-            partitions: how many to create if the topic is not there; None leaves it to the broker.
+            partitions: number to create a missing topic with; None leaves it to the broker.
             configs: its settings then, by Kafka's names, such as {"cleanup.policy": "compact"}.
-            read_only: somebody else writes it, such as a connector; unless partitions or configs are given, it must exist where a
-                handler reads it. The schemas are theirs: nothing is registered, the types only
-                say what this app reads of them. A class whose record has another name there says so with `__avro_aliases__`.
+            read_only: another service writes it, such as a connector; unless partitions or configs are given, it must
+                exist when a handler reads
+                it. No schema is registered: the types only name what this app reads. A class whose record has another
+                name there lists that in
+                `__avro_aliases__`.
 
         Raises:
             BadDeclaration: the name is illegal, or the topic was declared before in another way.
@@ -166,35 +171,46 @@ class Declarations(Sending):
         sql: TransactionalInbox | None = None,
         guarantee: Guarantee = "at_least_once",
     ) -> Callable[[F], F]:
-        """Decorates a function that handles the records of these topics.
+        """Decorate a function that handles the records of these topics.
 
-        A coroutine function runs in the event loop, a plain one in a thread of the app's own, of which it has up to 256. When it
-        returns, the record counts as handled; when it raises, it is called again as `retry` says, and then the record goes to the topic
-        `<topic>.<group>.dlt`. An offset is committed once every record before it is done. Several handlers of a topic get every record,
-        each at its own pace; those of an app with tables take turns at their rows, see `Table`.
+        A coroutine function runs in the event loop, a plain one in a thread of the app, at most 256 at once. When it
+        returns, the record is handled; when it raises, it is called again as `retry` says, and then the record goes to
+        the topic `<topic>.<group>.dlt`. An offset is committed once every record before it is done. Several handlers of
+        a topic get every record, each at its own pace; those of an app with tables take turns at their rows, see
+        `Table`.
 
         Args:
-            topics: what to read.
+            topics: to read.
             retry: by default five attempts with growing waits.
-            dead_letter: False stops the app instead of putting a record aside.
-            ordering: "key": records of a key are handled one after the other, and while one waits for its next attempt the later ones of
-                its key wait behind it and other keys flow on. "partition": it holds the whole partition. "none": no order.
-            concurrency: how many records of a partition are handled at once, never two of one key; records without a key then have no
-                order among themselves. With 1, records that have not failed are handled in the partition's order.
-            where: takes the record; false means that this handler does not want it. What it raises is a failure of the record.
-            timeout_s: how long one call may take; then it has failed with `HandlerTimedOut`. A plain function cannot be cancelled: it goes
-                on in its thread, beside the next attempt, and its result is dropped. What it waits for its turn at a table does not count.
-            batch: calls the function with a list of records of one partition, in their order, or of their values. A batch that has failed
-                for good is halved until the poison record is alone; that one goes to the dead letters, the others are handled.
-            sql: a database that remembers which records were handled: the function runs inside its transaction, which its parameter `tx`
-                gets, and a record that was handled before is skipped. The app is extended with it if it is an `Extension`.
-            guarantee: "at_least_once": after a crash, records whose offset was not committed yet are handled again. "exactly_once": what
-                the handler sends, publishes and puts into tables, its dead letters, and the offset of its record are committed in one
-                transaction, or not at all; what is read are committed records only. Records are sent when the handler has returned, so
-                `send` returns at once, and what it returns has offset -1. A topic has one handler then.
+            dead_letter: False stops the app instead of dead-lettering a record.
+            ordering: "key": records of a key are handled one after another; while one waits for its next attempt, later
+                ones of its key wait
+                behind it and other keys continue. "partition": it holds the whole partition. "none": no order.
+            concurrency: how many records of a partition are handled at once, never two of one key; records without a
+                key are then unordered. With
+                1, records that have not failed are handled in the partition's order.
+            where: takes the record; false filters it out for this handler. An exception is a failure of the record.
+            timeout_s: maximum duration of one call, which then fails with `HandlerTimedOut`. A plain function cannot be
+            cancelled: it continues in
+                its thread, beside the next attempt, and its result is dropped. Waiting for a table's rows does not
+                count.
+            batch: calls the function with a list of records of one partition, in order, or of their values. A batch
+                that failed for good is
+                halved until the poison record is alone; that one is dead-lettered, the others are handled.
+            sql: a database that remembers handled records: the function runs inside its transaction, passed as `tx`,
+                and a record handled before
+                is skipped. If it is an `Extension`, the app is extended with it.
+            guarantee: "at_least_once": after a crash, records whose offset was not committed are handled again.
+                "exactly_once": what the handler
+                sends, publishes and puts into tables, its dead letters, and the offset of its record are committed in
+                one transaction, or not at
+                all; only committed records are read. Records are sent when the handler has returned, so `send` returns
+                at once, with offset -1. A
+                topic has one handler then.
 
         Raises:
-            BadDeclaration: no topic, options that do not go together, or a parameter that cannot be bound; names the line.
+            BadDeclaration: no topic, options that contradict each other, or a parameter that cannot be bound; names the
+                line.
         """
 
         for topic in topics:
@@ -228,7 +244,7 @@ class Declarations(Sending):
         return decorate
 
     def _beside(self, route: Route) -> str | None:
-        """Handlers of the same topic that do not go together."""
+        """Return why handlers of the same topic do not go together."""
         for other in self.routes:
             common = [topic.name for topic in route.topics if topic in other.topics]
             if common and "exactly_once" in {route.guarantee, other.guarantee}:
@@ -248,26 +264,30 @@ class Declarations(Sending):
         where: Callable[[ConsumerRecord[Any, Any]], bool] | None = None,
         timeout_s: float | None = None,
     ) -> Callable[[F], F]:
-        """Decorates a function that works off the records of these topics as a queue: a share group (KIP-932), whose members take records
-        one by one, more members than partitions if need be, in no order.
+        """Decorate a function that works off the records of these topics as a queue.
 
-        When the function returns, its record is done. When it raises, the record waits as `retry` says and then goes to any member
-        again; after the last attempt, or at once for `Reject` and `retry.give_up_on`, it goes to the topic `<topic>.<group>.dlt`. A
-        process that dies has its records handled by others once their lock has ended (30 s by default), and that counts as an attempt. While
-        a function runs, the lock on its record is renewed. The brokers deliver a record 5 times at most by default; more `attempts` need
-        another group.share.delivery.count.limit.
+        A queue is a share group (KIP-932): its members take single records, in no order; there may be more members than
+        partitions.
+
+        When the function returns, its record is done. When it raises, the record waits as `retry` says and then goes to
+        any member again; after the last attempt, or at once for `Reject` and `retry.give_up_on`, it goes to the topic
+        `<topic>.<group>.dlt`. Records of a process that dies go to others once their lock has expired (30 s by
+        default), which counts as an attempt. While a function runs, the lock on its record is renewed. The brokers
+        deliver a record 5 times at most by default; more `attempts` need another group.share.delivery.count.limit.
 
         Args:
-            topics: what to work off, or the names of topics of this app.
-            group: the share group; by default the app's group with `.queue` behind it. Other handlers of the app cannot have the same.
+            topics: to work off, or the names of topics of this app.
+            group: the share group; by default the app's group with the suffix `.queue`. Other handlers of the app
+                cannot have the same.
             concurrency: how many records are handled at once in this process.
             retry: by default five attempts with growing waits.
-            dead_letter: False stops the app instead of putting a record aside.
+            dead_letter: False stops the app instead of dead-lettering a record.
             where: as in `subscribe`.
             timeout_s: as in `subscribe`.
 
         Raises:
-            BadDeclaration: no topic, options that do not go together, or a parameter that cannot be bound; names the line.
+            BadDeclaration: no topic, options that contradict each other, or a parameter that cannot be bound; names the
+                line.
         """
 
         def check(route: Route) -> None:
@@ -313,16 +333,17 @@ class Declarations(Sending):
                 )
 
     def publish(self, topic: Topic[Any, Any] | str, key: Callable[[Any], Any] | None = None) -> Callable[[F], F]:
-        """Stands above `subscribe`: what the handler returns is sent, and acknowledged before its record counts as handled.
+        """Decorate a function above `subscribe`: its result is sent, and acknowledged before its record is handled.
 
         None sends nothing, a list sends each of its members.
 
         Args:
-            topic: where to, or the name of a topic of this app.
-            key: takes the result, returns the key; without it, the key of the record that was handled (of a batch: none).
+            topic: of the results, or the name of a topic of this app.
+            key: takes the result, returns the key; without it, the key of the handled record (of a batch: none).
 
         Raises:
-            BadDeclaration: it does not stand above subscribe; at start, that the topic does not take such values or keys.
+            BadDeclaration: it does not stand above subscribe; at start, that the topic does not take such values or
+                keys.
         """
 
         if not isinstance(topic, str | Topic):
@@ -332,19 +353,22 @@ class Declarations(Sending):
             if isinstance(topic, Topic) and topic.app is not self:
                 raise refusal(function, f"publishes to {topic.name}, which is no topic of app {self.name}")
             lists = (self.routes, self.queue_routes)
-            mine = [(routes, at) for routes in lists for at, route in enumerate(routes) if route.function is function]
-            if not mine:
+            subscribed = [
+                (routes, at) for routes in lists for at, route in enumerate(routes) if route.function is function
+            ]
+            if not subscribed:
                 raise refusal(function, f"is not subscribed yet; put publish above the subscribe of app {self.name}")
             new = Publication(topic=topic, key=key)
-            for routes, at in mine:
+            for routes, at in subscribed:
                 routes[at] = replace(routes[at], publications=(*routes[at].publications, new))
             return function
 
         return decorate
 
     def on_assigned(self, function: Assigned) -> Assigned:
-        """Decorates a coroutine function that is told of partitions that came, before the first of their records is handled: the
-        place to load what a service keeps for them.
+        """Decorate a coroutine function that is called with new partitions before their first record is handled.
+
+        It loads what a service keeps for them.
 
         Raises:
             BadDeclaration: it is no coroutine function.
@@ -355,9 +379,10 @@ class Declarations(Sending):
         return function
 
     def extend(self, extension: X) -> X:
-        """Let an extension watch and surround the app; returns it. Once is enough: the same one again changes nothing.
+        """Add an extension and return it; adding it again changes nothing.
 
-        It starts after the lifespan was entered and before the first record; the first extended is asked first and surrounds the others.
+        It starts after the lifespan was entered and before the first record; the first one is called first and
+        surrounds the others.
 
         Raises:
             BadDeclaration: it is not an `Extension`.
@@ -370,7 +395,7 @@ class Declarations(Sending):
 
 
 def _not_an_option(route: Any) -> str | None:
-    """An option of another type, which would fail with the first record, or do nothing."""
+    """Refuse an option of a wrong type, which would fail with the first record, or do nothing."""
     if not isinstance(route.retry, Retry):
         return f"retry is a Retry(attempts=…), not {route.retry!r:.80}"
     if route.where is not None and (not callable(route.where) or is_coroutine_function(route.where)):
@@ -385,7 +410,7 @@ def _not_an_option(route: Any) -> str | None:
 
 
 def _contradiction(route: Route) -> str | None:
-    """Options that do not go together, and which one to change."""
+    """Return why options contradict each other, and which one to change."""
     if route.ordering not in ORDERINGS:
         return f"ordering is {', '.join(ORDERINGS)}, not {route.ordering!r}"
     if not 1 <= route.concurrency <= CONCURRENCY_MAX:

@@ -1,7 +1,7 @@
 """The declared topics of an app, on the brokers.
 
-What lives here: which ones it creates, and which ones must exist. What does not: declaring them (`declarations`), creating topics
-(`busway.admin.missing`).
+What lives here: which ones it creates, and which ones must exist. What does not: declaring them (`declarations`),
+creating topics (`busway.admin.missing`).
 """
 
 import difflib
@@ -12,7 +12,7 @@ from busway.app.declaring.declarations import Declarations
 
 
 def read_only_topics(app: Declarations) -> list[str]:
-    """The topics that handlers read and the app does not make: read_only, and without partitions or configs."""
+    """Return topics that handlers read and the app does not create: read_only, without partitions or configs."""
     read = (topic for route in (*app.routes, *app.queue_routes) for topic in route.topics)
     return sorted({topic.name for topic in read if topic.read_only and topic.partitions is None and not topic.configs})
 
@@ -33,11 +33,11 @@ async def _check_read_only(app: Declarations) -> None:
 
 
 async def create_declared(app: Declarations) -> None:
-    """Create an app's topics that are missing and declare partitions or configs.
+    """Create an app's missing topics that declare partitions or configs.
 
     Raises:
         BrokerError, ConnectionFailed: as `create_missing`.
-        TopicMissing: a handler reads a topic that somebody else is to make; names it.
+        TopicMissing: a handler reads a missing topic that another service creates; names it.
     """
     await _check_read_only(app)
     declared = [topic for topic in app.topics.values() if topic.partitions is not None or topic.configs]

@@ -1,6 +1,6 @@
 """What an app opens before its first record and closes after its last one.
 
-What lives here: which functions are a lifespan, and the refusal of others. What does not: when it is entered (`application`).
+What lives here: which functions are a lifespan, and the refusal of others. What does not: entering it (`application`).
 """
 
 import inspect
@@ -16,7 +16,7 @@ Lifespan: TypeAlias = Callable[[A], AbstractAsyncContextManager[Any] | AsyncIter
 
 
 def entered(lifespan: Lifespan[A], app: A) -> AbstractAsyncContextManager[Any]:
-    """A lifespan as something to enter.
+    """Return a lifespan as a context manager.
 
     Raises:
         BadDeclaration: it is none; names its line.

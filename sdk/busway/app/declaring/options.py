@@ -1,6 +1,7 @@
-"""Options that an app hands on to its producer and its consumer.
+"""Options of an app for its producer and its consumer.
 
-What lives here: the refusal of those that they do not take, when the app is made, and what an app adds to them. What does not: what they mean (`busway.options`).
+What lives here: refusing illegal ones when the app is made, and the app's additions. What does not: their meaning
+(`busway.options`).
 """
 
 from collections.abc import Mapping
@@ -13,10 +14,10 @@ _OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})
 
 
 def check_options(app: str, producer: Mapping[str, Any], consumer: Mapping[str, Any]) -> None:
-    """Whether the app's producer and consumer will take them.
+    """Check the options of the app's producer and consumer.
 
     Raises:
-        BadDeclaration: there is no such option, its value cannot be, or it is the app's own business.
+        BadDeclaration: an option is unknown, illegal, or reserved for the app.
     """
     if "transactional_id" in producer:
         raise BadDeclaration(
@@ -35,9 +36,10 @@ def check_options(app: str, producer: Mapping[str, Any], consumer: Mapping[str, 
 
 
 def keeping_together(consumer: Mapping[str, Any]) -> dict[str, Any]:
-    """What a consumer is told besides so that partitions of one number are one member's in all topics, in the group protocol it speaks.
+    """Return the options that assign partitions of one number in all topics to one member.
 
-    A coordinator that balances the group does so by the assignor that its members name: one of them is enough, beside others that name none.
+    They fit the group protocol. A coordinator uses the assignor that most members name; members that name none do not
+    count.
     """
     protocol = consumer.get("group_protocol", "auto")
     if protocol == "consumer" or "group_remote_assignor" in consumer:

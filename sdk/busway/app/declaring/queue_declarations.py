@@ -1,6 +1,6 @@
 """`App.queue`: a handler that takes the records of a share group.
 
-What lives here: declaring it, `Reject`, and what is refused at once. What does not: working it off (`busway.app.queues`).
+What lives here: declaring it, `Reject`, and immediate refusals. What does not: working it off (`busway.app.queues`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +16,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Reject(Exception):
-    """Raised by the handler of a queue: nobody can handle this record, to the dead letters with it, without another attempt."""
+    """Raised by the handler of a queue to dead-letter a record without another attempt."""
 
 
 class Declared(Protocol):
-    """Show what an app has declared before a queue."""
+    """Show the declarations of an app to its queues."""
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class Declared(Protocol):
 
     @property
     def queue_routes(self) -> list[Route]:
-        """The handlers of its queues; the new one is appended."""
+        """The handlers of its queues; new ones are appended."""
 
 
 def queue(
@@ -51,21 +51,21 @@ def queue(
     timeout_s: float | None,
     check: Callable[[Route], None],
 ) -> Callable[[F], F]:
-    """What `App.queue` returns.
+    """Return the decorator of `App.queue`.
 
     Args:
-        check: refuses what cannot be of any handler.
+        check: refuses routes that are illegal for all handlers.
     """
 
     def decorate(function: F) -> F:
-        found: list[Topic[Any, Any]] = []
+        queued: list[Topic[Any, Any]] = []
         for topic in topics:
             declared = app.topics.get(topic) if isinstance(topic, str) else topic
             if declared is None:
                 raise refusal(
                     function, f"queues {topic!r}, which is no topic of app {app.name}; declare it: app.topic(…)"
                 )
-            found.append(declared)
+            queued.append(declared)
         name = f"{app.group_id}.queue" if group is None else group
         if not name or name == app.group_id:
             raise refusal(
@@ -76,7 +76,7 @@ def queue(
         if not isinstance(tries, Retry):
             raise refusal(function, f"retry is a Retry(attempts=…), not {retry!r:.80}")
         for other in app.queue_routes:
-            both = {topic.name for topic in found} & {topic.name for topic in other.topics}
+            both = {topic.name for topic in queued} & {topic.name for topic in other.topics}
             if other.group == name and both:
                 raise refusal(
                     function,
@@ -85,7 +85,7 @@ def queue(
                 )
         route = Route(
             function=function,
-            topics=tuple(found),
+            topics=tuple(queued),
             retry=replace(tries, give_up_on=(*tries.give_up_on, Reject)),
             dead_letter=dead_letter,
             ordering="none",

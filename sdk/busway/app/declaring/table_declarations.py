@@ -1,6 +1,6 @@
 """`App.table` and `App.global_table`.
 
-What lives here: the two ways to declare a table. What does not: what they do (`busway.app.tables`).
+What lives here: declaring tables. What does not: the tables (`busway.app.tables`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,17 +58,17 @@ class TableDeclarations(Declarations):
         configs: Mapping[str, str] | None = None,
         sources: Sequence[Topic[Any, Any]] = (),
     ) -> "Table[Any, Any]":
-        """State of the service in a compacted topic: an instance has the rows of the partitions that it is given; see `Table`.
+        """Declare state in a compacted topic: an instance has the rows of its assigned partitions; see `Table`.
 
         Args:
             name: of the topic.
             key, value, format, key_format: as for `topic`.
-            partitions: how many; by default as many as the topics have that the handlers read, which is what it must have.
+            partitions: by default, and necessarily, as many as the handlers' topics have.
             configs: of the topic when it is created, by Kafka's names; it is compacted.
-            sources: the topics whose handlers change it, where that is not every topic that handlers read.
+            sources: the topics whose handlers change it, if not all topics that handlers read.
 
         Raises:
-            BadDeclaration: as `topic`, or keys of that type cannot be looked up.
+            BadDeclaration: as `topic`, or the key type is not hashable.
         """
         from busway.app.tables.table import Table
 
@@ -113,7 +113,7 @@ class TableDeclarations(Declarations):
         configs: Mapping[str, str] | None = None,
         read_only: bool = False,
     ) -> "GlobalTable[Any, Any]":
-        """A whole topic in the memory of every instance, loaded before the first record is handled; see `GlobalTable`.
+        """Declare a whole topic in the memory of every instance, loaded before the first record; see `GlobalTable`.
 
         Args:
             name: of the topic.
@@ -122,7 +122,7 @@ class TableDeclarations(Declarations):
             configs: of the topic when it is created, by Kafka's names; it is compacted.
 
         Raises:
-            BadDeclaration: as `topic`, or keys of that type cannot be looked up.
+            BadDeclaration: as `topic`, or the key type is not hashable.
         """
         from busway.app.tables.global_table import GlobalTable
 

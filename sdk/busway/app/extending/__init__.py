@@ -1,1 +1,1 @@
-"""By which tables, SQL, monitoring and tests watch and surround an app: the interface, and calling it."""
+"""The interface of extensions (tables, SQL, monitoring, tests), and calling them."""

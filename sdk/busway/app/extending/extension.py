@@ -1,10 +1,11 @@
-"""What may watch and surround an app: tables, SQL, metrics and crash points are extensions.
+"""The interface of extensions: tables, SQL, metrics and crash points.
 
-What lives here: the interface, each method doing nothing. What does not: calling it (`handling`, `application`), the extensions.
+What lives here: the interface, with methods that do nothing. What does not: calling it (`handling`, `application`), the
+extensions.
 
-In the life of an app: `starting`, then for partitions that come `assigned`, for each record `around`, `finished`, for offsets that were
-committed `committed`, for partitions that go `revoked`, at the end `stopped`. `reached` names the steps in between, for tests that
-crash there.
+Order of calls: `starting`; for new partitions `assigned`; for each record `around`, `finished`; for committed offsets
+`committed`; for removed
+partitions `revoked`; at the end `stopped`. `reached` names the steps in between, for tests that crash there.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,19 +18,19 @@ from busway.types import TopicPartition
 
 Outcome: TypeAlias = Literal["handled", "filtered", "retried", "dead_lettered"]
 CRASH_POINTS: Final = ("before-handler", "after-handler", "after-send", "before-commit", "after-commit")
-"""The steps of handling a record, in their order, as `Extension.reached` is told of them."""
+"""Steps of handling a record, in order, as passed to `Extension.reached`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handling:
-    """One call of a handler that has ended, or a record that could not be read and was dead-lettered without one.
+    """An ended call of a handler, or a dead-lettered record that was unreadable.
 
     Attributes:
-        route: whose handler.
+        route: of the handler.
         topic, partition, offset: of the record; of the first one of a batch.
-        records: how many it was given.
-        outcome: handled; filtered out; failed and tried again; failed for good.
-        seconds: that it took.
+        records: size of the batch, or 1.
+        outcome: handled; filtered out; failed and retried; failed for good.
+        seconds: duration.
         attempt: 1 for the first.
         problem: the exception of a failure.
     """
@@ -49,38 +50,38 @@ Call: TypeAlias = Callable[[ConsumerRecord[Any, Any]], Awaitable[Any]]
 
 
 class Extension:
-    """Derive from it, override what is wanted, and give it to `App.extend` before the app starts."""
+    """Base class of extensions; override methods, and pass it to `App.extend` before the app starts."""
 
     async def starting(self, app: RunningService) -> None:
-        """Connections are made; no record was handled yet. What it raises stops the start."""
+        """Called when clients are connected, before the first record; an exception stops the start."""
 
     async def stopped(self, app: RunningService) -> None:
-        """Handlers have ended and offsets are committed; called also when the start failed after `starting`."""
+        """Called when handlers have ended and offsets are committed; also when the start failed after `starting`."""
 
     async def settle(self) -> bool:
-        """Return when what handlers have given this to do is done; answers whether there was anything. Tests ask: `TestBus.settle`."""
+        """Wait for work that handlers caused here; return whether there was any. For tests: `TestBus.settle`."""
         return False
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Partitions came; none of their records was handled yet.
+        """Called for new partitions before any of their records is handled.
 
         Returns:
-            Offsets to go on from instead of the group's committed ones; partitions that are missing keep those.
+            Offsets to start from instead of the group's; partitions that are missing keep those.
         """
         return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions went; their handlers have ended and, unless they were lost, their offsets are committed."""
+        """Called for removed partitions; handlers have ended and, unless lost, offsets are committed."""
 
     def around(self, route: Route, call: Call) -> Call:
-        """What is called instead of `call`, once for each attempt; asked once for each route, at start."""
+        """Return what to call instead of `call` for each attempt; called once per route, at start."""
         return call
 
     def finished(self, handling: Handling) -> None:
-        """A call of a handler has ended, in whatever way."""
+        """Called when a handler's call has ended with any outcome."""
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The group's offsets are committed up to these."""
+        """Called with the committed offsets of the group."""
 
     async def reached(self, point: str, topic: str, partition: int, offset: int) -> None:
-        """One of `CRASH_POINTS` is reached for the record at that offset; for commits, the lowest one that is committed."""
+        """Called at one of `CRASH_POINTS` for the record at that offset; for commits, the lowest one in the commit."""

@@ -1,7 +1,7 @@
-"""The extensions of an app, called.
+"""Calling the extensions of an app.
 
-What lives here: who overrides which method of `Extension`, so that what nobody overrides costs nothing, and the one error that an
-extension's failure becomes. What does not: the interface (`extension`), when it is called (`application`, `handling`).
+What lives here: which extension overrides which method, so that the others cost nothing, and the one error for their
+failures. What does not: the interface (`extension`), when it is called (`application`, `handling`).
 """
 
 import logging
@@ -19,15 +19,15 @@ logger = logging.getLogger("busway.app")
 
 
 class ExtensionFailed(BuswayError):
-    """An extension of the app raised; the app stops, because what it keeps may be missing or wrong."""
+    """An extension raised; the app stops, because the extension's state may be missing or wrong."""
 
 
 class Hooks:
-    """The extensions of a running app, in the order in which it was extended.
+    """The extensions of a running app, in the order of `extend`.
 
     Attributes:
-        watched: whether somebody wants to be told of handlers that ended, which means that they are timed.
-        stepped: whether somebody wants to be told of the steps, which means that each is waited for.
+        watched: whether any extension watches ended calls, which are then timed.
+        stepped: whether any extension watches steps, each of which is then awaited.
     """
 
     def __init__(self, extensions: Sequence[Extension] = ()) -> None:
@@ -49,7 +49,7 @@ class Hooks:
         ]
 
     async def start(self, app: RunningService, stack: AsyncExitStack) -> None:
-        """Start them in order; the stack stops them, the last one first, also those whose start fails.
+        """Start them in order; the stack stops them in reverse, also one whose start failed.
 
         Raises:
             ExtensionFailed: one raised.
@@ -66,11 +66,11 @@ class Hooks:
     async def _stop(extension: Extension, app: RunningService) -> None:
         try:
             await extension.stopped(app)
-        except Exception as problem:  # noqa: BLE001 - others' code; the rest must still be let go
+        except Exception as problem:  # noqa: BLE001 - others' code; the rest must still be stopped
             logger.error("%s", _failed(extension, "stopped", problem))
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where to go on, for partitions where an extension knows; the lowest offset if several do, so that nothing is missed.
+        """Return the offsets to start from; the lowest if extensions differ, so that nothing is missed.
 
         Raises:
             ExtensionFailed: one raised.
@@ -88,22 +88,22 @@ class Hooks:
         return offsets
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions went.
+        """Notify extensions of removed partitions.
 
         Raises:
-            ExtensionFailed: one raised; all were told.
+            ExtensionFailed: one raised; all were notified.
         """
         problems = []
         for extension, call in self._revoked:
             try:
                 await call(partitions)
-            except Exception as problem:  # noqa: BLE001 - others' code; the next one must be told all the same
+            except Exception as problem:  # noqa: BLE001 - others' code; the next one must still be notified
                 problems.append(_failed(extension, "revoked", problem))
         if problems:
             raise problems[0]
 
     def around(self, route: Route, call: Call) -> Call:
-        """What is called for a route instead of `call`; who extended the app first is outermost.
+        """Wrap the call of a route; the first extension is outermost.
 
         Raises:
             ExtensionFailed: one raised.
@@ -116,7 +116,7 @@ class Hooks:
         return call
 
     def finished(self, handling: Handling) -> None:
-        """A call of a handler has ended.
+        """Notify extensions of an ended call.
 
         Raises:
             ExtensionFailed: one raised.
@@ -128,7 +128,7 @@ class Hooks:
                 raise _failed(extension, "finished", problem) from problem
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Offsets are committed.
+        """Notify extensions of committed offsets.
 
         Raises:
             ExtensionFailed: one raised.
@@ -140,7 +140,7 @@ class Hooks:
                 raise _failed(extension, "committed", problem) from problem
 
     async def reached(self, point: str, partition: TopicPartition, offset: int) -> None:
-        """A step is reached.
+        """Notify extensions of a step.
 
         Raises:
             ExtensionFailed: one raised.
@@ -152,14 +152,14 @@ class Hooks:
                 raise _failed(extension, f"reached({point!r})", problem) from problem
 
     async def reached_each(self, point: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """A step is reached for some partitions, if somebody wants to know."""
+        """Notify extensions of a step for each partition, if any watches steps."""
         if self.stepped:
             for partition, offset in offsets.items():
                 await self.reached(point, partition, offset)
 
 
 def _failed(extension: Extension, what: str, problem: Exception) -> BuswayError:
-    """Ours says it clearly already; others' exceptions get the extension's name."""
+    """Keep Busway's errors; wrap others with the extension's name."""
     if isinstance(problem, BuswayError):
         return problem
     return ExtensionFailed(f"extension {type(extension).__name__}, {what}: {problem!r}")

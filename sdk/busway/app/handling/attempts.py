@@ -1,7 +1,8 @@
-"""One handler's attempts at a record, and what becomes of those that failed for good.
+"""One handler's attempts at a record, and dead letters.
 
-What lives here: reading a record, calling the handler with its deadline, telling the extensions, and burying among the dead letters. What
-does not: which record is next and waiting before the next attempt (`lane`), when to try again (`busway.app.model.retry`).
+What lives here: reading a record, calling the handler with its deadline, notifying the extensions, and writing dead
+letters. What does not: the order of records and waiting between attempts (`lane`), when to retry
+(`busway.app.model.retry`).
 """
 
 import asyncio
@@ -14,9 +15,9 @@ from busway.app.calling.depends import Current, current
 from busway.app.calling.layers import Handler, unacknowledged
 from busway.app.extending.extension import Handling, Outcome
 from busway.app.extending.hooks import Hooks
-from busway.app.handling.item import Item
+from busway.app.handling.handler_output import HandlerOutput, current_output
+from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.transactor import Transactor
-from busway.app.handling.work import Work, work
 from busway.app.model.retry import (
     HandlerFailed,
     dead_letter_headers,
@@ -43,24 +44,27 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
 
 
 class HandlerTimedOut(BuswayError):
-    """A handler took longer than its `timeout_s`. A coroutine was cancelled; a plain function cannot be and goes on in its thread, where
-    what it returns is dropped: let it have a deadline of its own."""
+    """A handler took longer than its `timeout_s`. A coroutine is cancelled; a plain function continues in its thread
+    and its result is dropped, so it needs a deadline inside.
+    """
 
 
 class Cancelled(Exception):
-    """What a handler waited for was cancelled by somebody else than the app."""
+    """A handler awaited a task that was cancelled, though not by the app."""
 
 
 class Exited(Exception):
-    """A handler raised what is no `Exception`, such as SystemExit: one record must not end the process, or stop its partition."""
+    """A handler raised no `Exception`, such as SystemExit: one record must not end the process or stop its
+    partition.
+    """
 
 
 @dataclass(slots=True)
 class Counts:
-    """What an app has done since it started.
+    """Counters of an app since it started.
 
     Attributes:
-        handled: records whose handlers all returned, or did not want them.
+        handled: records whose handlers all returned or filtered them out.
         dead_lettered: records that went to a dead-letter topic.
     """
 
@@ -69,9 +73,10 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptParts:
-    """What attempts are made of: the group's name, who watches, how to read a record and how to send one as it is, whose time and
-    chance, and where work goes that is to happen exactly once."""
+class AttemptContext:
+    """Dependencies of attempts: group name, hooks, decoding, raw sending, clock and randomness, and the transactor of
+    exactly_once handlers.
+    """
 
     group: str
     hooks: Hooks
@@ -83,41 +88,41 @@ class AttemptParts:
 
 
 class Attempts:
-    """Makes one handler's attempts at the records of a topic.
+    """One handler's attempts at the records of a topic.
 
     Args:
-        parts: what they are made of.
-        handler: that is called.
-        buries_unreadable: whether a record that cannot be read may go to the dead letters.
-        rest: waits in place; raises when the partition goes meanwhile.
+        context: their dependencies.
+        handler: to call.
+        buries_unreadable: whether an unreadable record may be dead-lettered.
+        rest: waits in place; raises if the partition is revoked meanwhile.
     """
 
-    def __init__(self, parts: AttemptParts, handler: Handler, *, buries_unreadable: bool, rest: Rest) -> None:
-        self._parts = parts
+    def __init__(self, context: AttemptContext, handler: Handler, *, buries_unreadable: bool, rest: Rest) -> None:
+        self._context = context
         self._call = handler.call
         self.route = handler.route
         self._timeout_s = handler.route.timeout_s
         self._where = handler.route.where
         self._buries_unreadable = buries_unreadable
         self._rest = rest
-        self._transactor = parts.transactor if handler.route.guarantee == "exactly_once" else None
+        self._transactor = context.transactor if handler.route.guarantee == "exactly_once" else None
 
     # Reading
 
-    async def read(self, item: Item) -> ConsumerRecord[Any, Any] | None:
-        """The record as handlers see it, or None when it cannot be read and lies among the dead letters for that.
+    async def read(self, item: InFlightRecord) -> ConsumerRecord[Any, Any] | None:
+        """Decode the record; None if it was dead-lettered instead.
 
-        Bytes that cannot be read are a poison record; a registry that cannot be asked is waited for.
+        Undecodable bytes are a poison record; an unavailable registry is waited for.
 
         Raises:
-            HandlerFailed: it cannot be read and may not go to the dead letters.
+            HandlerFailed: it is unreadable and may not be dead-lettered.
         """
         if self._transactor is not None and (refused := self._transactor.refused(item)) is not None:
             await self.bury(item, refused, 1)
             return None
         while item.typed is None and not item.unreadable:
             try:
-                item.typed = self._parts.read(item.record)
+                item.typed = self._context.read(item.record)
             except SchemaMissing as missing:
                 try:
                     await load_patiently(missing, item.record, self._rest)
@@ -127,28 +132,30 @@ class Attempts:
                 await self._unreadable(item, problem)
         return item.typed
 
-    async def _unreadable(self, item: Item, problem: Undecodable) -> None:
+    async def _unreadable(self, item: InFlightRecord, problem: Undecodable) -> None:
         if item.unreadable:
-            return  # another handler of the topic has found out meanwhile
+            return  # found by another handler of the topic meanwhile
         if not self._buries_unreadable:
             raise HandlerFailed(f"{item.where} cannot be read: {problem}") from problem
         item.unreadable = True
-        self.tell([item], "dead_lettered", self.clock(), 1, problem)
+        self.notify([item], "dead_lettered", self.clock(), 1, problem)
         logger.error("%s cannot be read; to the dead letters: %s", item.where, problem)
         await self._bury(item, problem, attempts=1, handler="")
 
     # Calling
 
-    async def make(self, item: Item, typed: ConsumerRecord[Any, Any], mark: Current, sent: Sent) -> float | None:
-        """One attempt, number `mark.attempt`: seconds until the next one, or None when the handler is done with the record.
+    async def make(
+        self, item: InFlightRecord, typed: ConsumerRecord[Any, Any], mark: Current, sent: Sent
+    ) -> float | None:
+        """Make attempt number `mark.attempt`; return seconds until the next one, or None when the record is done.
 
         Args:
-            sent: gets what a successful handler sent without waiting.
+            sent: receives what a successful handler sent without waiting.
 
         Raises:
-            HandlerFailed: it failed for good and may not go to the dead letters.
+            HandlerFailed: it failed for good and may not be dead-lettered.
         """
-        hooks = self._parts.hooks
+        hooks = self._context.hooks
         started = self.clock()
         if self._where is not None:
             wanted = await self.wanted(item, typed, started, mark.attempt)
@@ -160,58 +167,60 @@ class Attempts:
             await self.reached("before-handler", item)
         try:
             await self.call((item,), typed, sent)
-        except Exception as problem:  # noqa: BLE001 - the user's code; the record is tried again or buried
+        except Exception as problem:  # noqa: BLE001 - the user's code; the record is retried or dead-lettered
             return await self._failed(item, problem, started, mark.attempt)
         if hooks.watched:
-            self.tell([item], "handled", started, mark.attempt)
+            self.notify([item], "handled", started, mark.attempt)
         if hooks.stepped:
             await self.reached("after-handler", item)
         return None
 
-    async def wanted(self, item: Item, typed: ConsumerRecord[Any, Any], started: float, attempt: int) -> bool | float:
-        """Whether the handler wants the record; False also when it is buried because that cannot be told; seconds until that is tried again.
+    async def wanted(
+        self, item: InFlightRecord, typed: ConsumerRecord[Any, Any], started: float, attempt: int
+    ) -> bool | float:
+        """Evaluate the filter: False also if it failed and the record is dead-lettered, seconds until its retry.
 
         Raises:
-            HandlerFailed: it cannot be told, and the record may not go to the dead letters.
+            HandlerFailed: the filter failed for good, and the record may not be dead-lettered.
         """
         if self._where is None:
             return True
         try:
             wanted = bool(self._where(typed))
-        except Exception as problem:  # noqa: BLE001 - the user's code; the record is tried again or buried
+        except Exception as problem:  # noqa: BLE001 - the user's code; the record is retried or dead-lettered
             wait_s = await self._failed(item, problem, started, attempt)
             return False if wait_s is None else wait_s
         if not wanted:
-            self.tell([item], "filtered", started, attempt)
+            self.notify([item], "filtered", started, attempt)
         return wanted
 
-    async def call(self, items: Sequence[Item], argument: Any, sent: Sent) -> None:
+    async def call(self, items: Sequence[InFlightRecord], argument: Any, sent: Sent) -> None:
         """Call the handler with a record or a list of them.
 
-        What a failed attempt sent is not waited for: the next attempt, or the dead letter, stands for the record. With exactly_once it was
-        not sent at all, and what a successful one sent is on its way into a transaction.
+        Sends of a failed attempt are not awaited: the next attempt or the dead letter replaces them. With exactly_once
+        nothing of a failed attempt is sent, and the output of a successful one is queued for a transaction.
 
         Raises:
-            Exception: what the handler raised.
+            Exception: raised by the handler.
             HandlerTimedOut: it took too long.
         """
         if self._transactor is None:
-            work.set(None)
+            current_output.set(None)
             await self._call_once(argument, sent)
             return
-        mine = Work(items, items[0].home)
-        work.set(mine)
+        output = HandlerOutput(items, items[0].partition)
+        current_output.set(output)
         try:
             await self._call_once(argument, sent)
-            mine.finish()
-            self._transactor.add(mine)
+            output.finish()
+            self._transactor.add(output)
         except BaseException:
-            mine.undo()
+            output.undo()
             raise
         finally:
-            work.set(None)
-            if mine.turns is not None:
-                await mine.release()
+            current_output.set(None)
+            if output.turns is not None:
+                await output.release()
 
     async def _call_once(self, argument: Any, sent: Sent) -> None:
         unacknowledged.set(sent)
@@ -221,7 +230,7 @@ class Attempts:
             else:
                 await self._call_until(argument, self._timeout_s)
         except asyncio.CancelledError as cancelled:
-            # Only this task's own cancellation goes through; a handler that waited for something cancelled has failed.
+            # Only this task's own cancellation propagates; a handler that awaited a cancelled task has failed.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
@@ -249,9 +258,9 @@ class Attempts:
 
     # Failing
 
-    async def _failed(self, item: Item, problem: Exception, started: float, attempt: int) -> float | None:
+    async def _failed(self, item: InFlightRecord, problem: Exception, started: float, attempt: int) -> float | None:
         wait_s = self.wait_s(problem, attempt)
-        self.tell([item], "dead_lettered" if wait_s is None else "retried", started, attempt, problem)
+        self.notify([item], "dead_lettered" if wait_s is None else "retried", started, attempt, problem)
         if wait_s is None:
             await self.bury(item, problem, attempt)
         else:
@@ -259,40 +268,40 @@ class Attempts:
         return wait_s
 
     def wait_s(self, problem: Exception, attempt: int) -> float | None:
-        """Seconds until the next attempt; None to give up."""
-        return self.route.retry.wait_s(problem, attempt, self._parts.machine.chance.random)
+        """Return seconds until the next attempt; None to give up."""
+        return self.route.retry.wait_s(problem, attempt, self._context.machine.chance.random)
 
-    def warn(self, item: Item, problem: Exception, attempt: int, wait_s: float) -> None:
-        """A record, or a batch that begins with it, is tried again."""
+    def warn(self, item: InFlightRecord, problem: Exception, attempt: int, wait_s: float) -> None:
+        """Log the retry of a record, or of the batch that begins with it."""
         logger.warning(
             "%s failed on %s, attempt %d; again in %.2f s: %r", self.route.name, item.where, attempt, wait_s, problem
         )
 
-    async def bury(self, item: Item, problem: Exception, attempts: int) -> None:
-        """To the dead letters, for a handler that failed for good.
+    async def bury(self, item: InFlightRecord, problem: Exception, attempts: int) -> None:
+        """Dead-letter a record whose handler failed for good.
 
         Raises:
-            HandlerFailed: it may not go there.
+            HandlerFailed: it may not be dead-lettered.
         """
         where = f"{self.route.name} failed on {item.where}"
         if not self.route.dead_letter:
             raise HandlerFailed(f"{where} after {attempts} attempts: {problem!r}") from problem
-        place = place_of(problem)
-        logger.error("%s after %d attempts; to the dead letters: %r%s", where, attempts, problem, place)
+        where_raised = place_of(problem)
+        logger.error("%s after %d attempts; to the dead letters: %r%s", where, attempts, problem, where_raised)
         await self._bury(item, problem, attempts=attempts, handler=self.route.name)
 
-    async def _bury(self, item: Item, problem: Exception, *, attempts: int, handler: str) -> None:
-        """To the dead-letter topic as it came; waits for as long as that is out of reach, because nothing is skipped."""
-        record, group = item.record, self._parts.group
+    async def _bury(self, item: InFlightRecord, problem: Exception, *, attempts: int, handler: str) -> None:
+        """Write it unchanged to the dead-letter topic, retrying without an end: no record is skipped."""
+        record, group = item.record, self._context.group
         topic = dead_letter_topic(record.topic, group)
         unacknowledged.set(None)
-        mine = None if self._transactor is None else Work((item,), item.home)
-        work.set(mine)
+        output = None if self._transactor is None else HandlerOutput((item,), item.partition)
+        current_output.set(output)
         reasons = dead_letter_headers(problem, record, group=group, attempts=attempts, handler=handler)
         wait_s = _FIRST_WAIT_S
         while True:
             try:
-                await self._parts.send_raw(topic, record.value, record.key, [*record.headers, *reasons])
+                await self._context.send_raw(topic, record.value, record.key, [*record.headers, *reasons])
             except BuswayError as unreachable:
                 if is_too_large(unreachable) and (fewer := without_long_ones(reasons)) != reasons:
                     reasons = fewer
@@ -300,55 +309,60 @@ class Attempts:
                 logger.error("%s-%d stops at offset %d: %s: %s", *record[:3], topic, unreachable)
             else:
                 item.buried = True
-                self._parts.counts.dead_lettered += 1
-                if mine is not None and self._transactor is not None:
-                    mine.finish()
-                    self._transactor.add(mine)
-                    work.set(None)
+                self._context.counts.dead_lettered += 1
+                if output is not None and self._transactor is not None:
+                    output.finish()
+                    self._transactor.add(output)
+                    current_output.set(None)
                 return
             await self._rest(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
-    # Handing on
+    # Output
 
-    def hand_on(self, items: Sequence[Item]) -> None:
-        """The handler is done with these; those that left nothing behind go into a transaction, too."""
+    def hand_on(self, items: Sequence[InFlightRecord]) -> None:
+        """Mark records as done by the handler; those without output are queued for a transaction too."""
         assert self._transactor is not None
         if rest := [item for item in items if not item.handed_on]:
-            self._transactor.add(Work(rest, rest[0].home))
+            self._transactor.add(HandlerOutput(rest, rest[0].partition))
 
     async def room(self) -> None:
-        """Wait while more is on its way into transactions than may be."""
+        """Wait while too much output is queued for transactions."""
         assert self._transactor is not None
         await self._transactor.room()
 
-    # Telling
+    # Extensions
 
     def clock(self) -> float:
-        """When a call begins, if somebody wants to know how long it takes."""
-        return self._parts.machine.monotonic_s() if self._parts.hooks.watched else 0.0
+        """Return the start time of a call in seconds; 0 if no extension measures calls."""
+        return self._context.machine.monotonic_s() if self._context.hooks.watched else 0.0
 
-    async def reached(self, point: str, item: Item) -> None:
-        """A step is reached, if somebody wants to know."""
-        if self._parts.hooks.stepped:
+    async def reached(self, point: str, item: InFlightRecord) -> None:
+        """Notify extensions that watch steps."""
+        if self._context.hooks.stepped:
             record = item.record
-            await self._parts.hooks.reached(point, TopicPartition(record.topic, record.partition), record.offset)
+            await self._context.hooks.reached(point, TopicPartition(record.topic, record.partition), record.offset)
 
-    async def acknowledged(self, item: Item, sent: Sent) -> None:
-        """Wait for what was sent, where somebody wants to be told of that step."""
-        if self._parts.hooks.stepped and self._transactor is None:
+    async def acknowledged(self, item: InFlightRecord, sent: Sent) -> None:
+        """Wait for sends to be acknowledged, only if an extension watches that step."""
+        if self._context.hooks.stepped and self._transactor is None:
             if sent:
                 await asyncio.wait(sent)
             await self.reached("after-send", item)
 
-    def tell(
-        self, items: Sequence[Item], outcome: Outcome, started: float, attempt: int, problem: Exception | None = None
+    def notify(
+        self,
+        items: Sequence[InFlightRecord],
+        outcome: Outcome,
+        started: float,
+        attempt: int,
+        problem: Exception | None = None,
     ) -> None:
-        """A call has ended, if somebody wants to know."""
-        if not self._parts.hooks.watched:
+        """Notify extensions that a call has ended, if any watches."""
+        if not self._context.hooks.watched:
             return
         first = items[0].record
-        self._parts.hooks.finished(
+        self._context.hooks.finished(
             Handling(
                 route=self.route,
                 topic=first.topic,
@@ -356,7 +370,7 @@ class Attempts:
                 offset=first.offset,
                 records=len(items),
                 outcome=outcome,
-                seconds=self._parts.machine.monotonic_s() - started,
+                seconds=self._context.machine.monotonic_s() - started,
                 attempt=attempt,
                 problem=problem,
             )

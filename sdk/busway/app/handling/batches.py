@@ -1,7 +1,8 @@
-"""A partition's way through a handler that takes many records at once.
+"""A partition's way through a handler that takes batches.
 
-What lives here: `BatchLane`: filling a batch, trying it again, and halving one that fails for good until the poison record is alone. What
-does not: a record at a time (`lane`), calling (`attempts`).
+What lives here: `BatchLane`: filling a batch, retrying it, and bisecting a failed one down to the poison record. What
+does not: single
+records (`lane`), calling (`attempts`).
 """
 
 import asyncio
@@ -11,47 +12,47 @@ from typing import Any
 from busway.app.calling.depends import Current
 from busway.app.calling.layers import Handler
 from busway.app.handling.attempts import Sent
-from busway.app.handling.item import Item
-from busway.app.handling.lane import GivenUp, Lane, LaneParts
+from busway.app.handling.in_flight_record import InFlightRecord
+from busway.app.handling.lane import GivenUp, Lane, LaneContext
 from busway.app.handling.schedule import Schedule
 from busway.app.model.topic import Batch, ConsumerRecord
 from busway.net.clock import APP_TIME
 from busway.types import TopicPartition
 
-_Read = tuple[Item, ConsumerRecord[Any, Any]]
+_Read = tuple[InFlightRecord, ConsumerRecord[Any, Any]]
 
 
 class BatchLane(Lane):
-    """Gives one handler the records of one partition, many at once, in their order; a retry holds the partition."""
+    """Gives one handler the records of one partition in batches, in order; a retry holds the partition."""
 
     def __init__(
-        self, parts: LaneParts, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
+        self, context: LaneContext, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
     ) -> None:
-        super().__init__(parts, partition, handler, buries_unreadable=buries_unreadable)
+        super().__init__(context, partition, handler, buries_unreadable=buries_unreadable)
         self._batch = handler.route.batch or Batch()
-        # All that are in one batch run at once; the lane takes the next batch when this one is done.
+        # All records of a batch run at once; the next batch follows when this one is done.
         self.schedule = Schedule(ordering="none", concurrency=self._batch.max_records)
         self._full = asyncio.Event()
         self._filters = handler.route.where is not None
 
-    def add(self, items: Sequence[Item]) -> None:
+    def add(self, items: Sequence[InFlightRecord]) -> None:
         super().add(items)
         if self.schedule.queued + 1 >= self._batch.max_records:
             self._full.set()
 
-    async def _handle(self, key: Hashable, item: Item, mark: Current) -> None:
+    async def _handle(self, key: Hashable, item: InFlightRecord, mark: Current) -> None:
         await self._fill()
         items = [item]
         while (following := self.schedule.next()) is not None:
             items.append(following[1])
         mark.attempt = 1
         reads: list[_Read] = []
-        for one in items:
-            typed = await self._attempts.read(one)
-            if typed is not None and (not self._filters or await self._wanted(one, typed)):
-                reads.append((one, typed))
+        for record in items:
+            typed = await self._attempts.read(record)
+            if typed is not None and (not self._filters or await self._wanted(record, typed)):
+                reads.append((record, typed))
             else:
-                self._done([one], key, [])
+                self._done([record], key, [])
         if reads:
             await self._halving(reads, key, mark)
         await self._room()
@@ -70,7 +71,7 @@ class BatchLane(Lane):
             pass
         self._resting.discard(me)
 
-    async def _wanted(self, item: Item, typed: ConsumerRecord[Any, Any]) -> bool:
+    async def _wanted(self, item: InFlightRecord, typed: ConsumerRecord[Any, Any]) -> bool:
         attempt = 1
         while True:
             started = self._attempts.clock()
@@ -81,7 +82,9 @@ class BatchLane(Lane):
             attempt += 1
 
     async def _halving(self, reads: list[_Read], key: Hashable, mark: Current) -> None:
-        """The whole as often as `retry` says; then each half once, until what fails is one record, which is buried."""
+        """Try the whole as often as `retry` says, then each half once, down to single records; a failing one is
+        dead-lettered.
+        """
         left = [reads]
         while left:
             if self.closing:
@@ -99,7 +102,7 @@ class BatchLane(Lane):
             mark.attempt += 1
 
     async def _try(self, part: list[_Read], key: Hashable, mark: Current, *, once: bool) -> Exception | None:
-        """What the handler raised in the end; None when it has handled these records."""
+        """Return the last exception of the handler; None on success."""
         attempts, items = self._attempts, [item for item, _ in part]
         while True:
             sent: Sent = []
@@ -107,23 +110,23 @@ class BatchLane(Lane):
             await attempts.reached("before-handler", items[0])
             try:
                 await attempts.call(items, [typed for _, typed in part], sent)
-            except Exception as problem:  # noqa: BLE001 - the user's code; the batch is tried again or halved
+            except Exception as problem:  # noqa: BLE001 - the user's code; the batch is retried or halved
                 wait_s = None if once else attempts.wait_s(problem, mark.attempt)
                 lost = wait_s is None and len(part) == 1
-                attempts.tell(items, "dead_lettered" if lost else "retried", started, mark.attempt, problem)
+                attempts.notify(items, "dead_lettered" if lost else "retried", started, mark.attempt, problem)
                 if wait_s is None:
                     return problem
                 attempts.warn(items[0], problem, mark.attempt, wait_s)
                 await self.rest(wait_s)
                 mark.attempt += 1
                 continue
-            attempts.tell(items, "handled", started, mark.attempt)
+            attempts.notify(items, "handled", started, mark.attempt)
             await attempts.reached("after-handler", items[0])
             await attempts.acknowledged(items[0], sent)
             self._done(items, key, sent)
             return None
 
-    def _done(self, items: list[Item], key: Hashable, sent: Sent) -> None:
+    def _done(self, items: list[InFlightRecord], key: Hashable, sent: Sent) -> None:
         for _ in items:
             self.schedule.finish(key)
         self.finish(items, sent)

@@ -1,7 +1,7 @@
-"""Commits of what was handled at least once.
+"""Commits of at_least_once offsets.
 
-What lives here: which offsets are committed when, one commit at a time. What does not: what may be committed
-(`completed_offsets`, `partition_offsets`), offsets that go into transactions (`transactor`).
+What lives here: which offsets are committed when, one commit at a time. What does not: which may be committed
+(`completed_offsets`, `partition_offsets`), offsets in transactions (`transactor`).
 """
 
 import asyncio
@@ -23,23 +23,23 @@ class Commits:
     """Commits the offsets of partitions.
 
     Args:
-        assigned: those that the app has now.
+        assigned: returns the current partitions.
         consumer: that commits.
-        place: where it goes on in a partition.
-        interval_s: how often.
+        position: returns the consumer's position in a partition.
+        interval_s: between commits.
     """
 
     def __init__(
         self,
         assigned: Callable[[], Sequence[PartitionOffsets]],
         consumer: Callable[[], Consumer],
-        place: Callable[[PartitionOffsets], int | None],
+        position: Callable[[PartitionOffsets], int | None],
         hooks: Hooks,
         interval_s: float,
     ) -> None:
         self._assigned = assigned
         self._consumer = consumer
-        self._place = place
+        self._position = position
         self._hooks = hooks
         self._interval_s = interval_s
         self._committing = asyncio.Lock()
@@ -48,26 +48,26 @@ class Commits:
         """Commit regularly until cancelled."""
         while True:
             await APP_TIME.sleep(self._interval_s)
-            async with self._committing:  # one at a time, so that a slow commit never comes after a later one
+            async with self._committing:  # one at a time, so that a slow commit never overtakes a later one
                 await self._commit_now(self._assigned())
 
-    async def commit(self, those: Sequence[PartitionOffsets]) -> None:
-        """Partitions that are going, with what became of them last."""
+    async def commit(self, partitions: Sequence[PartitionOffsets]) -> None:
+        """Commit the final offsets of partitions that are being revoked."""
         async with self._committing:
-            await self._commit_now(those)
+            await self._commit_now(partitions)
 
     async def _commit_now(self, partitions: Sequence[PartitionOffsets]) -> None:
         offsets = {
             assigned: at
             for assigned in partitions
-            if (at := assigned.committable(self._place(assigned))) is not None and at != assigned.committed
+            if (at := assigned.committable(self._position(assigned))) is not None and at != assigned.committed
         }
         if not offsets:
             return
         first = {
             assigned.partition: assigned.done.first if assigned.committed is None else assigned.committed.offset
             for assigned in offsets
-            if assigned.done.all_finished is not None  # where a reset began is no step of a record
+            if assigned.done.all_finished is not None  # a start position after a reset is no step of a record
         }
         await self._hooks.reached_each("before-commit", first)
         try:
@@ -94,5 +94,5 @@ class Commits:
         except BrokerError as problem:
             if problem.code is not ErrorCode.OFFSET_METADATA_TOO_LARGE:
                 raise
-            # Brokers with a smaller offset.metadata.max.bytes than Kafka's own: what is finished ahead may come again there.
+            # These brokers lower offset.metadata.max.bytes: records finished ahead may be redelivered.
             await self._consumer().commit({partition: at.offset for partition, at in offsets.items()})

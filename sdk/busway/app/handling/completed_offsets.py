@@ -1,8 +1,7 @@
-"""Up to where a partition is finished, and what is finished beyond that.
+"""How far a partition is finished, and what is finished beyond that.
 
-What lives here: records that were begun and finished, in any order; the offset that may be committed, which is the one behind the
-longest finished beginning; and the metadata that goes with it, from which the next owner learns what not to handle again. What does not:
-committing (`worker`).
+What lives here: begun and finished records in any order; the committable offset, behind the longest finished prefix;
+and its metadata, which spares the next owner the records finished ahead. What does not: committing (`worker`).
 """
 
 from collections import deque
@@ -12,11 +11,13 @@ from busway.app.offset_set import OffsetSet
 
 
 class CompletedOffsets:
-    """The records of one partition that were handed out.
+    """Records of one partition that were given to handlers.
 
     Args:
-        start: where it goes on by somebody's word, which is then the first offset to commit; None for where the group was.
-        ahead: what the group's metadata says is finished; dropped when the partition goes on below it, where it is another log.
+        start: the first offset to commit, where an extension or a seek chose it; None to continue at the group's
+            offset.
+        ahead: what the group's metadata says is finished; dropped if the partition continues below it, which means
+            another log.
     """
 
     def __init__(self, start: int | None = None, ahead: OffsetSet | None = None) -> None:
@@ -28,14 +29,14 @@ class CompletedOffsets:
         self._ahead = ahead
 
     def follows(self, offset: int) -> bool:
-        """Whether a record of that offset may come next."""
+        """Return whether the offset is above the last one."""
         return offset > self._last
 
     def begin(self, offset: int) -> bool:
-        """A record was handed out; offsets only grow.
+        """Register a record; offsets only grow.
 
         Returns:
-            Whether it is to be handled; False when a former owner has, and it is finished.
+            Whether to handle it; False when a former owner finished it.
 
         Raises:
             AssertionError: it is not above the last one.
@@ -55,7 +56,7 @@ class CompletedOffsets:
         return True
 
     def finish(self, offset: int) -> None:
-        """A record was handled, or is safe among the dead letters."""
+        """Mark a record as handled or dead-lettered."""
         assert offset <= self._last, (offset, self._last)
         begun, finished = self._begun, self._finished
         if not begun or begun[0] != offset:
@@ -69,7 +70,7 @@ class CompletedOffsets:
             self._committable = done + 1
 
     def with_finished(self, offsets: Iterable[int]) -> "CompletedOffsets":
-        """As it will be when these are finished, too."""
+        """Return a copy in which these are finished too."""
         after = CompletedOffsets()
         after._begun, after._finished = self._begun.copy(), self._finished.copy()
         after._committable, after._first, after._last, after._ahead = (
@@ -89,7 +90,7 @@ class CompletedOffsets:
 
     @property
     def all_finished(self) -> OffsetSet | None:
-        """What to commit: the offset and, as its metadata, what is finished beyond it; None while nothing is."""
+        """The offset to commit, and as its metadata what is finished beyond it; None while nothing is."""
         runs = self._ahead.from_offset(self._last + 1) if self._ahead is not None else []
         if self._first < 0 or (self._committable is None and not self._finished and not runs):
             return None
@@ -102,7 +103,7 @@ class CompletedOffsets:
                 since = offset
                 finished_runs.append((offset, offset + 1))
             else:
-                # Offsets between two records that are finished hold none: compacted away, or a marker.
+                # Offsets between two adjacent finished records hold none: compacted away, or a marker.
                 finished_runs[-1] = since, offset + 1
         done = OffsetSet(self._first if self._committable is None else self._committable, finished_runs)
         for first, end in runs:
@@ -111,10 +112,10 @@ class CompletedOffsets:
 
     @property
     def first(self) -> int:
-        """The first record of all; -1 before it has come."""
+        """Offset of the first record; -1 before it arrives."""
         return self._first
 
     @property
     def open(self) -> int:
-        """How many records were begun and may not be committed yet."""
+        """Number of begun records that may not be committed yet."""
         return len(self._begun)

@@ -1,6 +1,7 @@
-"""What the group's offsets and their metadata say is finished of partitions that an app begins with.
+"""What the group's offsets and metadata say is finished of newly assigned partitions.
 
-What lives here: asking for it. What does not: what is committed (`completed_offsets`, `offset_set`), where a partition is begun (`worker`).
+What lives here: fetching it. What does not: what is committed (`completed_offsets`, `offset_set`), opening partitions
+(`worker`).
 """
 
 import logging
@@ -18,32 +19,32 @@ logger = logging.getLogger("busway.app")
 
 
 async def finished(consumer: Consumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
-    """What is finished of those that are handled exactly once; asked for until it is known."""
+    """Fetch what is finished of exactly_once partitions; retried until it is known."""
     pause = Backoff(current_machine().chance.random)
     while partitions:
         try:
-            found = await consumer.committed_of(partitions)
+            committed = await consumer.committed_of(partitions)
         except BuswayError as problem:
             logger.warning("what the group has committed is not known yet, and is asked for again: %s", problem)
             await REAL_TIME.sleep(pause.next())
         else:
-            return {partition: OffsetSet.parse(at.offset, at.metadata) for partition, at in found.items()}
+            return {partition: OffsetSet.parse(at.offset, at.metadata) for partition, at in committed.items()}
     return {}
 
 
 async def finished_ahead(consumer: Consumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
-    """What is finished beyond the committed offsets; where that cannot be had, it is handled again."""
+    """Fetch what is finished beyond the committed offsets; on failure it is handled again."""
     if not partitions:
         return {}
     try:
         committed = await consumer.committed_of(partitions)
-        found = {
+        offset_sets = {
             partition: OffsetSet.parse(at.offset, at.metadata) for partition, at in committed.items() if at.metadata
         }
-        found = {partition: ahead for partition, ahead in found.items() if ahead.end > ahead.below}
-        ends = await consumer.end_offsets(found) if found else {}
+        offset_sets = {partition: ahead for partition, ahead in offset_sets.items() if ahead.end > ahead.below}
+        ends = await consumer.end_offsets(offset_sets) if offset_sets else {}
     except BuswayError as problem:
         logger.warning("what was finished ahead of the committed offsets is not known and handled again: %s", problem)
         return {}
-    # A log that ends below has lost its tail: those offsets are, or will be, other records'.
-    return {partition: ahead for partition, ahead in found.items() if ahead.end <= ends.get(partition, 0)}
+    # A log that ends below has lost its tail: those offsets belong, or will belong, to other records.
+    return {partition: ahead for partition, ahead in offset_sets.items() if ahead.end <= ends.get(partition, 0)}

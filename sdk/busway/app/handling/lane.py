@@ -1,7 +1,8 @@
 """A partition's way through one handler.
 
-What lives here: `Lane`: tasks that take the records which may run now, wait between attempts, and end when the partition goes. What does
-not: which record that is (`schedule`), an attempt (`attempts`), feeding and commits (`worker`), many records at once (`batches`).
+What lives here: `Lane`: tasks that take runnable records, wait between attempts, and end when the partition is revoked.
+What does not: the
+order of records (`schedule`), an attempt (`attempts`), feeding and commits (`worker`), batches (`batches`).
 """
 
 import asyncio
@@ -12,8 +13,8 @@ from typing import Any, Final
 
 from busway.app.calling.depends import Current, current
 from busway.app.calling.layers import Handler
-from busway.app.handling.attempts import AttemptParts, Attempts, Sent
-from busway.app.handling.item import Item
+from busway.app.handling.attempts import AttemptContext, Attempts, Sent
+from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.schedule import Schedule
 from busway.app.model.retry import HandlerFailed
 from busway.app.model.topic import BATCH_MAX
@@ -22,75 +23,76 @@ from busway.types import TopicPartition
 logger = logging.getLogger("busway.app")
 
 OPEN_MAX: Final = BATCH_MAX
-"""Records of a partition that a handler has not finished: those that wait, are parked or run; above, the partition is paused."""
+"""Unfinished records of a partition per handler: queued, parked or running; above, the partition is paused."""
 OPEN_MAX_EXACTLY: Final = 250
-"""The same with exactly_once, where records may be finished ahead of others: what is finished must fit into the metadata of an offset,
-however it is spread, because nothing of it may come again."""
+"""The same with exactly_once without partition order: what is finished ahead must fit into the metadata of an offset in
+any pattern, because none of it may be redelivered.
+"""
 SENDING_MAX: Final = 1000
-"""Records of a partition whose handler has returned and that wait until what it sent is acknowledged; above, its next record waits too."""
+"""Handled records of a partition whose sends are not acknowledged; above, its next record waits."""
 TURN_S: Final = 0.005
-"""After so long without a wait the handlers of a partition let others have the loop: heartbeats must go out."""
+"""Seconds without a wait after which a partition's handlers yield the event loop, because heartbeats must go out."""
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class GivenUp(Exception):
-    """The partition goes before its record could be tried again."""
+    """The partition is revoked before its record could be retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneParts:
-    """What a lane is made of.
+class LaneContext:
+    """Dependencies of a lane.
 
     Attributes:
-        attempts: what attempts are made of.
+        attempts: dependencies of attempts.
         sleep: waits between attempts.
-        finished: told of records of the partition that the handler is done with and whose sends are acknowledged, or, with exactly_once,
-            wait for their transaction.
-        fail: told of what stops the app.
+        on_finished: called with handled records whose sends are acknowledged or, with exactly_once, that wait for their
+            transaction.
+        on_failure: called with an error that stops the app.
     """
 
-    attempts: AttemptParts
+    attempts: AttemptContext
     sleep: Sleep
-    finished: Callable[[Sequence[Item]], None]
-    fail: Callable[[Exception], None]
+    on_finished: Callable[[Sequence[InFlightRecord]], None]
+    on_failure: Callable[[Exception], None]
 
 
 class Lane:
-    """Gives one handler the records of one partition.
+    """One handler's records of one partition.
 
     Args:
-        buries_unreadable: whether a record that cannot be read may go to the dead letters.
+        buries_unreadable: whether an unreadable record may be dead-lettered.
     """
 
     def __init__(
-        self, parts: LaneParts, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
+        self, context: LaneContext, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
     ) -> None:
         route = handler.route
         self.partition = partition
         self.name = route.name
-        self.schedule: Schedule[Item] = Schedule(ordering=route.ordering, concurrency=route.concurrency)
+        self.schedule: Schedule[InFlightRecord] = Schedule(ordering=route.ordering, concurrency=route.concurrency)
         self.closing = False
         self.exactly_once = route.guarantee == "exactly_once"
         in_order = route.batch is not None or route.ordering == "partition"
         self.open_max = OPEN_MAX_EXACTLY if self.exactly_once and not in_order else OPEN_MAX
-        self._parts = parts
+        self._context = context
         self._concurrency = route.concurrency
-        self._attempts = Attempts(parts.attempts, handler, buries_unreadable=buries_unreadable, rest=self.rest)
-        self._tried: dict[Item, int] = {}
+        self._attempts = Attempts(context.attempts, handler, buries_unreadable=buries_unreadable, rest=self.rest)
+        self._tried: dict[InFlightRecord, int] = {}
         self._hands: set[asyncio.Task[None]] = set()
         self._resting: set[asyncio.Task[Any]] = set()
-        self._sending: dict[asyncio.Future[Any], list[Item]] = {}
+        self._sending: dict[asyncio.Future[Any], list[InFlightRecord]] = {}
         self._unacknowledged = 0
         self._acknowledged = asyncio.Event()
         """Set when there is room for more."""
 
-    def add(self, items: Sequence[Item]) -> None:
-        """The next records; `pump` begins with them."""
+    def add(self, items: Sequence[InFlightRecord]) -> None:
+        """Queue the next records; `pump` starts them."""
         for item in items:
             self.schedule.add(item.record.key, item)
 
     def pump(self) -> None:
-        """Begin with what may run."""
+        """Start runnable records."""
         if self.closing:
             return
         idle = min(self._concurrency - len(self._hands), self.schedule.queued)
@@ -100,25 +102,27 @@ class Lane:
             hand.add_done_callback(self._hands.discard)
 
     async def _work(self) -> None:
-        """Handle one record after the other, for as long as there is one that may run."""
+        """Handle runnable records one after another until none is left."""
         mark = Current()
         current.set(mark)
-        clock = self._parts.attempts.machine.monotonic_s
+        clock = self._context.attempts.machine.monotonic_s
         turn = clock()
         try:
-            while not self.closing and (found := self.schedule.next()) is not None:
-                await self._handle(*found, mark)
+            while not self.closing and (runnable := self.schedule.next()) is not None:
+                await self._handle(*runnable, mark)
                 if (now := clock()) - turn > TURN_S:
                     await asyncio.sleep(0)
                     turn = now
         except GivenUp:
             return
         except Exception as problem:  # noqa: BLE001 - the lane's top loop: the worker raises it
-            self._parts.fail(problem)
+            self._context.on_failure(problem)
         except BaseException as problem:
-            if not self.closing:  # else it was asked to end
+            if not self.closing:  # else `close` cancelled it
                 where = f"{self.partition.topic}-{self.partition.partition}"
-                self._parts.fail(HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}"))
+                self._context.on_failure(
+                    HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}")
+                )
             raise
         finally:
             me = asyncio.current_task()
@@ -126,7 +130,7 @@ class Lane:
             self._hands.discard(me)
             self._resting.discard(me)
 
-    async def _handle(self, key: Hashable, item: Item, mark: Current) -> None:
+    async def _handle(self, key: Hashable, item: InFlightRecord, mark: Current) -> None:
         attempts = self._attempts
         mark.key = item.record.key
         typed = item.typed or await attempts.read(item)
@@ -145,7 +149,7 @@ class Lane:
         await self._room()
 
     async def _room(self) -> None:
-        """Wait while too much of what was sent waits to be acknowledged, or committed."""
+        """Wait while too many sends are not acknowledged, or not committed."""
         if self.exactly_once:
             await self._attempts.room()
         else:
@@ -155,8 +159,8 @@ class Lane:
 
     # Waiting
 
-    def _park(self, key: Hashable, item: Item, attempt: int, wait_s: float) -> None:
-        """Try the record again later; its key waits for it, others flow on."""
+    def _park(self, key: Hashable, item: InFlightRecord, attempt: int, wait_s: float) -> None:
+        """Retry the record later; its key waits, others continue."""
         if self.closing:
             raise GivenUp
         self._tried[item] = attempt
@@ -165,34 +169,34 @@ class Lane:
         self._resting.add(waiting)
         waiting.add_done_callback(self._resting.discard)
 
-    async def _come_back(self, key: Hashable, item: Item, wait_s: float) -> None:
-        await self._parts.sleep(wait_s)
+    async def _come_back(self, key: Hashable, item: InFlightRecord, wait_s: float) -> None:
+        await self._context.sleep(wait_s)
         self.schedule.due(key, item)
         self.pump()
 
     async def rest(self, wait_s: float) -> None:
-        """Wait in place: nothing of this handler's can go on meanwhile, and nobody is kept waiting when the partition goes.
+        """Wait in place: the handler is blocked meanwhile, but a revocation ends the wait.
 
         Raises:
-            GivenUp: the partition goes; its next owner begins with this record.
+            GivenUp: the partition is revoked; its next owner begins with this record.
         """
         if self.closing:
             raise GivenUp
         me = asyncio.current_task()
         assert me is not None
         self._resting.add(me)
-        await self._parts.sleep(wait_s)
+        await self._context.sleep(wait_s)
         self._resting.discard(me)
 
     # Finishing
 
-    def finish(self, items: Sequence[Item], sent: Sent) -> None:
-        """The handler is done with records once all it sent for them is acknowledged; the next one does not wait for that."""
+    def finish(self, items: Sequence[InFlightRecord], sent: Sent) -> None:
+        """Finish records once all sends for them are acknowledged; the next record does not wait for that."""
         if self.exactly_once:
             self._attempts.hand_on(items)
             return
         if not sent:
-            self._parts.finished(items)
+            self._context.on_finished(items)
             return
         acknowledged = sent[0] if len(sent) == 1 else asyncio.gather(*sent)
         self._unacknowledged += len(items)
@@ -210,25 +214,25 @@ class Lane:
         if outcome.cancelled():
             return
         if (problem := outcome.exception()) is None:
-            self._parts.finished(items)
+            self._context.on_finished(items)
             return
         failed = HandlerFailed(
             f"what was sent for {items[0].where} was not acknowledged, so it is handled again: {problem}"
         )
         failed.__cause__ = problem
-        self._parts.fail(failed)
+        self._context.on_failure(failed)
 
     # Ending
 
     def is_handling(self, task: "asyncio.Task[Any] | None") -> bool:
-        """Whether it is this task that calls the handler."""
+        """Return whether this task calls the handler."""
         return task in self._hands
 
     def close(self) -> "set[asyncio.Task[Any]]":
-        """Begin nothing new and give up what waits for its next attempt: the next owner begins with that.
+        """Start nothing more and drop retries; the next owner begins with those.
 
         Returns:
-            The tasks that are still at work.
+            The tasks that still run.
         """
         self.closing = True
         for task in self._resting:
@@ -237,9 +241,9 @@ class Lane:
 
     @property
     def begun(self) -> int:
-        """Records that the handler was given and is not done with: they run, wait for their next attempt, or for what they sent."""
+        """Records given to the handler and not done: running, parked, or with unacknowledged sends."""
         return self.schedule.running + self.schedule.parked + self._unacknowledged
 
     def sending(self) -> "set[asyncio.Future[Any]]":
-        """What was sent and is not acknowledged yet."""
+        """Return the sends that are not acknowledged yet."""
         return set(self._sending)

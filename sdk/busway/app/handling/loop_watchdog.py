@@ -1,7 +1,8 @@
-"""An event loop that stands still, and the handler that keeps it.
+"""A blocked event loop, and the handler that blocks it.
 
-What lives here: `LoopWatch`, a thread that asks the loop for a sign of life and looks where it is when none comes. What does not: partitions
-that get no further (`busway.app.monitoring.health`), staying a member of the group meanwhile (`busway.consumer.heartbeat_thread`).
+What lives here: `LoopWatch`, a thread that pings the loop and inspects its stack when it does not answer. What does
+not: partitions without
+progress (`busway.app.monitoring.health`), group membership meanwhile (`busway.consumer.heartbeat_thread`).
 """
 
 import asyncio
@@ -19,15 +20,15 @@ from busway.net.machine import OS
 logger = logging.getLogger("busway.app")
 
 LAG_S: Final = 1.0
-"""A loop that does not answer for so long is worth a line: pages and all other handlers have waited as long."""
+"""Seconds of silence before the loop is reported; pages and all other handlers have waited as long."""
 _LOOK_EVERY_S: Final = 0.5
 
 
 class LoopWatch:
-    """Entered on the event loop that it watches.
+    """Watch the event loop on which it is entered.
 
     Args:
-        routes: whose functions are named when one of them keeps the loop.
+        routes: whose functions are named when one of them blocks the loop.
     """
 
     def __init__(self, routes: Sequence[Route]) -> None:
@@ -59,7 +60,7 @@ class LoopWatch:
             try:
                 loop.call_soon_threadsafe(answered.set)
             except RuntimeError:
-                return  # it is closed
+                return  # the loop is closed
             if answered.wait(LAG_S):
                 continue
             handler, where = self._look(sys._current_frames().get(thread))
@@ -83,7 +84,7 @@ class LoopWatch:
             )
 
     def _look(self, frame: FrameType | None) -> tuple[str | None, str]:
-        """The handler on the stack, None if another task runs; and the line that does."""
+        """Return the handler on the stack, None if another task runs, and the current line."""
         if frame is None:
             return None, "an unknown line"
         where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"

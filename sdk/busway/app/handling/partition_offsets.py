@@ -1,7 +1,7 @@
-"""How far a partition of an app is.
+"""Offsets of one partition of an app.
 
-What lives here: `PartitionOffsets`: what is finished, and which offset to commit for it. What does not: its lanes (`assigned`), committing
-(`commits`, `transactor`).
+What lives here: `PartitionOffsets`: what is finished, and the offset to commit. What does not: its lanes (`assigned_partition`),
+committing (`commits`, `transactor`).
 """
 
 from collections.abc import Iterable
@@ -16,16 +16,16 @@ class PartitionOffsets:
     """Keep what is finished of a partition, and what was committed.
 
     Attributes:
-        done: offsets that are finished.
+        done: finished offsets.
         exactly_once: whether its offsets go into transactions.
-        committed: what was committed last; None before anything was.
+        committed: the last commit; None before the first.
         is_replaced: whether the topic of its records was deleted and created again.
-        open_bytes: of records that not all handlers have finished, or that are not committed yet where they go into transactions.
-        paused: whether its records are not fetched, because it is full.
-        closing: whether it is being given up.
-        reset_at: where a reset began the partition, for which the group has no offset; None where it goes on from a commit or a seek.
-        left_at: where the consumer went on when the partition began to be given up: what comes later is not handled here.
-        dropped: nothing of it may go into a transaction any more: it has gone to others, or is begun anew.
+        open_bytes: of records that are not finished or, with exactly_once, not committed.
+        paused: whether fetching is paused because it is full.
+        closing: whether it is being revoked.
+        reset_at: where a reset started the partition, for which the group has no offset; None after a commit or a seek.
+        left_at: the consumer's position when the revocation began; later records are not handled here.
+        dropped: nothing of it may enter a transaction any more: it was lost, or is restarted.
     """
 
     __slots__ = (
@@ -54,57 +54,59 @@ class PartitionOffsets:
         self.left_at: int | None = None
         self.reset_at: int | None = None
 
-    def committable(self, place: int | None) -> OffsetAndMetadata | None:
-        """What to commit; None while there is nothing.
+    def committable(self, position: int | None) -> OffsetAndMetadata | None:
+        """Return what to commit; None for nothing.
 
         Args:
-            place: where the consumer goes on: behind markers and aborted records that follow the last one, too.
+            position: the consumer's position: also behind markers and aborted records that follow the last record.
         """
-        found = self.done.all_finished
-        if found is None:
+        finished = self.done.all_finished
+        if finished is None:
             return None if self.reset_at is None else self._begun_at(self.reset_at)
-        if place is not None and (place < found.below or (not self.done.open and place > found.below)):
-            found = OffsetSet(place)  # below: a reset went back, and nothing was handed out since
-        return OffsetAndMetadata(found.below, found.short_text)
+        if position is not None and (position < finished.below or (not self.done.open and position > finished.below)):
+            finished = OffsetSet(position)  # below: a reset went back, and no record was delivered since
+        return OffsetAndMetadata(finished.below, finished.short_text)
 
-    def committable_with(self, offsets: Iterable[int], place: int | None) -> OffsetAndMetadata | None:
-        """What to commit together with these, which are finished when it is; None while it is not known.
+    def committable_with(self, offsets: Iterable[int], position: int | None) -> OffsetAndMetadata | None:
+        """Return what to commit in a transaction that finishes these offsets; None while unknown.
 
-        Offsets of a deleted topic mean nothing in the one that replaced it: only the position there counts.
+        Offsets of a deleted topic are meaningless in its successor: only the position there counts.
 
         Raises:
-            HandlerFailed: what is finished ahead does not fit into the metadata of an offset, and would come again.
+            HandlerFailed: what is finished ahead exceeds the metadata of an offset, and would be redelivered.
         """
         if self.is_replaced:
-            return None if place is None else OffsetAndMetadata(place)
+            return None if position is None else OffsetAndMetadata(position)
         done = self.done.with_finished(offsets)
-        found = done.all_finished
-        if found is None:
-            known = place if self.reset_at is None else self.reset_at
+        finished = done.all_finished
+        if finished is None:
+            known = position if self.reset_at is None else self.reset_at
             return None if known is None else self._begun_at(known)
-        if place is not None and (place < found.below or (not done.open and place > found.below)):
-            found = OffsetSet(place)
-        if (text := found.short_text) != found.text:
-            raise self.too_much_ahead(found.below, "the metadata of an offset can tell")
-        return OffsetAndMetadata(found.below, text)
+        if position is not None and (position < finished.below or (not done.open and position > finished.below)):
+            finished = OffsetSet(position)
+        if (text := finished.short_text) != finished.text:
+            raise self.too_much_ahead(finished.below, "the metadata of an offset can tell")
+        return OffsetAndMetadata(finished.below, text)
 
-    def _begun_at(self, place: int) -> OffsetAndMetadata:
-        """Return what to commit while nothing is finished: not beyond records that came before the place was found."""
-        return OffsetAndMetadata(place if self.done.first < 0 else min(place, self.done.first))
+    def _begun_at(self, position: int) -> OffsetAndMetadata:
+        """Return what to commit while nothing is finished: not beyond records that arrived before the position was
+        known.
+        """
+        return OffsetAndMetadata(position if self.done.first < 0 else min(position, self.done.first))
 
-    def is_behind(self, place: int | None) -> bool:
-        """Return whether all records are finished and the offset can be moved on past what is none: markers, aborted records, a reset.
+    def is_behind(self, position: int | None) -> bool:
+        """Return whether all records are finished and the offset can move past markers, aborted records or a reset.
 
         Raises:
             HandlerFailed: as `committable_with`.
         """
         begun = self.committed is not None or self.done.first >= 0
         if (begun and not self.done.open) or (self.committed is None and self.reset_at is not None):
-            return self.committable_with((), place) != self.committed
+            return self.committable_with((), position) != self.committed
         return False
 
     def too_much_ahead(self, below: int, bound: str) -> HandlerFailed:
-        """That what is finished ahead of an offset cannot be kept beside it."""
+        """Return the error for more records finished ahead of an offset than its metadata holds."""
         return HandlerFailed(
             f"{self.partition.topic}-{self.partition.partition}: more records are finished ahead of offset {below}, which is not, than "
             f"{bound}; with exactly_once they may not come again, so lower concurrency or raise the bound"

@@ -1,10 +1,11 @@
-"""Which record of a partition a handler may be given now.
+"""Which record of a partition a handler gets next.
 
-What lives here: the order of keys, parked records and the bound on what runs at once, as a pure state machine. What does not: calling
-handlers and waiting (`lane`), what may be committed (`completed_offsets`).
+What lives here: the order of keys, parked records and the bound on concurrency, as a pure state machine. What does not:
+calling handlers and waiting (`lane`), what may be committed (`completed_offsets`).
 
-A record is *queued* until it is handed out, then *running*, perhaps *parked* until its next attempt is due, and at last finished. While a
-record of a key is parked, or runs beside others, its key is *held*: later records of that key stay *behind* it, in their order.
+A record is *queued*, then *running*, perhaps *parked* until its next attempt is due, and finally finished. While a
+record of a key is parked,
+or runs beside others, its key is *held*: later records of that key stay *behind* it, in order.
 """
 
 from collections import deque
@@ -14,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from busway.app.model.topic import Ordering
 
 _FREE: Final = object()
-"""The key of records that have no order among themselves."""
+"""Key of records without an order among themselves."""
 T = TypeVar("T")
 
 
@@ -22,8 +23,9 @@ class Schedule(Generic[T]):
     """The records of one partition for one handler.
 
     Args:
-        ordering: "key": records of a key one after the other, never reordered; "partition": all of them; "none": no order.
-        concurrency: how many run at once. With more than one, records without a key have no order among themselves.
+        ordering: "key": records of a key one after another, never reordered; "partition": all of them; "none": no
+            order.
+        concurrency: how many run at once. Above one, records without a key are unordered.
     """
 
     def __init__(self, *, ordering: Ordering = "key", concurrency: int = 1) -> None:
@@ -38,12 +40,12 @@ class Schedule(Generic[T]):
 
     @property
     def queued(self) -> int:
-        """Records that may run as soon as there is room, without those that stay behind their key."""
+        """Records that may run when there is room, without those held behind their key."""
         return len(self._queued) + len(self._due)
 
     @property
     def running(self) -> int:
-        """Records that are being handled."""
+        """Records in the handler."""
         return self._running
 
     @property
@@ -53,11 +55,11 @@ class Schedule(Generic[T]):
 
     @property
     def open(self) -> int:
-        """All records that are not finished."""
+        """All unfinished records."""
         return self.queued + self._held_back + self._running + self._parked
 
     def add(self, key: bytes | None, item: T) -> None:
-        """The next record of the partition."""
+        """Queue the partition's next record."""
         self._queued.append((self._key(key), item))
 
     def _key(self, key: bytes | None) -> Hashable:
@@ -68,15 +70,15 @@ class Schedule(Generic[T]):
         return key
 
     def next(self) -> tuple[Hashable, T] | None:
-        """A record to run now, with the key to name it by; None if there is none, or no room."""
+        """Return a record to run now, and the key to finish it by; None if none may run."""
         if self._running >= self._concurrency:
             return None
         if self._due:
             self._running += 1
             return self._due.popleft()
         while self._queued:
-            found = self._queued.popleft()
-            key, item = found
+            entry = self._queued.popleft()
+            key, item = entry
             if self._behind and (behind := self._behind.get(key)) is not None:
                 behind.append(item)
                 self._held_back += 1
@@ -84,23 +86,23 @@ class Schedule(Generic[T]):
             if self._concurrency > 1 and key is not _FREE:
                 self._behind[key] = deque()
             self._running += 1
-            return found
+            return entry
         return None
 
     def park(self, key: Hashable) -> None:
-        """A running record waits for its next attempt: it leaves its room to others and holds its key."""
+        """Park a running record until its next attempt: it frees its slot and holds its key."""
         self._running -= 1
         self._parked += 1
         if key is not _FREE:
             self._behind.setdefault(key, deque())
 
     def due(self, key: Hashable, item: T) -> None:
-        """A parked record may run again, before what is queued."""
+        """Requeue a parked record, before queued ones."""
         self._parked -= 1
         self._due.append((key, item))
 
     def finish(self, key: Hashable) -> None:
-        """A running record is done: the next of its key may run."""
+        """Finish a running record: the next of its key may run."""
         self._running -= 1
         if self._behind and (behind := self._behind.get(key)) is not None:
             if behind:

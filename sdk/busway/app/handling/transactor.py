@@ -1,20 +1,22 @@
-"""What handlers leave behind, committed in transactions with the offsets of their records: each of it exactly once.
+"""Handlers' output, committed exactly once in transactions with the offsets of their records.
 
-What lives here: `Transactor`: one transaction after the other, what is done again after an abort, a new producer where the old one cannot
-go on. What does not: what a call leaves behind (`work`), partitions and their lanes (`worker`), the requests (`busway.producer`).
+What lives here: `Transactor`: one transaction after another, retries after an abort, a new producer after a fatal
+error. What does not: the
+output of a call (`handler_output`), partitions and lanes (`worker`), the requests (`busway.producer`).
 
-While one transaction is being committed, handlers go on and the work for the next one gathers. It is begun when nothing is left to be
-handled, after `INTERVAL_S` at the latest, and is open for as long as it takes to send what has gathered. So nobody who reads what is
-committed waits for a handler, and no handler for a commit.
+While one transaction commits, handlers continue and the output for the next one is queued. It begins when no record is
+left to be handled, after `INTERVAL_S` at the latest, and is open only while its records are sent. So readers of
+committed records wait for no handler, and handlers wait for no commit.
 
-Work enters transactions in the order in which calls returned, and only as a whole: its records, the rows it has changed, and the offsets
-of what it was made from, in the name of the group's member as it is at that moment (KIP-447). A member that its group has replaced
-commits nothing, so a process that was frozen writes nothing that anybody sees.
+Output enters transactions in the order in which calls returned, and only as a whole: records, table rows, and the
+offsets of the handled records under the member's current id and generation (KIP-447). A fenced member commits nothing,
+so a process that was frozen has no visible writes.
 
-- Aborted, and the partitions are still here: the same work goes into the next transaction. No handler is called again.
-- Brokers refuse one of the records for good: fewer pieces of work at a time, until the one that is to blame is alone. Its record goes to
-  the dead letters.
-- The producer is fenced, or the like: all partitions are begun anew from what is committed, with a new producer.
+- Aborted, and the partitions are still assigned: the same output enters the next transaction. No handler is called
+  again.
+- Brokers refuse a record for good: transactions are bisected until the output at fault is alone. Its record is
+  dead-lettered.
+- The producer is fenced or otherwise fatal: all partitions restart from their committed offsets, with a new producer.
 """
 
 import asyncio
@@ -24,9 +26,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from busway.app.extending.hooks import ExtensionFailed, Hooks
-from busway.app.handling.item import Item
+from busway.app.handling.handler_output import HandlerOutput, firsts
+from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.partition_offsets import PartitionOffsets
-from busway.app.handling.work import Work, firsts
 from busway.app.model.outcomes import Outcomes
 from busway.app.model.retry import HandlerFailed, refusal_of
 from busway.app.model.topic import Outgoing
@@ -50,58 +52,61 @@ from busway_protocol.errors import ErrorCode
 logger = logging.getLogger("busway.app")
 
 INTERVAL_S: Final = 0.1
-"""Work waits no longer than this for more before it is committed."""
+"""Maximum seconds that output waits for more before it is committed."""
 _LOOK_S: Final = 0.005
-"""How often it is looked whether nothing is left to be handled."""
+"""Interval of the check whether records are left to be handled."""
 RECORDS_MAX: Final = 10_000
-"""Records that were handled, or are sent, in one transaction; with so many it is not waited for more."""
+"""Records handled and sent in one transaction; at this many it is committed without waiting."""
 BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes that are sent in one transaction, but for those of the call that goes beyond."""
+"""Bytes sent in one transaction, except for the rest of the call that exceeds them."""
 WAITING_BYTES_MAX: Final = 2 * BYTES_MAX
 WAITING_MAX: Final = 2 * RECORDS_MAX
-"""Above these, handlers wait until some of it is committed."""
+"""Above these bounds, handlers wait for a commit."""
 
 
 class OutOfGroup(TransactionAbortable):
-    """The group knows no such member at this moment, so nothing can be committed in its name."""
+    """The group does not know this member at the moment, so it cannot commit."""
 
 
 class Host(Protocol):
-    """What has the partitions; see `Worker`."""
+    """Owner of the partitions; see `Worker`."""
 
     def metadata(self) -> GroupMetadata:
-        """The member as its group knows it now."""
+        """Return the member's current id and generation."""
 
-    def place(self, assigned: PartitionOffsets) -> int | None:
-        """Where the consumer goes on, or did when the partition began to be given up."""
+    def position(self, assigned: PartitionOffsets) -> int | None:
+        """Return the consumer's position, or its position when the revocation began."""
 
-    def make_room(self, home: PartitionOffsets) -> None:
-        """A record of the partition was handled."""
+    def make_room(self, partition: PartitionOffsets) -> None:
+        """Resume a partition after one of its records was handled."""
 
     def is_idle(self) -> bool:
-        """Whether no record waits for its handler, or is being handled."""
+        """Return whether no record is queued for a handler or running."""
 
     def is_behind(self) -> Sequence[PartitionOffsets]:
-        """Partitions whose records are all finished, and whose offset can be moved on past what is no record."""
+        """Return partitions that are finished and whose offset can move past markers and aborted records."""
 
-    async def committed(self, works: Sequence[Work], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]) -> None:
-        """A transaction is committed."""
+    async def committed(
+        self, outputs: Sequence[HandlerOutput], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]
+    ) -> None:
+        """Record a committed transaction."""
 
-    async def let_go(self) -> Mapping[TopicPartition, int]:
-        """Stop handling what is handled exactly once, all of it; answers where each of the partitions began."""
+    async def release_partitions(self) -> Mapping[TopicPartition, int]:
+        """Stop handling all exactly_once partitions; return the first offset of each."""
 
-    async def begin_anew(self, firsts: Mapping[TopicPartition, int]) -> None:
-        """Begin those that are still here, from what is committed."""
+    async def restart_partitions(self, firsts: Mapping[TopicPartition, int]) -> None:
+        """Restart those still assigned, from their committed offsets."""
 
 
 class Transactor:
-    """Commits work in transactions.
+    """Commits handlers' output in transactions.
 
     Args:
-        make_producer: a transactional one that was not started; always of the same name, so that each fences the one before.
-        host: what has the partitions.
-        hooks: who is told of steps and commits.
-        interval_s: how long work waits for more.
+        make_producer: makes a transactional producer, not started; always of one transactional id, so each fences the
+            one before.
+        host: owner of the partitions.
+        hooks: extensions to notify of steps and commits.
+        interval_s: how long output waits for more.
     """
 
     def __init__(self, make_producer: Callable[[], Producer], host: Host, hooks: Hooks, interval_s: float) -> None:
@@ -110,22 +115,22 @@ class Transactor:
         self._hooks = hooks
         self._interval_s = min(interval_s, INTERVAL_S)
         self._idle_s = interval_s
-        self._queue: deque[Work] = deque()
-        self._taken: list[Work] = []
+        self._queue: deque[HandlerOutput] = deque()
+        self._in_flight: list[HandlerOutput] = []
         self._waiting = self._waiting_bytes = 0
-        self._most = RECORDS_MAX
-        self._some = asyncio.Event()
-        self._ripe = asyncio.Event()
-        self._moved = asyncio.Event()
-        self._hurried = 0
-        self._over = False
+        self._batch_limit = RECORDS_MAX
+        self._has_work = asyncio.Event()
+        self._batch_due = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._settling = 0
+        self._stopped = False
         self._refused: dict[tuple[TopicPartition, int], BuswayError] = {}
         self._pause = Backoff(current_machine().chance.random)
         self.outcomes = Outcomes()
         self.producer = make_producer()
 
     async def start(self) -> None:
-        """Take the transactional id.
+        """Initialise the transactional id.
 
         Raises:
             ConnectionFailed, TransactionFailed: as `Producer.start`.
@@ -133,212 +138,220 @@ class Transactor:
         await self.producer.start()
 
     async def stop(self, timeout_s: float) -> None:
-        """Disconnect; a transaction that is open is aborted."""
+        """Disconnect; an open transaction is aborted."""
         self._drop_all()
         await self.producer.stop(timeout_s)
 
-    # What handlers leave
+    # Output of handlers
 
-    def add(self, work: Work) -> None:
-        """Commit it with one of the next transactions."""
-        for item in work.items:
+    def add(self, output: HandlerOutput) -> None:
+        """Queue output for one of the next transactions."""
+        for item in output.items:
             item.handed_on = True
-        if work.home.dropped:
-            work.settle(committed=False)
+        if output.partition.dropped:
+            output.settle(committed=False)
             return
-        self._queue.append(work)
-        self._waiting += len(work.items) + len(work.records)
-        self._waiting_bytes += work.size
-        self._some.set()
-        if work.home.paused:
-            self._host.make_room(work.home)
+        self._queue.append(output)
+        self._waiting += len(output.items) + len(output.records)
+        self._waiting_bytes += output.size
+        self._has_work.set()
+        if output.partition.paused:
+            self._host.make_room(output.partition)
         if self._waiting >= RECORDS_MAX or self._waiting_bytes >= BYTES_MAX:
-            self._ripe.set()
+            self._batch_due.set()
 
     async def room(self) -> None:
-        """Wait while too much is on its way; not when nothing of it is committed any more, because the app is about to stop."""
-        while not self._over and (self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX):
-            self._moved.clear()
-            await self._moved.wait()
+        """Wait while too much is queued; return at once when nothing more is committed because the app stops."""
+        while not self._stopped and (self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX):
+            self._progress.clear()
+            await self._progress.wait()
 
-    def refused(self, item: Item) -> BuswayError | None:
-        """Why what the record's handler sends cannot be written."""
+    def refused(self, item: InFlightRecord) -> BuswayError | None:
+        """Return why the output of the record's handler cannot be written."""
         if not self._refused:
             return None
         record = item.record
         return self._refused.get((TopicPartition(record.topic, record.partition), record.offset))
 
-    # Partitions that go
+    # Revoked partitions
 
-    async def settle(self, those: Collection[PartitionOffsets], timeout_s: float) -> None:
-        """Return when nothing of these partitions is on its way any more; what is after that time is dropped."""
-        chosen = set(those)
-        self._hurried += 1
-        self._ripe.set()
-        self._some.set()
+    async def settle(self, partitions: Collection[PartitionOffsets], timeout_s: float) -> None:
+        """Wait until nothing of these partitions is queued; drop the rest after the timeout."""
+        chosen = set(partitions)
+        self._settling += 1
+        self._batch_due.set()
+        self._has_work.set()
         try:
             async with REAL_TIME.timeout(timeout_s):
-                while not self._over and any(work.home in chosen for work in (*self._queue, *self._taken)):
-                    self._moved.clear()
-                    await self._moved.wait()
+                while not self._stopped and any(
+                    output.partition in chosen for output in (*self._queue, *self._in_flight)
+                ):
+                    self._progress.clear()
+                    await self._progress.wait()
         except TimeoutError:
             logger.warning("what was handled was not committed within %g s, and is handled again", timeout_s)
         finally:
-            self._hurried -= 1
-            self.drop(those)
+            self._settling -= 1
+            self.drop(partitions)
 
-    def drop(self, those: Collection[PartitionOffsets]) -> None:
-        """Nothing of these partitions goes into a transaction any more; they have gone, or are about to."""
-        for assigned in those:
+    def drop(self, partitions: Collection[PartitionOffsets]) -> None:
+        """Drop queued output of partitions that are lost or revoked."""
+        for assigned in partitions:
             assigned.dropped = True
         if self._refused:
-            gone_too = {assigned.partition for assigned in those}
+            gone_too = {assigned.partition for assigned in partitions}
             self._refused = {where: why for where, why in self._refused.items() if where[0] not in gone_too}
-        gone = [work for work in self._queue if work.home.dropped]
+        gone = [output for output in self._queue if output.partition.dropped]
         if gone:
-            self._queue = deque(work for work in self._queue if not work.home.dropped)
+            self._queue = deque(output for output in self._queue if not output.partition.dropped)
             self._drop(gone)
 
-    def _drop(self, works: Iterable[Work]) -> None:
-        for work in works:
-            self._left(work)
-            work.settle(committed=False)
-        self._moved.set()
+    def _drop(self, outputs: Iterable[HandlerOutput]) -> None:
+        for output in outputs:
+            self._left(output)
+            output.settle(committed=False)
+        self._progress.set()
 
     def _drop_all(self) -> None:
-        works, self._taken = [*self._taken, *self._queue], []
+        outputs, self._in_flight = [*self._in_flight, *self._queue], []
         self._queue.clear()
-        self._drop(works)
+        self._drop(outputs)
 
-    def _left(self, work: Work) -> None:
-        self._waiting -= len(work.items) + len(work.records)
-        self._waiting_bytes -= work.size
+    def _left(self, output: HandlerOutput) -> None:
+        self._waiting -= len(output.items) + len(output.records)
+        self._waiting_bytes -= output.size
 
-    # One transaction after the other
+    # Transactions
 
     async def run(self) -> None:
-        """Commit work until cancelled.
+        """Commit output until cancelled.
 
         Raises:
             TransactionFailed: no producer may commit it.
-            HandlerFailed: a record is refused even among the dead letters.
+            HandlerFailed: a record is refused even as a dead letter.
         """
         try:
             await self._run()
         finally:
-            self._over = True
-            self._moved.set()
+            self._stopped = True
+            self._progress.set()
 
     async def _run(self) -> None:
         while True:
-            behind = await self._until_ripe()
-            self._taken = self._next()
+            behind = await self._until_batch_due()
+            self._in_flight = self._next()
             try:
-                await self._transact(self._taken, behind)
+                await self._transact(self._in_flight, behind)
             except (HandlerFailed, ExtensionFailed):
                 raise
             except (TransactionAbortable, BrokerError, MessageTooLarge, ConnectionFailed, RequestTimedOut) as problem:
                 await self._aborted(problem)
             except BuswayError as problem:
-                await self._begin_anew(problem)
+                await self._restart_partitions(problem)
 
-    async def _until_ripe(self) -> Sequence[PartitionOffsets]:
-        """Returns when a transaction is due; with partitions whose offset alone is to be moved on, where that is why."""
+    async def _until_batch_due(self) -> Sequence[PartitionOffsets]:
+        """Wait until a transaction is due; return partitions to move the offset of, if that is the reason."""
         while not self._queue:
-            self._some.clear()
+            self._has_work.clear()
             try:
                 async with REAL_TIME.timeout(self._idle_s):
-                    await self._some.wait()
+                    await self._has_work.wait()
             except TimeoutError:
                 if not self._queue and (behind := self._host.is_behind()):
                     return behind
         until = REAL_TIME.now_s() + self._interval_s
-        while not self._is_ripe() and (left_s := until - REAL_TIME.now_s()) > 0:
+        while not self._is_batch_due() and (left_s := until - REAL_TIME.now_s()) > 0:
             try:
                 async with REAL_TIME.timeout(min(left_s, _LOOK_S)):
-                    await self._ripe.wait()
+                    await self._batch_due.wait()
             except TimeoutError:
                 continue
         return ()
 
-    def _is_ripe(self) -> bool:
-        if self._hurried or self._waiting >= RECORDS_MAX or self._waiting_bytes >= BYTES_MAX:
+    def _is_batch_due(self) -> bool:
+        if self._settling or self._waiting >= RECORDS_MAX or self._waiting_bytes >= BYTES_MAX:
             return True
-        self._ripe.clear()
+        self._batch_due.clear()
         return self._host.is_idle()
 
-    def _next(self) -> list[Work]:
-        """The work for one transaction."""
-        found: list[Work] = []
+    def _next(self) -> list[HandlerOutput]:
+        outputs: list[HandlerOutput] = []
         records = size = 0
-        while self._queue and len(found) < self._most and records < RECORDS_MAX and size < BYTES_MAX:
-            found.append(work := self._queue.popleft())
-            records += len(work.items) + len(work.records)
-            size += work.size
-        return found
+        while self._queue and len(outputs) < self._batch_limit and records < RECORDS_MAX and size < BYTES_MAX:
+            outputs.append(output := self._queue.popleft())
+            records += len(output.items) + len(output.records)
+            size += output.size
+        return outputs
 
-    async def _transact(self, works: list[Work], behind: Sequence[PartitionOffsets]) -> None:
+    async def _transact(self, outputs: list[HandlerOutput], behind: Sequence[PartitionOffsets]) -> None:
         producer = self.producer
         await producer.begin_transaction()
-        await self._send(producer, works)
-        first = firsts(works)
+        await self._send(producer, outputs)
+        first = firsts(outputs)
         if self._hooks.stepped:
             await producer.flush()
             await self._hooks.reached_each("after-send", first)
-        offsets = await self._seal(producer, works, behind)
+        offsets = await self._seal(producer, outputs, behind)
         await self._hooks.reached_each("before-commit", first)
         await self._commit(producer)
-        await self._done(works, offsets)
+        await self._done(outputs, offsets)
         await self._hooks.reached_each("after-commit", first)
 
-    async def _send(self, producer: Producer, works: Iterable[Work]) -> None:
+    async def _send(self, producer: Producer, outputs: Iterable[HandlerOutput]) -> None:
         groups: dict[tuple[str, int], list[Outgoing]] = {}
-        for work in works:
-            for record in work.records:
-                number = record.partition
-                if number is None:
-                    number = await producer.choose(record.topic, record.key, len(record.value or b""))
-                groups.setdefault((record.topic, number), []).append(record)
-        for (topic, number), records in groups.items():
+        for output in outputs:
+            for record in output.records:
+                partition = record.partition
+                if partition is None:
+                    partition = await producer.choose(record.topic, record.key, len(record.value or b""))
+                groups.setdefault((record.topic, partition), []).append(record)
+        for (topic, partition), records in groups.items():
             if any(record.timestamp_ms is not None for record in records):
-                for one in records:
+                for record in records:
                     await producer.send(
-                        topic, one.value, one.key, partition=number, timestamp_ms=one.timestamp_ms, headers=one.headers
+                        topic,
+                        record.value,
+                        record.key,
+                        partition=partition,
+                        timestamp_ms=record.timestamp_ms,
+                        headers=record.headers,
                     )
             else:
-                plain = [(one.key, one.value, tuple(one.headers)) for one in records]
-                await producer.send_many(topic, plain, partition=number, linger=False)
+                plain = [(record.key, record.value, tuple(record.headers)) for record in records]
+                await producer.send_many(topic, plain, partition=partition, linger=False)
 
     async def _seal(
-        self, producer: Producer, works: Sequence[Work], behind: Sequence[PartitionOffsets]
+        self, producer: Producer, outputs: Sequence[HandlerOutput], behind: Sequence[PartitionOffsets]
     ) -> dict[PartitionOffsets, OffsetAndMetadata]:
-        """Make the offsets part of the transaction, in the name of who the member is at this moment."""
-        if any(work.home.dropped for work in works):
+        """Add the offsets to the transaction, under the member's current id and generation."""
+        if any(output.partition.dropped for output in outputs):
             raise OutOfGroup("partitions have gone while their records were being sent")
         member = self._host.metadata()
         if member.generation < 0 or not member.member_id:
             raise OutOfGroup(f"this instance is not in group {member.group_id} at this moment")
         finished: dict[PartitionOffsets, list[int]] = {assigned: [] for assigned in behind if not assigned.dropped}
-        for work in works:
-            offsets = finished.setdefault(work.home, [])
-            offsets += [item.record.offset for item in work.items if item.done is work.home.done]
-        found = {
+        for output in outputs:
+            offsets = finished.setdefault(output.partition, [])
+            offsets += [item.record.offset for item in output.items if item.done is output.partition.done]
+        committable = {
             assigned: at
             for assigned, offsets in finished.items()
-            if (at := assigned.committable_with(offsets, self._host.place(assigned))) is not None
+            if (at := assigned.committable_with(offsets, self._host.position(assigned))) is not None
         }
-        if works and not found:
+        if outputs and not committable:
             raise OutOfGroup("no offset is known yet that would show whether this instance may write")
         try:
-            await producer.send_offsets_to_transaction({one.partition: at for one, at in found.items()}, member)
+            await producer.send_offsets_to_transaction(
+                {assigned.partition: at for assigned, at in committable.items()}, member
+            )
         except TransactionAbortable as problem:
             if problem.code is not ErrorCode.OFFSET_METADATA_TOO_LARGE:
                 raise
-            longest = max(found, key=lambda assigned: len(found[assigned].metadata))
+            longest = max(committable, key=lambda assigned: len(committable[assigned].metadata))
             raise longest.too_much_ahead(
-                found[longest].offset, "offset.metadata.max.bytes of the brokers allows"
+                committable[longest].offset, "offset.metadata.max.bytes of the brokers allows"
             ) from problem
-        return found
+        return committable
 
     async def _commit(self, producer: Producer) -> None:
         while True:
@@ -350,68 +363,70 @@ class Transactor:
             else:
                 return
 
-    async def _done(self, works: Sequence[Work], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]) -> None:
-        self._taken = []
-        self._most = min(self._most * 2, RECORDS_MAX)
+    async def _done(
+        self, outputs: Sequence[HandlerOutput], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]
+    ) -> None:
+        self._in_flight = []
+        self._batch_limit = min(self._batch_limit * 2, RECORDS_MAX)
         self._pause.reset()
         self.outcomes.committed += 1
         self.outcomes.problem = None
-        for work in works:
-            self._left(work)
-            work.settle(committed=True)
+        for output in outputs:
+            self._left(output)
+            output.settle(committed=True)
         if self._refused:
-            for work in works:
-                for item in work.items:
-                    self._refused.pop((work.home.partition, item.record.offset), None)
-        await self._host.committed(works, offsets)
-        self._moved.set()
+            for output in outputs:
+                for item in output.items:
+                    self._refused.pop((output.partition.partition, item.record.offset), None)
+        await self._host.committed(outputs, offsets)
+        self._progress.set()
 
-    # When it fails
+    # Failures
 
     async def _aborted(self, problem: BuswayError) -> None:
-        """The transaction cannot be committed; its work goes into the next one, but for what has gone."""
+        """Abort; requeue the output, except for revoked partitions."""
         try:
             await self.producer.abort_transaction()
         except (BrokerError, ConnectionFailed, RequestTimedOut) as unanswered:
             logger.warning("an abort was not answered, the next transaction begins with it: %s", unanswered)
         except BuswayError as worse:
-            return await self._begin_anew(worse)
+            return await self._restart_partitions(worse)
         self.outcomes.aborted += 1
         self.outcomes.failed(problem)
-        works, self._taken = self._taken, []
+        outputs, self._in_flight = self._in_flight, []
         refusal = refusal_of(problem)
-        if refusal is not None and len(works) == 1 and not works[0].home.dropped:
-            self._refuse(works[0], refusal)
-            self._queue.extendleft(works)
-            return await self._begin_anew(refusal)
+        if refusal is not None and len(outputs) == 1 and not outputs[0].partition.dropped:
+            self._refuse(outputs[0], refusal)
+            self._queue.extendleft(outputs)
+            return await self._restart_partitions(refusal)
         if refusal is not None:
-            self._most = max(1, len(works) // 2)
+            self._batch_limit = max(1, len(outputs) // 2)
         logger.log(
             logging.INFO if isinstance(problem, OutOfGroup) else logging.WARNING,
             "a transaction of %d records was aborted, and is made again: %s",
-            sum(len(work.items) for work in works),
+            sum(len(output.items) for output in outputs),
             problem,
         )
-        self._queue.extendleft(work for work in reversed(works) if not work.home.dropped)
-        self._drop(work for work in works if work.home.dropped)
+        self._queue.extendleft(output for output in reversed(outputs) if not output.partition.dropped)
+        self._drop(output for output in outputs if output.partition.dropped)
         if refusal is None:
             await REAL_TIME.sleep(self._pause.next())
         return None
 
-    def _refuse(self, work: Work, problem: BuswayError) -> None:
-        for item in work.items:
-            where = work.home.partition, item.record.offset
+    def _refuse(self, output: HandlerOutput, problem: BuswayError) -> None:
+        for item in output.items:
+            where = output.partition.partition, item.record.offset
             if where in self._refused:
                 raise HandlerFailed(f"{item.where} cannot even be put among the dead letters: {problem}") from problem
             self._refused[where] = problem
 
-    async def _begin_anew(self, problem: BuswayError) -> None:
-        """Go on from what is committed, with a new producer."""
+    async def _restart_partitions(self, problem: BuswayError) -> None:
+        """Restart all partitions from their committed offsets, with a new producer."""
         logger.warning("all partitions are begun anew from what is committed, with a new producer: %s", problem)
         self.outcomes.renewed += 1
         self.outcomes.failed(problem)
         self._drop_all()
-        firsts = await self._host.let_go()
+        firsts = await self._host.release_partitions()
         self._drop_all()
         await self.producer.abort()
         while True:
@@ -426,4 +441,4 @@ class Transactor:
                     raise
                 logger.warning("no new producer for transactions yet: %s", refused)
             await REAL_TIME.sleep(self._pause.next())
-        await self._host.begin_anew(firsts)
+        await self._host.restart_partitions(firsts)

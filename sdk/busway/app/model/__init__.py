@@ -1,4 +1,4 @@
-"""The words of a service: topics, routes, retries, the attempt that a task makes, and the errors of a declaration.
+"""Types of a service: topics, routes, retries, transaction outcomes, and the errors of a declaration.
 
 Nothing here imports another part of `busway.app`.
 """

@@ -1,6 +1,7 @@
-"""What became of an app's transactions.
+"""Outcomes of an app's transactions.
 
-What lives here: `Outcomes`, counted by `handling.transactor` and shown by `monitoring`. What does not: making transactions.
+What lives here: `Outcomes`, counted by `handling.transactor` and shown by `monitoring`. What does not: making
+transactions.
 """
 
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ from busway.net.clock import REAL_TIME
 
 @dataclass(slots=True)
 class Outcomes:
-    """What became of transactions since the app started.
+    """Outcomes of transactions since the app started.
 
     Attributes:
         committed, aborted: transactions.
-        renewed: how often a producer could not go on, and another one was started.
-        problem: what the last one failed with, while none has succeeded since.
-        failing_s: since when none has, by the machine's clock.
+        renewed: how often a producer failed for good and was replaced.
+        problem: the last failure, if no transaction has committed since.
+        failing_s: since when none has, in seconds of the monotonic clock.
     """
 
     committed: int = 0
@@ -27,7 +28,7 @@ class Outcomes:
     failing_s: float = 0.0
 
     def failed(self, problem: BuswayError) -> None:
-        """A transaction was not committed, or not yet."""
+        """Note a transaction that was not committed, or not yet."""
         if self.problem is None:
             self.failing_s = REAL_TIME.monotonic_s()
         self.problem = problem

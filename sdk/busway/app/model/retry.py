@@ -1,6 +1,7 @@
-"""When a handler raises: again, or to the dead letters.
+"""Retries of a handler, and the headers of dead letters.
 
-What lives here: `Retry`, `Exponential`, and the headers of a dead letter. What does not: waiting (`lane`) and sending (`attempts`).
+What lives here: `Retry`, `Exponential`, and the headers of a dead letter. What does not: waiting (`lane`) and sending
+(`attempts`).
 """
 
 import asyncio
@@ -19,9 +20,9 @@ from busway.types import Record
 from busway_protocol.errors import ErrorCode
 
 MAX_STACK_BYTES: Final = 16 * 1024
-"""A header holds so much of a traceback; the end, where the cause is."""
+"""Bytes of a traceback in a header; the end, where the cause is, is kept."""
 MAX_MESSAGE_BYTES: Final = 4 * 1024
-"""And so much of any other text; exceptions may quote whole records."""
+"""Bytes of any other text in a header; exceptions may quote whole records."""
 _MESSAGE: Final = "kafka_dlt-exception-message"
 _STACK: Final = "kafka_dlt-exception-stacktrace"
 _CALLERS: Final = (
@@ -33,12 +34,14 @@ _TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 
 
 class HandlerFailed(BuswayError):
-    """A handler failed for good, and its record may not go to the dead letters; the app stops so that nothing is skipped."""
+    """A handler failed for good, and its record may not be dead-lettered; the app stops so that nothing is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """Waits that grow: `initial` seconds, times `factor` each time, at most `max`, each shortened by up to `jitter` of itself."""
+    """Exponential backoff: `initial` seconds, times `factor` each time, at most `max`, each shortened by up to `jitter`
+    of itself.
+    """
 
     initial: float = 0.2
     factor: float = 2.0
@@ -52,7 +55,7 @@ class Exponential:
             )
 
     def wait_s(self, attempt: int, chance: float) -> float:
-        """Seconds before the attempt after number `attempt` (the first is 1); `chance` is a random number below 1."""
+        """Return seconds to wait after attempt number `attempt` (the first is 1); `chance` is random, in [0, 1)."""
         try:
             longest = min(self.initial * self.factor ** (attempt - 1), self.max)
         except OverflowError:
@@ -66,10 +69,11 @@ class Retry:
 
     Attributes:
         attempts: calls in all; 1 tries once.
-        backoff: how long to wait between them. Later records of the same key wait too, so that its order is kept; with
-            `ordering="partition"`, or in batches, the whole partition waits.
-        on: exceptions that are tried again.
-        give_up_on: exceptions that are not, although `on` holds them.
+        backoff: waits between them. Later records of the same key wait too, to keep their order; with
+            `ordering="partition"`, or in
+            batches, the whole partition waits.
+        on: exceptions that are retried.
+        give_up_on: exceptions that are not, although in `on`.
     """
 
     attempts: int = 5
@@ -87,25 +91,25 @@ class Retry:
                 raise ValueError(f"{name}: {kinds!r:.80} is no tuple of exception classes, such as (TimeoutError,)")
 
     def wait_s(self, problem: Exception, attempt: int, chance: Callable[[], float]) -> float | None:
-        """Seconds until the next attempt after `attempt` failed; None to give up. `chance` gives random numbers below 1."""
+        """Return seconds until the next attempt; None to give up. `chance` returns random numbers in [0, 1)."""
         if attempt >= self.attempts or not isinstance(problem, self.on) or isinstance(problem, self.give_up_on):
             return None
         return self.backoff.wait_s(attempt, chance())
 
 
 def dead_letter_topic(topic: str, group: str) -> str:
-    """Where a group's dead letters of a topic go."""
+    """Return the dead-letter topic of a group for a topic."""
     return f"{topic}.{group}.dlt"
 
 
 def dead_letter_headers(
     problem: BaseException, record: Record, *, group: str, attempts: int, handler: str
 ) -> list[tuple[str, bytes | None]]:
-    """Where a dead letter comes from and why, under the names that Spring and consoles know."""
+    """Return origin and reason of a dead letter, under the header names of Spring and consoles."""
     stack = "".join(
         traceback.format_exception(kind := type(problem), problem, _from_handler(problem.__traceback__))
     ).encode(errors="replace")
-    found = {
+    texts = {
         "kafka_dlt-original-topic": record.topic,
         "kafka_dlt-original-partition": str(record.partition),
         "kafka_dlt-original-offset": str(record.offset),
@@ -118,13 +122,13 @@ def dead_letter_headers(
         "busway_dlt-handler": handler,
     }
     headers: list[tuple[str, bytes | None]] = [
-        (name, text.encode(errors="replace")[:MAX_MESSAGE_BYTES]) for name, text in found.items()
+        (name, text.encode(errors="replace")[:MAX_MESSAGE_BYTES]) for name, text in texts.items()
     ]
     return [*headers, (_STACK, stack[-MAX_STACK_BYTES:])]
 
 
 def _from_handler(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of busway and of Python by which the handler was called; all of it where there are no others."""
+    """Drop the frames of Busway and Python that called the handler; keep all if there are no others."""
     theirs = trace
     while theirs is not None and theirs.tb_frame.f_code.co_filename.startswith(_CALLERS):
         theirs = theirs.tb_next
@@ -132,14 +136,18 @@ def _from_handler(trace: TracebackType | None) -> TracebackType | None:
 
 
 def place_of(problem: BaseException) -> str:
-    """Where the handler's own code was when an exception was raised: ` (service.py:12 in charge)`; empty where it had not been called."""
-    frames = [one for one in traceback.extract_tb(problem.__traceback__) if not one.filename.startswith(_CALLERS)]
-    own = [one for one in frames if not one.filename.startswith(_PYTHON)] or frames  # a service may be installed, too
+    """Return where in the handler's code an exception was raised: ` (service.py:12 in charge)`; empty if it was not
+    called.
+    """
+    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if not frame.filename.startswith(_CALLERS)]
+    own = [
+        frame for frame in frames if not frame.filename.startswith(_PYTHON)
+    ] or frames  # the service itself may be an installed package
     return f" ({Path(own[-1].filename).name}:{own[-1].lineno} in {own[-1].name})" if own else ""
 
 
 def without_long_ones(headers: list[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
-    """For a record so large that it has no room for them."""
+    """Empty the long headers, for a record too large for them."""
     return [(name, b"" if name in {_STACK, _MESSAGE} else value) for name, value in headers]
 
 
@@ -156,19 +164,19 @@ _REFUSED_RECORDS: Final = frozenset(
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-"""Brokers will not take this record into this topic, however often they are asked."""
+"""Errors by which brokers refuse a record for good."""
 
 
 def refusal_of(problem: BuswayError) -> BuswayError | None:
-    """Why brokers will not write one of a transaction's records; None for what is wrong with the transaction, which is no record's fault."""
-    for one in (problem, problem.__cause__):
-        if isinstance(one, MessageTooLarge) or (isinstance(one, BrokerError) and one.code in _REFUSED_RECORDS):
-            return one
+    """Return why brokers refuse one of a transaction's records; None if no record is at fault."""
+    for error in (problem, problem.__cause__):
+        if isinstance(error, MessageTooLarge) or (isinstance(error, BrokerError) and error.code in _REFUSED_RECORDS):
+            return error
     return None
 
 
 def is_too_large(problem: BuswayError) -> bool:
-    """Whether a record was refused for its size."""
+    """Return whether a record was refused for its size."""
     return isinstance(problem, MessageTooLarge) or (
         isinstance(problem, BrokerError) and problem.code is ErrorCode.MESSAGE_TOO_LARGE
     )

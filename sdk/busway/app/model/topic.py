@@ -1,7 +1,8 @@
-"""What was decorated: topics with their types, handlers with their options.
+"""Results of the decorators: topics with their types, handlers with their options.
 
-What lives here: `Topic`, `ConsumerRecord`, `Route` and its options, what is refused when they are declared, and what a topic needs of its
-app, as protocols. What does not: running them (`handling`), binding arguments (`binding`).
+What lives here: `Topic`, `ConsumerRecord`, `Route` and its options, refusals at declaration, and the protocols of a
+topic's app. What does
+not: running them (`handling`), binding arguments (`binding`).
 """
 
 import asyncio
@@ -42,21 +43,21 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 _LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST: Final = 249
 BATCH_MAX: Final = 1000
-"""So many records of a partition are kept ready for their handler; a batch cannot be larger."""
+"""Records of a partition fetched ahead for a handler; the bound of a batch."""
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether brokers take it."""
+    """Return whether brokers accept the name."""
     return bool(name) and len(name) <= _LONGEST and not set(name) - _LEGAL and name not in {".", ".."}
 
 
 class BadDeclaration(BuswayError):
-    """A topic or a handler was declared in a way that cannot work; names it and says what to change."""
+    """A topic or handler was declared in a way that cannot work; names it and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerRecord(Generic[K, V]):
-    """A record as a handler sees it: key and value typed, None for a tombstone's value."""
+    """A record for a handler: key and value typed, None for a tombstone's value."""
 
     topic: str
     partition: int
@@ -67,12 +68,12 @@ class ConsumerRecord(Generic[K, V]):
     headers: tuple[tuple[str, bytes | None], ...]
 
     def header(self, name: str) -> bytes | None:
-        """The last header of that name."""
-        return next((value for found, value in reversed(self.headers) if found == name), None)
+        """Return the last header of that name, None without one."""
+        return next((value for header_name, value in reversed(self.headers) if header_name == name), None)
 
 
 class Outgoing(NamedTuple):
-    """A record that is to be sent, as the producer takes it."""
+    """A record to send, with encoded key and value."""
 
     topic: str
     partition: int | None
@@ -139,10 +140,10 @@ class Topic(Generic[K, V]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> "asyncio.Future[RecordMetadata]":
-        """As `send`, but returns once the record waits to be sent; the future is done when it is acknowledged.
+        """As `send`, but return once the record is queued; the future is done when it is acknowledged.
 
-        A handler need not wait for it: its own record counts as handled only when all that it sent is acknowledged, and the next
-        record is handled meanwhile.
+        A handler need not wait for it: its own record is finished only when all its sends are acknowledged, and the
+        next record is handled meanwhile.
         """
         return await self.app.send_soon(
             self, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
@@ -150,31 +151,28 @@ class Topic(Generic[K, V]):
 
 
 class TopicSerdes(Protocol):
-    """Turn keys and values of topics into bytes and back.
-
-    `busway.app.serdes.Serdes` is one.
-    """
+    """Encode and decode keys and values of topics; see `busway.app.serdes.Serdes`."""
 
     def knows(self, topic: Topic[Any, Any]) -> bool:
         """Whether the topic was prepared."""
 
     async def prepare(self, topics: Iterable[Topic[Any, Any]]) -> None:
-        """Make what these topics need, and register their schemas."""
+        """Create the serdes of these topics and register their schemas."""
 
     def encode(self, topic: Topic[Any, Any], part: Part, value: Any) -> bytes | None:
-        """Return the bytes of a key or value; None stays None."""
+        """Encode a key or value; None stays None."""
 
     def encoder(self, topic: Topic[Any, Any], part: Part) -> Callable[[Any], bytes]:
-        """Return what encodes a key or value that is not None."""
+        """Return the encoder of keys or values that are not None."""
 
     async def decode(self, record: Record) -> ConsumerRecord[Any, Any]:
-        """Return the record typed; waits while the registry cannot be asked."""
+        """Decode a record; wait while the registry is unavailable."""
 
     async def close(self) -> None:
         """Disconnect from the registry."""
 
 
-class OpenWork(Protocol):
+class OpenOutput(Protocol):
     """Collect records from outside of handlers for one transaction of the app."""
 
     def keep(self, record: Outgoing) -> None:
@@ -188,10 +186,7 @@ class OpenWork(Protocol):
 
 
 class TopicOwner(Protocol):
-    """Send the records of a topic.
-
-    It is the app that has declared the topic, as topics and tables see it.
-    """
+    """Send the records of a topic: the app, as topics and tables see it."""
 
     @property
     def name(self) -> str:
@@ -214,7 +209,7 @@ class TopicOwner(Protocol):
         """
 
     def new_serdes(self) -> TopicSerdes:
-        """Return serdes for use while the app does not run; the caller closes them."""
+        """Create serdes for use while the app does not run; the caller closes them."""
 
     async def send(
         self,
@@ -245,8 +240,8 @@ class TopicOwner(Protocol):
     ) -> "list[asyncio.Future[RecordMetadata]]":
         """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
 
-    def open_work(self, topics: Collection[str], partition: int) -> OpenWork | None:
-        """Return work that is committed with what is handled of these topics' partition.
+    def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
+        """Return work that commits with the handled records of these topics' partition.
 
         Returns:
             None where this instance handles no partition of that number exactly once.
@@ -255,11 +250,11 @@ class TopicOwner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A handler that takes many records of one partition at once, in their order.
+    """Options of a handler that takes batches of one partition's records, in order.
 
     Attributes:
-        max_records: at most so many, up to 1000.
-        max_wait_s: how long to wait for more once one is there.
+        max_records: up to 1000.
+        max_wait_s: how long to wait for more after the first.
     """
 
     max_records: int = 500
@@ -272,20 +267,23 @@ class Batch:
 
 @runtime_checkable
 class TransactionalInbox(Protocol):
-    """What `subscribe(sql=…)` takes: a database that remembers which records were handled."""
+    """A database that remembers handled records, for `subscribe(sql=…)`."""
 
     def handling(self, group: str, record: ConsumerRecord[Any, Any]) -> AbstractAsyncContextManager[Any | None]:
-        """Around one attempt at a record: enters as what the handler's `tx` gets, or as None if the record was handled before; leaves by
-        committing what the handler wrote together with the record's mark, or by undoing it when the handler raised."""
+        """Surround one attempt at a record with a transaction.
+
+        Enters as the handler's `tx`, or as None if the record was handled before; leaves by committing the handler's
+        writes together with the record's mark, or by rolling back if the handler raised.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Where a handler's result goes.
+    """Target of a handler's result.
 
     Attributes:
-        topic: to which topic, or its name.
-        key: of the record, from the result; None for the key of the record that was handled.
+        topic: or its name.
+        key: of the record, from the result; None for the key of the handled record.
     """
 
     topic: "Topic[Any, Any] | str"
@@ -294,12 +292,12 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A handler, what it reads, how it is called and how it fails.
+    """A handler with its topics and options.
 
     Attributes:
-        function: what was decorated.
-        publications: where its results go.
-        group: the share group that it takes records of, as a queue; None reads as a member of the app's own group.
+        function: that was decorated.
+        publications: targets of its results.
+        group: the share group of a queue; None for the app's own consumer group.
 
     The others are the arguments of `App.subscribe`.
     """
@@ -320,7 +318,7 @@ class Route:
 
     @property
     def name(self) -> str:
-        """The handler in messages: module and name."""
+        """Module and name of the handler, for messages."""
         function = self.function
         own = getattr(function, "__qualname__", type(function).__qualname__)
         return f"{getattr(function, '__module__', type(function).__module__)}.{own}"

@@ -1,4 +1,4 @@
-"""How a running app is doing.
+"""State of a running app.
 
-`progress` knows how far each partition is, `health` asks the brokers and judges, `metrics` counts for Prometheus.
+`progress` tracks each partition, `health` queries the brokers and judges, `metrics` counts for Prometheus.
 """

@@ -1,9 +1,9 @@
-"""Is the app well?
+"""Readiness of an app.
 
-What lives here: `Health`, which watches an app's progress and asks the brokers how far it is behind. What does not: HTTP (`busway.web`),
-figures for Prometheus (`metrics`).
+What lives here: `Health`, which tracks an app's progress and its lag on the brokers. What does not: HTTP
+(`busway.web`), metrics for Prometheus (`metrics`).
 
-The brokers are asked only when somebody looks, at most once in `LOOK_EVERY_S`: an app that nobody watches does nothing for it.
+The brokers are queried only on a probe, at most once in `LOOK_EVERY_S`: without probes it costs nothing.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ from busway.net.clock import REAL_TIME
 from busway.types import TopicPartition
 
 LOOK_EVERY_S: Final = 1.0
-"""Looks in between see the last answer: a page of probes costs the brokers one question."""
+"""Probes within this time share the last answer of the brokers."""
 LOOK_TIMEOUT_S: Final = 5.0
-"""A probe waits no longer for the brokers; Kubernetes gives up after one second by default, Prometheus after ten."""
+"""Maximum wait of a probe for the brokers; Kubernetes gives up after one second by default, Prometheus after ten."""
 STALL_TIMEOUT_S: Final = 60.0
 _EARLIEST, _LATEST = -2, -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """Whether work gets done.
+    """Whether the app makes progress.
 
     Attributes:
-        ready: nothing is wrong.
-        reasons: what is, each naming the partition or the cause.
+        ready: without a problem.
+        reasons: problems, each with the partition or the cause.
     """
 
     ready: bool
@@ -43,12 +43,12 @@ class Readiness:
 
 
 class Health(Extension):
-    """Watches an app.
+    """Health of an app.
 
     Args:
-        stall_timeout_s: a partition with lag may be without a finished record for so long; counted from the first look that saw the
-            lag, so that an idle partition whose next record has just come is not called stuck.
-        clock: seconds that only grow; None for those of the machine, also where a test has frozen the app's time.
+        stall_timeout_s: how long a partition with lag may finish no record; counted from the first look that saw the
+            lag, so that an idle partition with a new record is not reported as stuck.
+        clock: monotonic seconds; None for the machine's clock.
     """
 
     def __init__(self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] | None = None) -> None:
@@ -67,15 +67,15 @@ class Health(Extension):
         self._looked_s: float | None = None
 
     def now_s(self) -> float:
-        """Seconds that only grow."""
+        """Return monotonic seconds."""
         return (self._clock or REAL_TIME.monotonic_s)()
 
-    # What the app tells
+    # Extension
 
     async def starting(self, app: RunningService) -> None:
-        """Begin afresh."""
+        """Reset all state."""
         self._app = app
-        self._looking = asyncio.Lock()  # of this event loop, which may be another than last time
+        self._looking = asyncio.Lock()  # bound to this event loop, which may differ from the last start
         self._joined, self._looked_s, self.unreachable = False, None, None
         self.progress = Progress()
 
@@ -85,29 +85,29 @@ class Health(Extension):
         await self._stack.aclose()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Partitions came."""
+        """Track new partitions."""
         self._joined = True
         self._looked_s = None
         self.progress.assigned(partitions, self.now_s())
         return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions went."""
+        """Drop removed partitions."""
         self.progress.revoked(partitions)
 
     def finished(self, handling: Handling) -> None:
-        """A record that is tried again is no progress."""
+        """Note progress; a retried record is none."""
         if handling.outcome != "retried":
             self.progress.finished(TopicPartition(handling.topic, handling.partition), self.now_s())
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Offsets are committed."""
+        """Note committed offsets."""
         self.progress.committed(offsets, self.now_s())
 
     # Looking
 
     async def look(self) -> None:
-        """Ask the brokers for ends and unknown offsets; a failure is kept in `unreachable`."""
+        """Query the brokers for ends and unknown offsets; a failure is kept in `unreachable`."""
         async with self._looking:
             now_s = self.now_s()
             app = self._app
@@ -135,7 +135,7 @@ class Health(Extension):
             group_offsets = await self._admin.list_group_offsets(app.group_id)
             begin = await self._admin.list_offsets(dict.fromkeys(unknown - group_offsets.keys(), _EARLIEST))
             committed = {partition: group_offsets[partition].offset for partition in unknown & group_offsets.keys()}
-            # Meanwhile the app may have committed, which is newer than what was asked.
+            # A commit of the app meanwhile is newer than this answer.
             self.progress.committed(
                 {
                     partition: at
@@ -148,17 +148,17 @@ class Health(Extension):
         self.progress.ends(ends, self.now_s())
 
     def parked(self) -> Mapping[TopicPartition, int]:
-        """How many records of each partition wait for their next attempt."""
+        """Return the number of records that wait for their next attempt, by partition."""
         worker = self._app.worker if self._app is not None else None
         return worker.parked() if worker is not None else {}
 
     def transactions(self) -> Outcomes | None:
-        """What became of the app's transactions; None where it makes none."""
+        """Return the outcomes of the app's transactions; None where it makes none."""
         worker = self._app.worker if self._app is not None else None
         return None if worker is None else worker.outcomes
 
     async def ready(self) -> Readiness:
-        """Whether the app has its partitions and gets on with each of them."""
+        """Judge whether the app has its partitions and makes progress with each of them."""
         app = self._app
         if app is None:
             return Readiness(ready=False, reasons=("the app is not running",))

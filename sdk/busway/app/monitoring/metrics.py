@@ -1,24 +1,27 @@
-"""Figures of an app for Prometheus.
+"""Metrics of an app for Prometheus.
 
-What lives here: `Metrics`, with a registry of its own, so that two apps of one process, or two tests, do not meet. What does not:
-serving them (`busway.web`). An app without it counts nothing.
+What lives here: `Metrics`, with its own registry, so that two apps of one process, or two tests, do not collide. What
+does not: serving them
+(`busway.web`). An app without it counts nothing.
 
 | name | labels | what |
 |---|---|---|
-| `busway_handler_records_total` | topic, handler, outcome | records given to handlers; outcome handled, filtered, retried, dead_lettered |
-| `busway_handler_duration_seconds` | topic, handler | histogram of calls, whatever became of them |
-| `busway_handler_retries_total` | topic, handler | calls that failed and are made again |
-| `busway_dead_letters_total` | topic, handler | records put aside |
-| `busway_handler_in_flight` | handler | calls under way |
-| `busway_assigned_partitions` | | partitions that this process has |
-| `busway_rebalances_total` | | how often partitions came or went |
+| `busway_handler_records_total` | topic, handler, outcome | records given to handlers; outcome handled, filtered,
+retried, dead_lettered |
+| `busway_handler_duration_seconds` | topic, handler | histogram of calls, with any outcome |
+| `busway_handler_retries_total` | topic, handler | failed calls that are retried |
+| `busway_dead_letters_total` | topic, handler | dead-lettered records |
+| `busway_handler_in_flight` | handler | calls in progress |
+| `busway_assigned_partitions` | | partitions of this process |
+| `busway_rebalances_total` | | how often partitions were assigned or revoked |
 | `busway_committed_offset` | topic, partition | the group's |
 | `busway_lag_records` | topic, partition | records behind it |
-| `busway_seconds_since_progress` | topic, partition | since a record was finished, or the partition came |
+| `busway_seconds_since_progress` | topic, partition | since a record was finished, or the partition was assigned |
 | `busway_parked_records` | topic, partition | records that wait for their next attempt |
-| `busway_transactions_total` | outcome | of handlers that are exactly_once: committed, aborted; what was aborted is made again |
-| `busway_transaction_renewals_total` | | how often their producer was fenced, or could not go on, and all was begun anew |
-| `busway_brokers_reachable` | | 1 if the brokers answered when lag was asked for last |
+| `busway_transactions_total` | outcome | of exactly_once handlers: committed, aborted; aborted ones are repeated |
+| `busway_transaction_renewals_total` | | how often their producer was fenced or failed for good, and all partitions
+were restarted |
+| `busway_brokers_reachable` | | 1 if the brokers answered the last query for lag |
 | `busway_build_info` | app, group, version | 1 |
 | `process_*` | | of prometheus-client: CPU, memory, open files |
 """
@@ -43,7 +46,7 @@ BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 
 
 class Metrics(Health):
-    """Counts what handlers do; it watches the app's health as well, for lag and progress.
+    """Counters of handlers, with the app's health for lag and progress.
 
     Args:
         stall_timeout_s, clock: as in `Health`.
@@ -52,7 +55,7 @@ class Metrics(Health):
     def __init__(self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] | None = None) -> None:
         super().__init__(stall_timeout_s=stall_timeout_s, clock=clock)
         self.registry = registry = CollectorRegistry(auto_describe=False)
-        """Where a service may put figures of its own."""
+        """Open to metrics of the service."""
         where = ("topic", "handler")
         self._records = Counter(
             "busway_handler_records", "Records given to handlers.", (*where, "outcome"), registry=registry
@@ -70,30 +73,30 @@ class Metrics(Health):
         ProcessCollector(registry=registry)
 
     async def exposition(self) -> bytes:
-        """All figures in Prometheus's text format, with lag as the brokers know it now."""
+        """Return all metrics in Prometheus's text format, with the current lag."""
         await self.look()
         return generate_latest(self.registry)
 
-    # What the app tells
+    # Extension
 
     async def starting(self, app: RunningService) -> None:
-        """Name what runs."""
+        """Set the build info."""
         await super().starting(app)
         self._build.clear()
         self._build.labels(app.name, app.group_id, version("busway")).set(1)
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Partitions came."""
+        """Count a rebalance."""
         self._rebalances.inc()
         return await super().assigned(partitions)
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions went."""
+        """Count a rebalance."""
         self._rebalances.inc()
         await super().revoked(partitions)
 
     def around(self, route: Route, call: Call) -> Call:
-        """Count calls under way."""
+        """Count calls in progress."""
         in_flight = self._in_flight.labels(route.name)
 
         async def counted(record: Any) -> Any:
@@ -114,7 +117,9 @@ class Metrics(Health):
         count(handling)
 
     def _counting(self, topic: str, handler: str, outcome: str) -> Callable[[Handling], None]:
-        """What counts calls with these labels: looking labels up for each record would cost more than counting."""
+        """Return the counter of calls with these labels: a label lookup for each record would cost more than
+        counting.
+        """
         records = self._records.labels(topic, handler, outcome)
         seconds = self._seconds.labels(topic, handler)
         retries = self._retries.labels(topic, handler)
@@ -132,13 +137,13 @@ class Metrics(Health):
 
 
 class _Partitions(Collector):
-    """The figures that are read off when somebody looks."""
+    """Metrics that are computed on collection."""
 
     def __init__(self, health: Health) -> None:
         self._health = health
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """One family for each."""
+        """Yield the metric families."""
         where = ("topic", "partition")
         offsets = GaugeMetricFamily("busway_committed_offset", "The group's offset.", labels=where)
         lags = GaugeMetricFamily("busway_lag_records", "Records behind the group's offset.", labels=where)

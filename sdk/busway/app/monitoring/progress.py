@@ -1,7 +1,8 @@
-"""How far an app's partitions have got, and whether one is stuck.
+"""Progress of an app's partitions, and which are stuck.
 
-What lives here: committed offsets, ends, and the moment each partition last got on; pure, moments come in as seconds of any clock that
-only grows. What does not: asking the brokers (`health`).
+What lives here: committed offsets, ends, and the time of each partition's last progress; pure, times are seconds of any
+monotonic clock. What
+does not: querying the brokers (`health`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,9 @@ from busway.types import TopicPartition
 
 @dataclass(slots=True)
 class _Watched:
-    """One partition: `moved_s` when a record was finished last, `behind_s` since when it is seen to have work and does not get on."""
+    """One partition: `moved_s` is when a record was last finished, `behind_s` since when it has had lag without
+    progress.
+    """
 
     moved_s: float
     committed: int | None = None
@@ -22,14 +25,14 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProgress:
-    """One partition of the app, now.
+    """Current state of one partition of the app.
 
     Attributes:
         partition: which.
-        committed: the group's offset; None while it is not known.
-        lag: records behind it; None while committed offset or end are not known.
-        idle_s: seconds since a record was finished here, or since the partition came.
-        stuck_s: seconds for which there was seen to be lag and nothing was finished; 0 if all is well.
+        committed: the group's offset; None while it is unknown.
+        lag: records behind it; None while committed offset or end are unknown.
+        idle_s: seconds since a record was finished, or since the partition was assigned.
+        stuck_s: seconds with lag and without a finished record; 0 if all is well.
     """
 
     partition: TopicPartition
@@ -40,38 +43,38 @@ class PartitionProgress:
 
 
 class Progress:
-    """What is known of the partitions that this process has."""
+    """State of the partitions of this process."""
 
     def __init__(self) -> None:
         self._watched: dict[TopicPartition, _Watched] = {}
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """Those that the process has now."""
+        """The assigned partitions."""
         return frozenset(self._watched)
 
     @property
     def unknown(self) -> frozenset[TopicPartition]:
-        """Those whose committed offset was not told yet."""
+        """Partitions whose committed offset is unknown."""
         return frozenset(partition for partition, watched in self._watched.items() if watched.committed is None)
 
     def assigned(self, partitions: Iterable[TopicPartition], now_s: float) -> None:
-        """Partitions came."""
+        """Track new partitions."""
         for partition in partitions:
             self._watched[partition] = _Watched(now_s)
 
     def revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions went."""
+        """Drop removed partitions."""
         for partition in partitions:
             self._watched.pop(partition, None)
 
     def finished(self, partition: TopicPartition, now_s: float) -> None:
-        """A record was finished, for good."""
+        """Note a finished record."""
         if (watched := self._watched.get(partition)) is not None:
             watched.moved_s, watched.behind_s = now_s, None
 
     def committed(self, offsets: Mapping[TopicPartition, int], now_s: float) -> None:
-        """The group's offsets, as committed or as the brokers know them."""
+        """Note the group's offsets, as committed or as the brokers report them."""
         for partition, offset in offsets.items():
             if (watched := self._watched.get(partition)) is not None and watched.committed != offset:
                 if watched.committed is not None:
@@ -80,7 +83,7 @@ class Progress:
                 watched.committed = offset
 
     def ends(self, offsets: Mapping[TopicPartition, int], now_s: float) -> None:
-        """The ends of partitions, as the brokers know them now; a partition counts as stuck from the first look that shows lag."""
+        """Note the end offsets; a partition counts as stuck from the first look that shows lag."""
         for partition, offset in offsets.items():
             if (watched := self._watched.get(partition)) is None:
                 continue
@@ -91,7 +94,7 @@ class Progress:
                 watched.behind_s = now_s
 
     def all(self, now_s: float) -> list[PartitionProgress]:
-        """Every partition, sorted."""
+        """Return every partition, sorted."""
         return [
             PartitionProgress(
                 partition=partition,

@@ -1,5 +1,5 @@
 """Handlers that take records of a share group, as a work queue.
 
-What lives here: feeding them, and telling the group what became of each record. What does not: declaring them (`declaring`), a call of a
+What lives here: feeding them, and acknowledging their records. What does not: declaring them (`declaring`), calling a
 handler (`handling`).
 """

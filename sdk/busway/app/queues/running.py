@@ -1,6 +1,7 @@
 """The queues of an app that starts.
 
-What lives here: making their workers, and running them beside the app's other handlers. What does not: working one off (`worker`).
+What lives here: creating their workers, and running them beside the app's other handlers. What does not: one worker
+(`worker`).
 """
 
 import asyncio
@@ -12,10 +13,10 @@ from typing import Any
 
 from busway.admin.admin import Admin
 from busway.app.calling.layers import Handler
-from busway.app.handling.attempts import AttemptParts, Counts
+from busway.app.handling.attempts import AttemptContext, Counts
 from busway.app.handling.worker import Worker
-from busway.app.handling.worker_parts import WorkerParts
-from busway.app.queues.worker import QueueParts, QueueWorker
+from busway.app.handling.worker_context import WorkerContext
+from busway.app.queues.worker import QueueContext, QueueWorker
 from busway.app.service import RunningService
 from busway.errors import BrokerError, UnsupportedByBroker
 from busway.net.machine import current_machine
@@ -24,46 +25,46 @@ from busway.share.consumer import ShareConsumer
 logger = logging.getLogger("busway.app")
 
 _NEVER_MS = 2**31 - 1
-"""A queue whose handlers are all busy asks for nothing, for as long as that takes."""
+"""A queue with busy handlers polls nothing, however long that takes."""
 
 
 async def start_working(
     app: RunningService,
-    parts: WorkerParts,
+    context: WorkerContext,
     stack: AsyncExitStack,
     *,
     worker: Worker | None,
     queues: list[QueueWorker],
     reset: str,
 ) -> "asyncio.Task[None]":
-    """Return the task of all the app's workers, those of its queues included.
+    """Start the queues and return the task of all the app's workers.
 
-    Their consumers are stopped with the stack at the latest.
+    The stack stops their consumers, if nothing did before.
 
     Args:
         worker: the app's own, beside its queues.
-        queues: gets the workers of its queues, each once it has started.
+        queues: receives the workers of its queues, each once it has started.
         reset: where a new share group begins.
 
     Raises:
         ConnectionFailed: no broker can be reached.
-        BrokerError: a topic cannot be had.
+        BrokerError: a topic is not available.
     """
-    queued = [handler for handler in parts.handlers if handler.route.group is not None]
+    queued = [handler for handler in context.handlers if handler.route.group is not None]
     queues.clear()
     if queued:
         await _begin_at(app, sorted({handler.route.group or "" for handler in queued}), reset)
-    attempts = AttemptParts(
-        group=parts.group,
-        hooks=parts.hooks,
-        read=parts.read,
-        send_raw=parts.send_raw,
+    attempts = AttemptContext(
+        group=context.group,
+        hooks=context.hooks,
+        read=context.read,
+        send_raw=context.send_raw,
         counts=Counts(),
         machine=current_machine(),
     )
     for handler in queued:
-        queue = _worker(app, handler, attempts, parts)
-        stack.push_async_callback(queue.consumer.stop)  # where the worker has not come to do it
+        queue = _worker(app, handler, attempts, context)
+        stack.push_async_callback(queue.consumer.stop)  # if the worker did not
         await queue.consumer.start()
         queues.append(queue)
     work = [each.run for each in (worker, *queues) if each is not None]
@@ -72,7 +73,7 @@ async def start_working(
     )
 
 
-def _worker(app: RunningService, handler: Handler, attempts: AttemptParts, parts: WorkerParts) -> QueueWorker:
+def _worker(app: RunningService, handler: Handler, attempts: AttemptContext, context: WorkerContext) -> QueueWorker:
     route = handler.route
     assert route.group is not None
     consumer = ShareConsumer(
@@ -85,18 +86,18 @@ def _worker(app: RunningService, handler: Handler, attempts: AttemptParts, parts
         max_poll_interval_ms=_NEVER_MS,
     )
     return QueueWorker(
-        QueueParts(
+        QueueContext(
             attempts=replace(attempts, group=route.group),
             handler=handler,
             consumer=consumer,
-            sleep=parts.sleep,
-            drain_timeout_s=parts.drain_timeout_s,
+            sleep=context.sleep,
+            drain_timeout_s=context.drain_timeout_s,
         )
     )
 
 
 async def _begin_at(app: RunningService, groups: Sequence[str], reset: str) -> None:
-    """Where new groups begin, which for a share group the brokers keep; they would begin at the end."""
+    """Set where new share groups begin, a group config of the brokers; their default is the end."""
     if reset == "none":
         return
     async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
@@ -113,18 +114,18 @@ async def _begin_at(app: RunningService, groups: Sequence[str], reset: str) -> N
 
 
 async def run_all(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Several loops at once, until cancelled or until one fails; then all are ended.
+    """Run several loops until cancelled or until one fails; then end all.
 
     Raises:
-        BuswayError: what the first one to fail raised.
+        BuswayError: raised by the first that failed.
     """
-    tasks = [asyncio.get_running_loop().create_task(one()) for one in work]
+    tasks = [asyncio.get_running_loop().create_task(run()) for run in work]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         try:
             await _end(tasks)
-        except asyncio.CancelledError:  # they are not to drain for longer
+        except asyncio.CancelledError:  # cancelled a second time: stop draining
             await _end(tasks)
             raise
     for task in tasks:

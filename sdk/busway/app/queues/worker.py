@@ -1,10 +1,12 @@
-"""What feeds one queue's handler, and tells its share group what became of each record.
+"""Feeding one queue's handler and acknowledging its records.
 
-What lives here: `QueueWorker`: so many records at once, locks that are renewed, what is accepted, released and rejected, draining. What
-does not: a call of the handler and the dead letters (`handling.attempts`), the share group (`busway.share`).
+What lives here: `QueueWorker`: concurrency, lock renewal, accepting, releasing and rejecting records, draining. What
+does not: calling the
+handler and dead letters (`handling.attempts`), the share group (`busway.share`).
 
-At least once: a record is accepted when its handler has returned and all that it sent is acknowledged, rejected when it lies among the
-dead letters, and released otherwise. Its delivery count is its attempt: it also counts the processes that died with it.
+At least once: a record is accepted when its handler has returned and its sends are acknowledged, rejected when it is
+dead-lettered, and
+released otherwise. Its delivery count is its attempt, so processes that died with it count too.
 """
 
 import asyncio
@@ -16,10 +18,10 @@ from typing import Any, Final
 from busway.app.calling.depends import Current, current
 from busway.app.calling.layers import Handler, acknowledged
 from busway.app.dead_letters.headers import is_for_others
-from busway.app.handling.assigned import OPEN_BYTES_MAX
-from busway.app.handling.attempts import AttemptParts, Attempts, Counts, Sent
+from busway.app.handling.assigned_partition import OPEN_BYTES_MAX
+from busway.app.handling.attempts import AttemptContext, Attempts, Counts, Sent
 from busway.app.handling.completed_offsets import CompletedOffsets
-from busway.app.handling.item import Item
+from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.lane import GivenUp, Sleep
 from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.app.model.retry import HandlerFailed
@@ -31,36 +33,36 @@ from busway.types import Record, TopicPartition
 logger = logging.getLogger("busway.app")
 
 PARKED_MAX: Final = 1000
-"""Records that failed and wait until they are released for their next attempt; above, no new ones are taken."""
+"""Failed records that wait for their release to the next attempt; above, no new ones are taken."""
 NO_OFFSETS: Final = PartitionOffsets(TopicPartition("", -1), CompletedOffsets(), exactly_once=False)
-"""What the records of a queue are counted in: a share group acknowledges records and commits no offsets."""
+"""Placeholder partition of a queue's records: a share group acknowledges records and commits no offsets."""
 _POLL_MS: Final = 500
 _RENEWALS: Final = 4
-"""A lock is renewed when this part of it is over: some renewals may be lost."""
+"""A lock is renewed after this part of its time, so a lost renewal can be repeated."""
 _LOCK_LOOK_S: Final = 0.2
 
 
 @dataclass(slots=True, eq=False)
 class InHand:
-    """A record that the handler has, or that waits to be released; `since_s` is when it was locked last."""
+    """A record in the handler, or waiting for its release; `since_s` is the time of its last lock."""
 
     record: Record
     since_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueParts:
-    """What a queue's worker is made of.
+class QueueContext:
+    """Dependencies of a queue's worker.
 
     Attributes:
-        attempts: what attempts are made of, with the name of the share group.
-        handler: that is called.
-        consumer: whose records it gets; the worker starts and stops it.
+        attempts: dependencies of attempts, with the name of the share group.
+        handler: to call.
+        consumer: to read from; the worker starts and stops it.
         sleep: waits between attempts.
         drain_timeout_s: how long running handlers may take to end.
     """
 
-    attempts: AttemptParts
+    attempts: AttemptContext
     handler: Handler
     consumer: ShareConsumer
     sleep: Sleep
@@ -68,21 +70,23 @@ class QueueParts:
 
 
 class QueueWorker:
-    """Works one queue off."""
+    """Worker of one queue."""
 
-    def __init__(self, parts: QueueParts) -> None:
-        route = parts.handler.route
-        self.consumer = parts.consumer
-        self.group = parts.attempts.group
+    def __init__(self, context: QueueContext) -> None:
+        route = context.handler.route
+        self.consumer = context.consumer
+        self.group = context.attempts.group
         self.topics = tuple(topic.name for topic in route.topics)
         self.unfinished = 0
-        """Records that a handler began and did not finish before the end; they go to others."""
+        """Records begun and not finished at the end; other members get them."""
         self.progress = asyncio.Event()
-        """Set whenever something became of a record; who waits clears it."""
-        self._parts = parts
+        """Set when a record is done; the waiter clears it."""
+        self._context = context
         self._group = self.group.encode()
         self._concurrency = route.concurrency
-        self._attempts = Attempts(parts.attempts, parts.handler, buries_unreadable=route.dead_letter, rest=self._rest)
+        self._attempts = Attempts(
+            context.attempts, context.handler, buries_unreadable=route.dead_letter, rest=self._rest
+        )
         self._hands: dict[asyncio.Task[None], InHand] = {}
         self._resting: set[asyncio.Task[Any]] = set()
         self._parked: set[asyncio.Task[Any]] = set()
@@ -93,8 +97,8 @@ class QueueWorker:
 
     @property
     def counts(self) -> Counts:
-        """What the queues of the app have done, all together."""
-        return self._parts.attempts.counts
+        """Counters of all queues of the app together."""
+        return self._context.attempts.counts
 
     @property
     def has_joined(self) -> bool:
@@ -103,18 +107,18 @@ class QueueWorker:
 
     @property
     def records_in_hand(self) -> int:
-        """Records that the handler is called with at this moment."""
+        """Records in the handler at this moment."""
         return len(self._hands) - len(self._parked)
 
     def is_handling(self, task: "asyncio.Task[Any] | None") -> bool:
-        """Whether it is this task that calls the handler."""
+        """Return whether this task calls the handler."""
         return task in self._hands
 
     async def run(self) -> None:
-        """Feed the handler until cancelled; then drain, release what is left, leave the group, and return.
+        """Feed the handler until cancelled; then drain, release the rest, leave the group, and return.
 
         Raises:
-            HandlerFailed: a record failed for good and may not be put aside.
+            HandlerFailed: a record failed for good and may not be dead-lettered.
             BuswayError: the group is refused.
         """
         feeding, renewing = asyncio.ensure_future(self._feed()), asyncio.ensure_future(self._renew())
@@ -143,30 +147,29 @@ class QueueWorker:
             task.cancel()
         if not self._hands:
             return
-        _, late = await REAL_TIME.wait(self._hands, timeout=self._parts.drain_timeout_s)
+        _, late = await REAL_TIME.wait(self._hands, timeout=self._context.drain_timeout_s)
         if late:
             logger.warning(
                 "%d handlers did not end within %g s; their records go to others",
                 len(late),
-                self._parts.drain_timeout_s,
+                self._context.drain_timeout_s,
             )
             self.unfinished += len(late)
             for task in late:
                 task.cancel()
-            _, deaf = await REAL_TIME.wait(late, timeout=self._parts.drain_timeout_s)
+            _, deaf = await REAL_TIME.wait(late, timeout=self._context.drain_timeout_s)
             if deaf:
                 logger.error("%d handlers go on although they were cancelled", len(deaf))
 
     def _fail(self, problem: Exception) -> None:
         if not self._failed.done():
             self._failed.set_exception(problem)
-            self._failed.exception()  # a worker that is ending already raises nothing more
+            self._failed.exception()  # marks it as retrieved: an ending worker raises nothing more
 
     # Feeding
 
     @property
     def _free(self) -> int:
-        """How many more records may be taken."""
         if len(self._parked) >= PARKED_MAX or self._bytes >= OPEN_BYTES_MAX:
             return 0
         return self._concurrency - (len(self._hands) - len(self._parked))
@@ -178,11 +181,11 @@ class QueueWorker:
                 await self._room.wait()
                 continue
             try:
-                found = await self.consumer.getmany(timeout_ms=_POLL_MS, max_records=free)
+                fetched = await self.consumer.getmany(timeout_ms=_POLL_MS, max_records=free)
             except DamagedData as problem:
                 logger.error("share group %s: %s", self.group, problem)
                 continue
-            for records in found.values():
+            for records in fetched.values():
                 for record in records:
                     self._begin(record)
 
@@ -213,20 +216,20 @@ class QueueWorker:
             self._fail(problem)
             return
         except BaseException as problem:
-            if not self._closing:  # else it was asked to end
+            if not self._closing:  # else `run` cancelled it
                 where = f"{record.topic}-{record.partition}"
                 self._fail(HandlerFailed(f"{self._attempts.route.name} was ended on {where}: {problem!r}"))
             raise
-        self._say(record, kind)
+        self._acknowledge(record, kind)
 
     async def _work(self, record: Record) -> Acknowledge:
-        """One attempt, and what is then to be said of the record."""
+        """Make one attempt; return how to acknowledge the record."""
         if record.headers and is_for_others(record, self._group):
             return "accept"
         mark = Current()
         current.set(mark)
         mark.key, mark.attempt = record.key, record.delivery_count or 1
-        item = Item(NO_OFFSETS.done, record, 1, NO_OFFSETS)
+        item = InFlightRecord(NO_OFFSETS.done, record, 1, NO_OFFSETS)
         typed = await self._attempts.read(item)
         if typed is None:
             return "reject"
@@ -239,10 +242,10 @@ class QueueWorker:
         await self._sent(item, sent)
         if item.buried:
             return "reject"
-        self._parts.attempts.counts.handled += 1
+        self._context.attempts.counts.handled += 1
         return "accept"
 
-    async def _sent(self, item: Item, sent: Sequence["asyncio.Future[Any]"]) -> None:
+    async def _sent(self, item: InFlightRecord, sent: Sequence["asyncio.Future[Any]"]) -> None:
         try:
             await acknowledged(sent)
         except Exception as problem:
@@ -250,10 +253,10 @@ class QueueWorker:
                 f"what was sent for {item.where} was not acknowledged, so it is handled again: {problem}"
             ) from problem
 
-    def _say(self, record: Record, kind: Acknowledge) -> None:
+    def _acknowledge(self, record: Record, kind: Acknowledge) -> None:
         where = f"{record.topic}-{record.partition} offset {record.offset}"
         try:
-            told = self.consumer.acknowledge(record, kind)
+            acknowledgement = self.consumer.acknowledge(record, kind)
         except AcknowledgementFailed as problem:
             logger.warning("it is delivered again: %s", problem)
             return
@@ -263,12 +266,12 @@ class QueueWorker:
                 logger.warning("%s was not %sed, it is delivered again: %s", where, kind, problem)
             self.progress.set()
 
-        told.add_done_callback(seen)
+        acknowledgement.add_done_callback(seen)
 
     # Waiting
 
     async def _park(self, wait_s: float) -> None:
-        """Wait until the next attempt may be made, by whomever: others get the room meanwhile, the lock stays.
+        """Wait until any member may make the next attempt; the slot is freed, the lock stays.
 
         Raises:
             GivenUp: the app stops; the record is released at once.
@@ -296,12 +299,12 @@ class QueueWorker:
         assert me is not None
         self._resting.add(me)
         try:
-            await self._parts.sleep(wait_s)
+            await self._context.sleep(wait_s)
         finally:
             self._resting.discard(me)
 
     async def _renew(self) -> None:
-        """Lock anew what has been in hand for a while, so that nobody else gets it."""
+        """Renew locks before they expire, so that no other member gets the records."""
         while True:
             lock_ms = self.consumer.acquisition_lock_timeout_ms
             part_s = _LOCK_LOOK_S if lock_ms is None else lock_ms / 1000 / _RENEWALS
@@ -314,12 +317,12 @@ class QueueWorker:
 
     def _lock_anew(self, record: Record) -> None:
         try:
-            told = self.consumer.acknowledge(record, "renew")
+            acknowledgement = self.consumer.acknowledge(record, "renew")
         except AcknowledgementFailed:
-            return  # its lock has ended; what is said of it at its end says so
+            return  # its lock has expired; acknowledging the record reports that
 
         def seen(future: "asyncio.Future[None]") -> None:
             if not future.cancelled() and (problem := future.exception()) is not None:
                 logger.warning("a lock was not renewed, its record may be handled by others too: %s", problem)
 
-        told.add_done_callback(seen)
+        acknowledgement.add_done_callback(seen)

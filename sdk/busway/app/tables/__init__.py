@@ -1,5 +1,5 @@
 """Rows by key that a service keeps in a compacted topic.
 
-`table` has those of the partitions that an instance is given, which `copies` reads back, and `row_locks` says whose turn it is with them;
-`global_table` has all of them in every instance; `rows` is what both hold in memory.
+`table` holds rows of the assigned partitions, restored by `copies` and locked by `row_locks`; `global_table` holds all
+rows in every instance; `rows` is the memory of both.
 """

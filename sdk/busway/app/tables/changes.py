@@ -1,8 +1,8 @@
-"""What is changed in a table whose handlers are exactly_once.
+"""Changes of a table by exactly_once handlers.
 
-What lives here: `Change`, which puts the rows among all that a call leaves behind, or takes them back; rows that are put outside of
-handlers. What does not: rows (`rows`), when
-that happens (`busway.app.handling.work`).
+What lives here: `Change`, which adds rows to a call's output or undoes them; rows put outside of handlers. What does
+not: rows (`rows`), when
+it is called (`busway.app.handling.handler_output`).
 """
 
 import asyncio
@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from busway.app.handling.work import Work
-from busway.app.model.topic import OpenWork, Outgoing, Topic
+from busway.app.handling.handler_output import HandlerOutput
+from busway.app.model.topic import OpenOutput, Outgoing, Topic
 from busway.app.tables.copies import Copy
-from busway.app.tables.rows import Attempt, HeldRows, Home, NotHere
+from busway.app.tables.rows import Attempt, HeldRows, NotHere, RowOrigin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """What one call of a handler that is exactly_once has changed in a table.
+    """Changes of a table by one exactly_once call.
 
     Attributes:
-        rows: those of the table.
-        attempt: what the call has put.
-        copy: how far the rows are what the topic says.
-        outgoing: returns the records of what was put and has no place yet.
+        rows: of the table.
+        attempt: rows put by the call.
+        copy: state of the rows beside the topic.
+        outgoing: returns the records of rows that are not queued yet.
     """
 
     rows: HeldRows[Any, Any]
@@ -32,16 +32,16 @@ class Change:
     copy: Copy
     outgoing: Callable[[Attempt[Any, Any]], Iterable[Outgoing]]
 
-    def finish(self, work: Work) -> None:
-        """The call has returned."""
+    def finish(self, output: HandlerOutput) -> None:
+        """Queue its rows, after the call returned."""
         self._end()
         if self.attempt.put:
             for row in self.outgoing(self.attempt):
-                work.keep(row)
-            work.on_settled(self.copy.left())
+                output.keep(row)
+            output.on_settled(self.copy.left())
 
     def undo(self) -> None:
-        """The call has failed, or what it leaves behind cannot be sent."""
+        """Undo its rows, after the call failed or its output cannot be sent."""
         self._end()
         self.rows._undo(self.attempt)
 
@@ -54,40 +54,40 @@ class Change:
 async def change_outside(
     rows: HeldRows[Any, Any],
     topic: Topic[Any, Any],
-    work: OpenWork | None,
+    output: OpenOutput | None,
     key: Any,
     value: Any,
     *,
-    home: Home,
+    origin: RowOrigin,
     copy: Copy,
 ) -> None:
-    """Set a row outside of handlers where these change it in transactions: in one of those, so that its order is that of memory.
+    """Set a row outside of exactly_once handlers, in one of their transactions: the log keeps the order of memory.
 
     Args:
-        work: goes into one of them; None where the row's partition is not here.
+        output: output for one of them; None where the row's partition is not assigned.
 
     Raises:
-        NotHere: the row's partition has gone.
+        NotHere: the row's partition was revoked.
     """
-    if work is None:
-        raise NotHere(f"table {topic.name}: partition {home.partition} has gone to another instance")
+    if output is None:
+        raise NotHere(f"table {topic.name}: partition {origin.partition} has gone to another instance")
     serdes = topic.app.serdes
     encoded_key, encoded_value = serdes.encode(topic, "key", key), serdes.encode(topic, "value", value)
-    work.keep(Outgoing(topic.name, home.partition, encoded_key, encoded_value, (home.header(),), None))
-    before, was = rows._row_in(home.partition, key)
+    output.keep(Outgoing(topic.name, origin.partition, encoded_key, encoded_value, (origin.header(),), None))
+    before, was = rows._row_in(origin.partition, key)
     done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    work.on_settled(copy.left())
+    output.on_settled(copy.left())
 
     def settled(committed: bool) -> None:
         if not done.done():
             done.set_result(committed)
 
-    work.on_settled(settled)
-    rows._set_row(key, value, home)
-    work.commit()
+    output.on_settled(settled)
+    rows._set_row(key, value, origin)
+    output.commit()
     if not await done:
-        rows._take_back(key, value, before, was or home)
+        rows._take_back(key, value, before, was or origin)
         raise NotHere(
-            f"table {topic.name}: {key!r} was not committed before partition {home.partition} went to another instance, or was begun "
+            f"table {topic.name}: {key!r} was not committed before partition {origin.partition} went to another instance, or was begun "
             "anew; look whether the row is as it should be, and put it again if not"
         )

@@ -1,6 +1,7 @@
-"""A table's topic beside the topics whose partitions its own go with.
+"""Co-partitioning of a table's topic with its sources.
 
-What lives here: making it with as many partitions as they have, and refusing what cannot be held together. What does not: the table
+What lives here: creating it with their number of partitions, and refusing sources that cannot be co-partitioned. What
+does not: the table
 (`table`).
 """
 
@@ -14,11 +15,11 @@ from busway.app.tables.rows import names
 
 
 async def make_beside(app: RunningService, wanted: NewTopic, sources: Collection[str]) -> int:
-    """How many partitions the table has, once its topic is there.
+    """Create the table's topic if it is missing; return its number of partitions.
 
     Raises:
-        BadDeclaration: they are not as many as the sources have, or cannot be held together.
-        BrokerError, ConnectionFailed: a topic cannot be had.
+        BadDeclaration: the number differs from the sources', or they cannot be co-partitioned.
+        BrokerError, ConnectionFailed: a topic is not available.
     """
     counts = await partition_counts(app, sources)
     if len(set(counts.values())) > 1:
@@ -42,10 +43,10 @@ async def make_beside(app: RunningService, wanted: NewTopic, sources: Collection
         )
     new_topic = wanted if wanted.partitions > 0 else NewTopic(wanted.name, count, configs=wanted.configs)
     await create_missing(app, [new_topic])
-    mine = (await partition_counts(app, [wanted.name]))[wanted.name]
-    if mine != count:
+    own_count = (await partition_counts(app, [wanted.name]))[wanted.name]
+    if own_count != count:
         raise BadDeclaration(
-            f"table {wanted.name} has {mine} partitions and {names(sources)} {count}; they go together one by one, "
+            f"table {wanted.name} has {own_count} partitions and {names(sources)} {count}; they go together one by one, "
             f"so make {wanted.name} with {count}"
         )
-    return mine
+    return own_count

@@ -1,7 +1,8 @@
-"""The partitions of a table whose rows are in memory, and how far they are what the topic says.
+"""Partitions of a table in memory, and how far they match its topic.
 
-What lives here: reading rows back, keeping them while it is not known who has their partition, reading on from where they are. What does
-not: changing them (`table`).
+What lives here: restoring rows, keeping those of revoked partitions until their owner is known, resuming from them.
+What does not: changing
+them (`table`).
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from busway.app.model.topic import Topic
-from busway.app.tables.rows import INCLUDED, Home, Rows
+from busway.app.tables.rows import INCLUDED, RowOrigin, Rows
 from busway.consumer.snapshot import Snapshot, snapshot
 from busway.errors import BuswayError, ConnectionFailed, RequestTimedOut
 from busway.net.clock import REAL_TIME
@@ -22,26 +23,28 @@ from busway.types import Record, RecordMetadata
 logger = logging.getLogger("busway.app")
 
 _KEPT_S: Final = 600.0
-"""Rows that were given up are read on from where they are for so long: a rebalance lasts seconds. Much later, what was deleted meanwhile
-may not be in the topic any more."""
+"""Seconds for which revoked rows can be resumed: a rebalance takes seconds. Later, tombstones written meanwhile may be
+compacted away.
+"""
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 10.0
-"""Waits before rows are asked for again while no broker answers; they double from the first to the longest, and there is no last one."""
+"""Backoff while no broker answers: doubles from the first wait to the longest, without an end."""
 
 
 class BadRow(BuswayError):
-    """A record of the table's topic is no row of it; an app that went on without it would lose state."""
+    """A record of the table's topic is no row of it; without it the app would lose state."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Copy:
-    """How far the rows of a partition that are in memory are what its topic says.
+    """State of a partition's rows in memory beside its topic.
 
     Attributes:
-        known: the offset up to which they are; only this instance wrote what is between the one they were read back to and this one.
-            None when a write failed: the topic has it, or not.
-        open: calls and writes that are under way.
-        left_s: when the partition was given up; None while it is held.
+        known: the offset up to which they match; everything between the restored end and it was written by this
+            instance. None after a failed
+            write, which may or may not be in the topic.
+        open: calls and writes in progress.
+        left_s: when the partition was revoked; None while it is assigned.
     """
 
     known: int | None
@@ -50,17 +53,17 @@ class Copy:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the rows are what the topic says up to `known`."""
+        """Whether the rows match the topic up to `known`."""
         return self.known is not None and not self.open
 
     def written(self, offset: int) -> None:
-        """A row that is in memory is in the topic, too. Behind a record of somebody else, `known` stays before that."""
+        """Note an acknowledged row. After a record of another writer, `known` stays before that."""
         if offset == self.known:
             self.known += 1
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """A call that may change rows is under way."""
+        """Count a call that may change rows."""
         self.open += 1
         try:
             yield
@@ -68,21 +71,21 @@ class Copy:
             self.open -= 1
 
     def left(self) -> Callable[[bool], None]:
-        """Rows that are in memory go into a transaction; what is returned is told whether that is committed.
+        """Count rows that enter a transaction; return the callback for its outcome.
 
-        `known` stays: what is between it and the end is only what this instance wrote, and is read once more.
+        `known` stays: everything between it and the end was written by this instance, and is read once more.
         """
         self.open += 1
 
-        def told(committed: bool) -> None:
+        def settled(committed: bool) -> None:
             self.open -= 1
             if not committed:
                 self.known = None
 
-        return told
+        return settled
 
     def sent(self, futures: "Collection[asyncio.Future[RecordMetadata]]") -> None:
-        """Rows that are in memory are on their way to the topic."""
+        """Count rows that are being sent."""
         self.open += len(futures)
         for future in futures:
             future.add_done_callback(self._acknowledged)
@@ -96,61 +99,61 @@ class Copy:
 
 
 class Copies:
-    """Rows of partitions: of those that are held, and of those that were given up and nobody is known to have yet."""
+    """Rows of assigned partitions, and of revoked ones whose new owner is not known."""
 
     def __init__(self, rows: Rows[Any, Any], topic: Topic[Any, Any]) -> None:
         self._rows = rows
         self._topic = topic
         self._copies: dict[int, Copy] = {}
 
-    def of(self, number: int) -> Copy:
-        """That of a partition; one that nobody looks at if it is not here."""
-        return self._copies.get(number) or Copy(known=None)
+    def of(self, partition: int) -> Copy:
+        """Return the state of a partition; a detached one if it is not assigned."""
+        return self._copies.get(partition) or Copy(known=None)
 
     def clear(self) -> None:
-        """The rows have gone."""
+        """Forget all states."""
         self._copies.clear()
 
-    def keep_only(self, numbers: Set[int]) -> None:
+    def keep_only(self, partitions: Set[int]) -> None:
         """Forget the rows of all other partitions."""
-        self._forget(self._copies.keys() - numbers)
+        self._forget(self._copies.keys() - partitions)
 
-    def give_up(self, numbers: Set[int]) -> None:
-        """Keep the rows of these partitions for whoever reads them until it is known who has them.
+    def give_up(self, partitions: Set[int]) -> None:
+        """Keep the rows of revoked partitions for readers until their new owner is known.
 
-        Rows that may not be what the topic says are forgotten at once: a call or a write is under way, or has failed.
+        Rows that may differ from the topic are forgotten at once: a call or a write is in progress, or has failed.
         """
         now_s = REAL_TIME.now_s()
-        for number in numbers:
-            self._copies[number].left_s = now_s
-        self._forget({number for number in numbers if not self._copies[number].is_exact})
+        for partition in partitions:
+            self._copies[partition].left_s = now_s
+        self._forget({partition for partition in partitions if not self._copies[partition].is_exact})
 
-    async def read_back(self, numbers: Set[int]) -> int:
-        """Make the rows of these partitions what the topic says; waits while the brokers, or the registry, are away.
+    async def read_back(self, partitions: Set[int]) -> int:
+        """Restore the rows of these partitions; wait while the brokers or the registry are unavailable.
 
         Returns:
-            How many records that took.
+            The number of records read.
 
         Raises:
-            BadRow: a record is not what the table holds; names partition and offset.
+            BadRow: a record does not fit the table's types; names partition and offset.
         """
         wait_s = _FIRST_WAIT_S
         while True:
             try:
-                return await self._read_back(numbers)
+                return await self._read_back(partitions)
             except (ConnectionFailed, RequestTimedOut) as problem:
                 logger.warning("table %s waits %.1f s to be read back: %s", self._topic.name, wait_s, problem)
             await REAL_TIME.sleep(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
-    async def _read_back(self, numbers: Set[int]) -> int:
+    async def _read_back(self, partitions: Set[int]) -> int:
         app, name = self._topic.app, self._topic.name
         read = 0
         async with snapshot(
-            app.bootstrap_servers, name, numbers, client_id=app.name, isolation_level="read_committed"
+            app.bootstrap_servers, name, partitions, client_id=app.name, isolation_level="read_committed"
         ) as contents:
-            starts = self._starts(numbers, contents)
-            self._forget(numbers - starts.keys())
+            starts = self._starts(partitions, contents)
+            self._forget(partitions - starts.keys())
             try:
                 async for record in contents.records(starts):
                     read += 1
@@ -160,8 +163,8 @@ class Copies:
                     f"table {name} cannot be read back: {problem}; the rows before it are as they were, so mend or "
                     "delete that record, or read it with the type that wrote it"
                 ) from None
-        for number in numbers:
-            self._copies[number] = Copy(known=contents.ends.get(number))
+        for partition in partitions:
+            self._copies[partition] = Copy(known=contents.ends.get(partition))
         return read
 
     async def _take(self, record: Record) -> None:
@@ -171,24 +174,24 @@ class Copies:
             raise Undecodable(f"{record.topic}-{record.partition} offset {record.offset}: {problem}") from None
         assert typed.key is not None, "brokers refuse records without a key in a compacted topic"
         self._rows._set_row(
-            typed.key, typed.value, Home.read(record.partition, typed.header(INCLUDED), record.timestamp_ms)
+            typed.key, typed.value, RowOrigin.read(record.partition, typed.header(INCLUDED), record.timestamp_ms)
         )
 
-    def _starts(self, numbers: Set[int], contents: Snapshot) -> Mapping[int, int]:
-        """From where partitions that were given up are to be read on; the others are read from their beginning."""
+    def _starts(self, partitions: Set[int], contents: Snapshot) -> Mapping[int, int]:
+        """Return offsets to resume revoked partitions from; the others are read from the beginning."""
         now_s = REAL_TIME.now_s()
         starts = {}
-        for number in numbers & self._copies.keys():
-            copy = self._copies[number]
+        for partition in partitions & self._copies.keys():
+            copy = self._copies[partition]
             if copy.known is None or copy.left_s is None or now_s - copy.left_s > _KEPT_S:
                 continue
-            # Outside of the log it is of another log: the topic was made anew, or records were deleted.
-            if contents.begins[number] <= copy.known <= contents.ends[number]:
-                starts[number] = copy.known
+            # Outside of the log it belongs to another one: the topic was created again, or records were deleted.
+            if contents.begins[partition] <= copy.known <= contents.ends[partition]:
+                starts[partition] = copy.known
         return starts
 
-    def _forget(self, numbers: Set[int]) -> None:
-        if numbers:
-            self._rows._drop(numbers)
-        for number in numbers:
-            self._copies.pop(number, None)
+    def _forget(self, partitions: Set[int]) -> None:
+        if partitions:
+            self._rows._drop(partitions)
+        for partition in partitions:
+            self._copies.pop(partition, None)

@@ -1,10 +1,10 @@
 """`app.global_table(…)`: a whole topic in the memory of every instance.
 
-What lives here: `GlobalTable`: loading it, following it in the background, writing to it. What does not: rows (`rows`), state that the
-instances share among them (`table`).
+What lives here: `GlobalTable`: loading it, following it in the background, writing to it. What does not: rows (`rows`),
+state divided among the instances (`table`).
 
-It is for what every instance needs and few change: prices, zones, switches. Who reads may be a little behind who writes: as long as a
-record takes to be fetched.
+It is for data that every instance needs and few change: prices, zones, switches. Readers lag behind writers by the time
+of a fetch.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from busway.admin.missing import create_missing
 from busway.app.extending.extension import Extension
 from busway.app.model.topic import Topic
 from busway.app.service import RunningService
-from busway.app.tables.rows import Home, Rows
+from busway.app.tables.rows import RowOrigin, Rows
 from busway.app.tables.table import COMPACT, hashable
 from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError, NotRunning
@@ -32,21 +32,21 @@ K = TypeVar("K")
 V = TypeVar("V")
 _NOTHING: Final[Mapping[str, int]] = {}
 _POLL_MS: Final = 500
-"""How long a read waits for a record; a record that comes ends the wait at once."""
+"""Maximum wait of a read for a record; a record ends it at once."""
 _FIRST_WAIT_S: Final = 0.1
 _LONGEST_WAIT_S: Final = 5.0
-"""Waits before the topic is asked for again when it cannot be read; they double from the first to the longest."""
+"""Backoff when the topic cannot be read: doubles from the first wait to the longest."""
 
 
 class GlobalTable(Rows[K, V], Extension):
     """All rows of a topic by key, in every instance; made by `App.global_table`.
 
     Args:
-        topic: where the rows are kept.
+        topic: of the rows.
         partitions, configs: as for `App.global_table`.
 
     Raises:
-        BadDeclaration: keys of that type cannot be looked up.
+        BadDeclaration: the key type is not hashable.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class GlobalTable(Rows[K, V], Extension):
         hashable(topic)
         self.topic = topic
         self.passed_over = 0
-        """Records that could not be read; each was logged with its position."""
+        """Records that could not be decoded; each was logged with its position."""
         self._wanted = NewTopic(topic.name, partitions or -1, configs={**COMPACT, **(configs or {})})
         self._positions: dict[TopicPartition, int] = {}
         self._moved = asyncio.Condition()
@@ -67,7 +67,8 @@ class GlobalTable(Rows[K, V], Extension):
         self._following: asyncio.Task[None] | None = None
 
     async def put(self, key: K, value: V) -> RecordMetadata:
-        """Write a row; returns when it is acknowledged. It is in memory, here and elsewhere, when it has been read: see `caught_up`.
+        """Write a row and wait for its acknowledgement. It is in memory, here and elsewhere, once it is read: see
+        `caught_up`.
 
         Raises:
             Unencodable: the key or the value is of another type.
@@ -79,12 +80,13 @@ class GlobalTable(Rows[K, V], Extension):
         return await self.topic.send(value, key)
 
     async def delete(self, key: K) -> RecordMetadata:
-        """Delete a row, with a tombstone; as `put` in all else.
+        """Delete a row with a tombstone; otherwise as `put`.
 
-        A topic that was given more partitions, or has several producers, may have rows of one key in several: each gets a tombstone.
+        A topic with added partitions or several producers may have rows of one key in several partitions: each gets a
+        tombstone.
 
         Returns:
-            Where the tombstone in the key's own partition is.
+            Metadata of the tombstone in the key's own partition.
         """
         held = self._partitions_of(key)
         sent = await self.topic.send(None, key)
@@ -93,9 +95,9 @@ class GlobalTable(Rows[K, V], Extension):
         return sent
 
     async def caught_up(self) -> None:
-        """Returns when all that is in the topic now is in memory; waits while the topic cannot be read.
+        """Wait until everything now in the topic is in memory, also while the topic cannot be read.
 
-        Cheap enough for each record: who calls while the brokers are asked where the topic ends shares the next answer.
+        Cheap enough for each record: concurrent callers share the next answer of the brokers.
 
         Raises:
             NotRunning: the app is not running, or stops meanwhile.
@@ -109,10 +111,10 @@ class GlobalTable(Rows[K, V], Extension):
             raise self._not_running()
 
     async def _ends_now(self) -> dict[TopicPartition, int] | None:
-        """An answer to a question that was asked after this call."""
-        mine = self._begun + 1
+        """Return end offsets of a request sent after this call."""
+        request = self._begun + 1
         async with self._turn:
-            if self._answered < mine:
+            if self._answered < request:
                 self._begun = asked = self._begun + 1
                 self._ends = await self._ask()
                 self._answered = asked
@@ -135,18 +137,18 @@ class GlobalTable(Rows[K, V], Extension):
     def _not_running(self) -> NotRunning:
         return NotRunning(f"table {self.topic.name}: app {self.topic.app.name} is not running")
 
-    # What the app does
+    # Extension
 
     async def starting(self, app: RunningService) -> None:
-        """Make the topic, load it, follow it from then on.
+        """Create the topic, load it, and follow it from then on.
 
         Raises:
-            BrokerError, ConnectionFailed: the topic cannot be had.
+            BrokerError, ConnectionFailed: the topic is not available.
         """
         self._moved, self._turn = (
             asyncio.Condition(),
             asyncio.Lock(),
-        )  # of this event loop, which may be another than last time
+        )  # bound to this event loop, which may differ from the last start
         await create_missing(app, [self._wanted])
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._following = asyncio.ensure_future(self._follow(app, loaded))
@@ -155,7 +157,7 @@ class GlobalTable(Rows[K, V], Extension):
             await self._following
 
     async def stopped(self, app: RunningService) -> None:
-        """Follow it no more."""
+        """Stop following and forget the rows."""
         following, self._following = self._following, None
         if following is not None:
             following.cancel()
@@ -186,7 +188,7 @@ class GlobalTable(Rows[K, V], Extension):
 
     @contextlib.asynccontextmanager
     async def _reading(self, app: RunningService) -> AsyncIterator[Consumer]:
-        """A consumer without a group that goes on where the last one was."""
+        """Open a consumer without a group that resumes at the last positions."""
         consumer = Consumer(
             self.topic.name,
             bootstrap_servers=app.bootstrap_servers,
@@ -204,13 +206,13 @@ class GlobalTable(Rows[K, V], Extension):
                 self._consumer = None
 
     async def _read(self, app: RunningService, consumer: Consumer) -> None:
-        found = await consumer.getmany(timeout_ms=_POLL_MS)
-        for records in found.values():
+        fetched = await consumer.getmany(timeout_ms=_POLL_MS)
+        for records in fetched.values():
             for record in records:
                 await self._apply(app, record)
         async with self._moved:
             for partition in consumer.assignment():
-                # The position also passes offsets that hold no record any more, or a marker.
+                # The position also passes offsets without a record, and markers.
                 self._positions[partition] = await consumer.position(partition)
             self._moved.notify_all()
 
@@ -225,5 +227,7 @@ class GlobalTable(Rows[K, V], Extension):
             logger.error("%s is no row of the table and is passed over: %s", where, problem)
             return
         self._set_row(
-            typed.key, typed.value, Home(partition=record.partition, included=_NOTHING, written_ms=record.timestamp_ms)
+            typed.key,
+            typed.value,
+            RowOrigin(partition=record.partition, included=_NOTHING, written_ms=record.timestamp_ms),
         )

@@ -1,12 +1,12 @@
-"""`app.table(…)`: what a service keeps of its events, in memory and in a compacted topic.
+"""`app.table(…)`: state of a service from its events, in memory and in a compacted topic.
 
-What lives here: `Table`: changing it as part of a handler's work. What does not: rows (`rows`), reading them back and letting them go
-(`copies`), the table that every instance has whole (`global_table`).
+What lives here: `Table`: changing it as part of a handler's work. What does not: rows (`rows`), restoring and releasing
+them (`copies`), the table that is whole in every instance (`global_table`).
 
-Partition n of the table belongs to partition n of the topics that the handlers read: whoever is given that, first reads the rows back.
-A change is in memory at once and is written when the handler returns; the record is finished when that is acknowledged. So after a
-crash nothing is missing, but the last records may be handled once more. What makes that harmless: each row tells, in a header of its
-record, which event went in last.
+Partition n of the table belongs to partition n of the handlers' topics: its new owner first restores the rows. A change
+is in memory at once and is written when the handler returns; the record is finished on acknowledgement. So after a
+crash nothing is missing, but the last records may be handled again. To make that harmless, a header of each row's
+record names the last included event.
 
     totals = app.table("totals", key=str, value=int, format="json")
 
@@ -15,15 +15,14 @@ record, which event went in last.
         if not totals.includes(sale.shop, record):
             await totals.put(sale.shop, totals.get(sale.shop, 0) + sale.amount)
 
-A rule that is pure may keep the offset in the value instead (`last_offset`), and return what it was given for an event that is in it.
-Both need events of a row in their order. Records of one key always are; a handler that keeps rows by something else than the key of its
-records is subscribed with `ordering="partition"`.
+A pure rule may keep the offset in the value instead (`last_offset`), and return its input for an event that is
+included. Both need a row's events in order. Records of one key always are; a handler that keeps rows by another key is
+subscribed with `ordering="partition"`.
 
-Where several handlers change a table, they take turns (`row_locks`): from its first line until its rows are on their way to the topic, a call
-is alone with the rows that its `ordering` is about, which are those of its record's key, or, with `ordering="partition"` and in batches,
-all of the partition. So nobody decides on what another call has not finished or takes back, and rows are in the topic in the order of
-the decisions. A handler must not wait for what another handler of the same rows does. Neither rows that are put outside of handlers nor
-reading wait for anybody.
+Handlers of a table lock rows (`row_locks`), each call from its first line until its rows are sent: the rows of its
+record's key or, with `ordering="partition"` and in batches, all of the partition. So no call decides on unfinished
+changes of another, and the log has the order of the decisions. A handler must not wait for another handler of the same
+rows. Rows put outside of handlers, and reads, take no lock.
 """
 
 import asyncio
@@ -37,14 +36,14 @@ from typing import Any, Final, TypeVar
 from busway.admin.admin import NewTopic
 from busway.app.calling.depends import current
 from busway.app.extending.extension import Call, Extension
-from busway.app.handling.work import Work, work
+from busway.app.handling.handler_output import HandlerOutput, current_output
 from busway.app.model.topic import BadDeclaration, ConsumerRecord, Outgoing, Route, Topic
 from busway.app.service import RunningService
 from busway.app.tables.changes import Change, change_outside
 from busway.app.tables.copartitioning import make_beside
 from busway.app.tables.copies import Copies
 from busway.app.tables.row_locks import WHOLE, RowLocks
-from busway.app.tables.rows import Attempt, HeldRows, Home, NotHere, names
+from busway.app.tables.rows import Attempt, HeldRows, NotHere, RowOrigin, names
 from busway.errors import NotRunning
 from busway.producer.producer import KeyValueHeaders
 from busway.types import RecordMetadata, TopicPartition
@@ -58,19 +57,20 @@ COMPACT: Final = {"cleanup.policy": "compact"}
 
 
 class Table(HeldRows[K, V], Extension):
-    """Rows by key: those of the partitions that this instance has; made by `App.table`.
+    """Rows by key of the partitions assigned to this instance; made by `App.table`.
 
-    Values are replaced, never changed in place: what a failed handler put is taken back by putting the old value there again.
+    Values are replaced, never changed in place: after a failure the old value is put back.
 
-    Handlers of its sources take turns, each call alone with the rows of its record's key, or, with `ordering="partition"` and in batches,
-    of its partition; a handler that changes rows of other keys needs one of these.
+    Handlers of its sources take turns, each call alone with the rows of its record's key or, with
+    `ordering="partition"` and in batches, of its partition; a handler that changes rows of other keys needs one of
+    these.
 
     Args:
-        topic: where the rows are kept.
+        topic: of the rows.
         partitions, configs, sources: as for `App.table`.
 
     Raises:
-        BadDeclaration: keys of that type cannot be looked up.
+        BadDeclaration: the key type is not hashable.
     """
 
     def __init__(
@@ -101,40 +101,41 @@ class Table(HeldRows[K, V], Extension):
         return frozenset(self._held)
 
     def covers(self, key: K) -> bool:
-        """Whether the partition that this key's rows go to by themselves is here and read back: then a row that is not here is nowhere.
+        """Return whether the key's default partition is assigned and restored: a row that is missing then exists
+        nowhere.
 
-        False too while the app does not run, or has not been given its partitions yet. It says nothing of rows that were put with a
-        `partition` of their own.
+        False too while the app does not run or has no partitions yet. Rows that were put with an explicit `partition`
+        are not considered.
 
         Raises:
             Unencodable: the key is of another type than the table's.
         """
-        return bool(self._held) and self._number_of(key) in self._held
+        return bool(self._held) and self._partition_for(key) in self._held
 
-    # What handlers do
+    # For handlers
 
     def includes(self, key: K, record: ConsumerRecord[Any, Any]) -> bool:
-        """Whether a change that was made while `record`, or a later one of its partition, was handled is in the row already.
+        """Return whether the row already includes a change made for `record` or a later one of its partition.
 
-        What the call itself has put does not count until it is flushed: the records of a batch may change a row one after the other. Rows
-        that were deleted know nothing any more, and neither does a row once the record's topic was deleted and made anew.
+        Rows put by the call itself count only after a flush: the records of a batch may change a row one after another.
+        Deleted rows include nothing, nor does any row once the record's topic was deleted and created again.
 
         Raises:
-            BadDeclaration: the handler may get the row's events in another order, or is not the only one that puts them in, so that
-                this would be wrong.
+            BadDeclaration: the handler may get the row's events in another order, or is not their only handler, so the
+                answer would be wrong.
         """
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
-            _, home = self._row_in(record.partition, key)
+            _, origin = self._row_in(record.partition, key)
         else:
             attempt.asked = True
             self._check_half_batch(attempt)
             self._check_telling(attempt, key)
-            _, home = attempt.before[key] if key in attempt.before else self._row_in(record.partition, key)
-        return home is not None and home.included.get(record.topic, -1) >= record.offset
+            _, origin = attempt.before[key] if key in attempt.before else self._row_in(record.partition, key)
+        return origin is not None and origin.included.get(record.topic, -1) >= record.offset
 
     def _check_half_batch(self, attempt: Attempt[K, V]) -> None:
-        """Refuse to flush half a batch where somebody asks what is in a row."""
+        """Refuse flushing half a batch together with `includes`."""
         if attempt.batch and attempt.asked and attempt.flushed:
             raise BadDeclaration(
                 f"table {self.topic.name}: half a batch that is flushed would count as the whole when it is tried again; "
@@ -142,7 +143,7 @@ class Table(HeldRows[K, V], Extension):
             )
 
     def _check_telling(self, attempt: Attempt[K, V], key: K) -> None:
-        """Refuse to tell what is in a row where that cannot be told."""
+        """Refuse `includes` where the header cannot answer it."""
         if not attempt.in_order and key != attempt.key:
             raise BadDeclaration(
                 f"table {self.topic.name}: the row {key!r} is changed by records of other keys, such as {attempt.key!r}, which may "
@@ -155,17 +156,18 @@ class Table(HeldRows[K, V], Extension):
             )
 
     async def put(self, key: K, value: V, *, partition: int | None = None) -> None:
-        """Set a row. In a handler it is written with the handler's other work when that returns, and taken back if it fails;
-        elsewhere, returns when it is acknowledged.
+        """Set a row. In a handler it is written when that returns, and undone if it fails; elsewhere, wait for the
+        acknowledgement.
 
         Args:
             key, value: the row.
-            partition: where a new row is at home, for rows that go with their event's partition whatever their key is; a row that is
-                there already stays where it is. By default the key says it.
+            partition: of a new row, for rows that stay in their event's partition whatever their key; an existing row
+                stays where it is. By
+                default chosen by the key.
 
         Raises:
-            NotHere: the row is of another partition than the record that is handled; outside of handlers, of one that this instance
-                does not have.
+            NotHere: the row is of another partition than the handled record; outside of handlers, of one not assigned
+                to this instance.
             Unencodable: the key or, when it is written, the value is of another type.
             BuswayError: outside of handlers, it was not acknowledged; the row is as it was.
         """
@@ -174,83 +176,90 @@ class Table(HeldRows[K, V], Extension):
         await self._change(key, value, partition)
 
     async def flush(self) -> None:
-        """In a handler: write what it has changed so far and wait until that is acknowledged. It then stays, whatever becomes of the
-        handler, so the next attempt finds it; for a second write that must never be ahead of the first. In a handler that is
-        exactly_once all its writes are one transaction, and this gives those so far their place in it: a row that is put again afterwards
-        is written again, behind them.
+        """In a handler, write its changes so far and wait for the acknowledgement.
+
+        They stay if the handler fails later, and its next attempt finds them: for a second write that must never be
+        ahead of the first. In an exactly_once handler all writes are one transaction, and this fixes the place of those
+        so far: a row that is put again is written again, after them.
 
         Raises:
-            BadDeclaration: the handler takes batches and asks `includes`, for which rows are marked with the last record of the batch.
-            BuswayError: it was not acknowledged, and is taken back when the handler fails.
+            BadDeclaration: the handler takes batches and calls `includes`, for which rows carry the last record of the
+                batch.
+            BuswayError: it was not acknowledged, and is undone when the handler fails.
         """
         attempt = self._attempt.get()
         if attempt is None or attempt.ended:
             return
-        if (mine := work.get()) is not None:
+        if (output := current_output.get()) is not None:
             for row in self._rows_of(attempt):
-                mine.keep(row)
+                output.keep(row)
             return
         attempt.flushed = True
         self._check_half_batch(attempt)
         if futures := await self._write(attempt, attempt.put, linger=False):
-            await asyncio.wait(futures)  # unlike gather, it cancels nothing: the record's end depends on them
+            await asyncio.wait(futures)  # unlike gather, it cancels nothing: finishing the record depends on them
         for future in futures:
             future.result()
         attempt.keep()
 
     async def delete(self, key: K) -> None:
-        """Take a row away, with a tombstone; as `put` in all else."""
+        """Remove a row with a tombstone; otherwise as `put`."""
         await self._change(key, None)
 
     async def _change(self, key: K, value: V | None, partition: int | None = None) -> None:
         attempt = self._attempt.get()
         if attempt is not None and not attempt.ended:
-            home = self._home_in(attempt, key, partition)
+            origin = self._origin_in(attempt, key, partition)
             if not attempt.put:
                 self._changed_by.setdefault(attempt.topic, set()).add(attempt.route)
-            attempt.change(self, key, value, home)
+            attempt.change(self, key, value, origin)
             return
-        home = self.home(key) or Home(partition=self._number_of(key) if partition is None else partition, included={})
-        if home.partition not in self._held:
+        origin = self.home(key) or RowOrigin(
+            partition=self._partition_for(key) if partition is None else partition, included={}
+        )
+        if origin.partition not in self._held:
             raise NotHere(
-                f"table {self.topic.name}: {key!r} belongs to partition {home.partition}, which this instance does not have "
+                f"table {self.topic.name}: {key!r} belongs to partition {origin.partition}, which this instance does not have "
                 f"(it has {names(map(str, self._held)) or 'none'}); send an event to {names(self._sources)} instead"
             )
-        before, was = self._row_in(home.partition, key)
+        before, was = self._row_in(origin.partition, key)
         if self._guarantees == {"exactly_once"}:
-            copy, opened = self._copies.of(home.partition), self.topic.app.open_work(self._sources, home.partition)
-            await change_outside(self, self.topic, opened, key, value, home=home, copy=copy)
+            copy, opened = (
+                self._copies.of(origin.partition),
+                self.topic.app.open_output(self._sources, origin.partition),
+            )
+            await change_outside(self, self.topic, opened, key, value, origin=origin, copy=copy)
             return
-        copy = self._copies.of(home.partition)
+        copy = self._copies.of(origin.partition)
         with copy.changing():
-            self._set_row(key, value, home)
+            self._set_row(key, value, origin)
             try:
-                sent = await self.topic.send(value, key, headers=[home.header()], partition=home.partition)
+                sent = await self.topic.send(value, key, headers=[origin.header()], partition=origin.partition)
                 copy.written(sent.offset)
             except BaseException:
                 copy.known = None
-                self._take_back(key, value, before, was or home)
+                self._take_back(key, value, before, was or origin)
                 raise
 
-    def _home_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> Home | None:
-        """Where a row is that a handler may change; None for a new one, which is at home where the record came from."""
+    def _origin_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> RowOrigin | None:
+        """Return the origin of a row that a handler may change; None for a new one, in the record's partition."""
         if attempt.topic not in self._sources:
             raise NotHere(
                 f"table {self.topic.name} goes with {names(self._sources)}; a handler of {attempt.topic} cannot change it"
             )
-        if len(self._guarantees) > 1 and work.get() is not None:
+        if len(self._guarantees) > 1 and current_output.get() is not None:
             raise BadDeclaration(
                 f"table {self.topic.name}: {attempt.route} is exactly_once, and not all handlers of {names(self._sources)} are; give "
                 "app.table(…, sources=[…]) topics whose handlers all are, or make none of them so"
             )
         if attempt.partition not in self._held:
             raise NotHere(f"table {self.topic.name}: partition {attempt.partition} has gone to another instance")
-        home = self.home(key)
-        if home is not None:
-            partition = home.partition
+        origin = self.home(key)
+        if origin is not None:
+            partition = origin.partition
         elif partition is None:
-            # The record's own key is at home where the record came from, however its sender chose the partition.
-            partition = attempt.partition if key == attempt.key else self._number_of(key)
+            # The record's own key stays in the record's partition, however its sender chose that.
+            partition = attempt.partition if key == attempt.key else self._partition_for(key)
         if partition != attempt.partition:
             raise NotHere(
                 f"table {self.topic.name}: {key!r} belongs to partition {partition}, and the record that is handled is of "
@@ -258,9 +267,9 @@ class Table(HeldRows[K, V], Extension):
                 "send what happened to a topic with that key, and change the row in its handler. Where records of that key itself come in "
                 "several partitions, two producers choose them differently (librdkafka's default is no murmur2): give all the same partitioner"
             )
-        return home
+        return origin
 
-    def _number_of(self, key: K) -> int:
+    def _partition_for(self, key: K) -> int:
         if not self._partitions:
             raise NotRunning(f"table {self.topic.name}: app {self.topic.app.name} is not running")
         return partition_for_key(self.topic.app.serdes.encode(self.topic, "key", key) or b"", self._partitions)
@@ -268,7 +277,7 @@ class Table(HeldRows[K, V], Extension):
     async def _write(
         self, attempt: Attempt[K, V], keys: Iterable[K], *, linger: bool = True
     ) -> "list[asyncio.Future[RecordMetadata]]":
-        """Send rows that a handler has changed, without waiting until they are acknowledged."""
+        """Send rows changed by a handler, without waiting for acknowledgements."""
         copy = self._copies.of(attempt.partition)
         try:
             futures = await self.topic.app.send_encoded(
@@ -281,35 +290,35 @@ class Table(HeldRows[K, V], Extension):
         return futures
 
     def _encoded(self, attempt: Attempt[K, V], keys: Sequence[K]) -> Iterator[KeyValueHeaders]:
-        """Each row as it is when its turn comes: somebody else may have changed it since, and what is written last is what is read back."""
+        """Encode each row at its turn: others may have changed it since, and the last write is what is restored."""
         serdes = self.topic.app.serdes
         encode_key, encode_value = serdes.encoder(self.topic, "key"), serdes.encoder(self.topic, "value")
-        latest: Home | None = None
+        latest: RowOrigin | None = None
         headers: tuple[tuple[str, bytes | None], ...] = ()
         for key in keys:
-            value, home = self._row_in(attempt.partition, key)
+            value, origin = self._row_in(attempt.partition, key)
             encoded = encode_key(key), None if value is None else encode_value(value)
-            if home is None:
-                home = attempt.put[key][1]
-            if home is not latest:
-                latest, headers = home, (home.header(),)
+            if origin is None:
+                origin = attempt.put[key][1]
+            if origin is not latest:
+                latest, headers = origin, (origin.header(),)
             attempt.written.append(key)
             yield *encoded, headers
 
     def _rows_of(self, attempt: Attempt[K, V]) -> Iterator[Outgoing]:
-        """What has to be sent for what a handler has changed since it was asked last."""
+        """Return the records of changes since the last call."""
         keys = list(attempt.unsent)
         attempt.unsent.clear()
         for key, value, headers in self._encoded(attempt, keys):
             yield Outgoing(self.topic.name, attempt.partition, key, value, headers, None)
 
-    # What the app does
+    # Extension
 
     async def starting(self, app: RunningService) -> None:
-        """Make the topic, compare its partitions with those it goes with.
+        """Create the topic and compare its partitions with those of its sources.
 
         Raises:
-            BadDeclaration: they are not as many, or cannot be held together.
+            BadDeclaration: the numbers differ, or they cannot be co-partitioned.
         """
         self._sources = self._given or frozenset(topic.name for route in app.routes for topic in route.topics)
         if not self._sources:
@@ -334,12 +343,12 @@ class Table(HeldRows[K, V], Extension):
         self._forget()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Read the rows of these partitions back; waits while the brokers, or the registry, are away.
+        """Restore the rows of these partitions; wait while the brokers or the registry are unavailable.
 
-        Those that were given up and come back are read on from where they are; those that do not are others' now, and are forgotten.
+        Revoked partitions that return are resumed; those that do not belong to others now, and are forgotten.
 
         Raises:
-            BadRow: a record is not what the table holds; names partition and offset.
+            BadRow: a record does not fit the table's types; names partition and offset.
         """
         new = {partition.partition for partition in partitions if partition.topic in self._sources} - self._held
         self._copies.keep_only(self._held | new)
@@ -352,7 +361,7 @@ class Table(HeldRows[K, V], Extension):
         return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Change the rows of these partitions no more; see `Copies.give_up`."""
+        """Stop changing the rows of these partitions; see `Copies.give_up`."""
         gone = {partition.partition for partition in partitions if partition.topic in self._sources} & self._held
         self._held -= gone
         for partition in gone:
@@ -360,24 +369,24 @@ class Table(HeldRows[K, V], Extension):
         self._copies.give_up(gone)
 
     def around(self, route: Route, call: Call) -> Call:
-        """What the handler changes is written when it returns, and taken back when it fails; calls for the same rows take turns."""
+        """Write a handler's changes when it returns, undo them when it fails, and lock its rows."""
         attempted = self._attempted(route, call)
         if self._lanes == 1 and route.ordering != "none":
-            return attempted  # its own order keeps calls for the same rows apart
+            return attempted  # its own order already serialises calls for the same rows
         whole = _in_order(route)
 
         async def in_turn(argument: Any) -> Any:
             record = argument[-1] if isinstance(argument, list) else argument
             if record.topic not in self._sources:
                 return await attempted(argument)
-            # A record without a key has no row by its key, and is alone with nothing.
+            # A record without a key has no row by its key, and locks nothing.
             key = WHOLE if whole else object() if (own := current.get().key) is None else own
             turn = self._row_locks[record.partition].turn(key)
-            if (mine := work.get()) is not None:
-                # Until its rows, and those of other tables, have their place among what is to be committed.
-                if mine.turns is None:
-                    mine.turns = AsyncExitStack()
-                await mine.turns.enter_async_context(turn)
+            if (output := current_output.get()) is not None:
+                # Held until its rows, and those of other tables, are queued for the commit.
+                if output.turns is None:
+                    output.turns = AsyncExitStack()
+                await output.turns.enter_async_context(turn)
                 return await attempted(argument)
             async with turn:
                 return await attempted(argument)
@@ -399,8 +408,8 @@ class Table(HeldRows[K, V], Extension):
             token = self._attempt.set(attempt)
             copy = self._copies.of(record.partition)
             copy.open += 1
-            if (mine := work.get()) is not None:
-                return await self._kept(mine, Change(self, attempt, copy, self._rows_of), token, call(argument))
+            if (output := current_output.get()) is not None:
+                return await self._kept(output, Change(self, attempt, copy, self._rows_of), token, call(argument))
             try:
                 result = await call(argument)
                 attempt.ended = True
@@ -408,7 +417,7 @@ class Table(HeldRows[K, V], Extension):
             except BaseException:
                 attempt.ended = True
                 self._undo(attempt)
-                if attempt.written:  # as they are again; all before the first one that cannot be written
+                if attempt.written:  # restored; all before the first one that cannot be written
                     await self._write(attempt, attempt.written)
                 raise
             finally:
@@ -418,8 +427,8 @@ class Table(HeldRows[K, V], Extension):
 
         return attempted
 
-    async def _kept(self, mine: Work, change: Change, token: Any, call: Awaitable[Any]) -> Any:
-        """A call whose rows are sent with all that it leaves behind."""
+    async def _kept(self, output: HandlerOutput, change: Change, token: Any, call: Awaitable[Any]) -> Any:
+        """Await a call whose rows are sent with its output."""
         try:
             result = await call
         except BaseException:
@@ -427,20 +436,20 @@ class Table(HeldRows[K, V], Extension):
             raise
         finally:
             self._attempt.reset(token)
-        mine.change(change)
+        output.change(change)
         return result
 
 
 def _in_order(route: Route) -> bool:
-    """Whether the handler is given the records of a partition strictly one after the other."""
+    """Return whether the handler gets the records of a partition strictly one after another."""
     return route.ordering == "partition" or route.batch is not None
 
 
 def hashable(topic: Topic[Any, Any]) -> None:
-    """Refuse keys that cannot be looked up.
+    """Refuse keys that are not hashable.
 
     Raises:
-        BadDeclaration: they cannot.
+        BadDeclaration: they are not.
     """
     if getattr(topic.key, "__hash__", None) is None:
         raise BadDeclaration(

@@ -106,7 +106,7 @@ class Simulation:
         seed: int | str | None = None,
         shrink: bool = True,
         time_s: float | None = None,
-        told: Callable[[int], None] | None = None,
+        on_held: Callable[[int], None] | None = None,
     ) -> int:
         """Run histories; return their number.
 
@@ -115,7 +115,7 @@ class Simulation:
             seed: only this one, in the form that a failure names.
             shrink: leave out faults of a failing history while it still fails.
             time_s: start no history after so many seconds.
-            told: called with the number of each seed that held.
+            on_held: called with the number of each seed that held.
 
         Raises:
             SimulationFailed: a property does not hold.
@@ -132,8 +132,8 @@ class Simulation:
             count += 1
             if history.problem is not None:
                 raise self._failure(plan, chosen, history, count, shrink=shrink)
-            if told is not None:
-                told(chosen.number)
+            if on_held is not None:
+                on_held(chosen.number)
         return count
 
     def _plan(self) -> Plan:

@@ -31,7 +31,7 @@ class Reader:
         """As the test has set it."""
         return self.tenures.get(partition)
 
-    def place(self, partition: TopicPartition) -> int | None:
+    def known_position(self, partition: TopicPartition) -> int | None:
         """As the test has set it."""
         return self.positions.get(partition)
 

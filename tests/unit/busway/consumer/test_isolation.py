@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busway.consumer.isolation import take_aborted, visible
-from busway.consumer.subscription import Assigned
+from busway.consumer.subscription import FetchPosition
 from busway.types import TopicPartition
 from busway_protocol.messages.fetch import AbortedTransaction
 from busway_protocol.records.batch import iter_batches
@@ -69,7 +69,7 @@ def read(log: Log, start: int, cuts: set[int], *, ahead: bool) -> list[int]:
     Args:
         ahead: whether the next answer is taken in before this one's batches are decoded, as a consumer does.
     """
-    state = Assigned(TopicPartition("t", 0), "none", position=start, fetch_position=start)
+    state = FetchPosition(TopicPartition("t", 0), "none", position=start, fetch_position=start)
     ends = sorted({cut for cut in cuts if start < cut < len(log.batches)} | {len(log.batches)})
     answers = list(zip([start, *ends[:-1]], ends, strict=True))
     waiting: list[int] = []

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from busway.consumer.fetcher import Fetcher
-from busway.consumer.subscription import Assigned
+from busway.consumer.subscription import FetchPosition
 from busway.consumer.uncommitted import Uncommitted
 from busway.options import ConsumerOptions
 from busway.types import OffsetAndMetadata, TopicPartition
@@ -21,21 +21,21 @@ def behind(offset: int) -> OffsetAndMetadata:
 
 
 @pytest.fixture
-def assigned() -> Assigned:
+def assigned() -> FetchPosition:
     """A partition that a reset has begun at offset 0."""
-    found = Assigned(P, "earliest")
+    found = FetchPosition(P, "earliest")
     found.reset_to(0)
     return found
 
 
 @pytest.fixture
-def uncommitted(assigned: Assigned) -> Uncommitted:
+def uncommitted(assigned: FetchPosition) -> Uncommitted:
     """What is uncommitted of that partition."""
     fetcher: Any = SimpleNamespace(assigned={P: assigned}, read_topic_id=lambda _: None, is_replaced=lambda *_: False)
     return Uncommitted(cast("Fetcher", fetcher))
 
 
-def poll(uncommitted: Uncommitted, assigned: Assigned, end: int) -> None:
+def poll(uncommitted: Uncommitted, assigned: FetchPosition, end: int) -> None:
     """As `getmany` that hands out records up to that offset."""
     uncommitted.polling()
     uncommitted.take_resets()
@@ -45,7 +45,7 @@ def poll(uncommitted: Uncommitted, assigned: Assigned, end: int) -> None:
 
 
 @pytest.mark.parametrize("polls", [1, 2])
-def test_a_commit_leaves_nothing_from_before_it(uncommitted: Uncommitted, assigned: Assigned, polls: int) -> None:
+def test_a_commit_leaves_nothing_from_before_it(uncommitted: Uncommitted, assigned: FetchPosition, polls: int) -> None:
     """Neither where a reset began nor what an earlier poll handed out; a later commit would take the group back to it."""
     for number in range(1, polls + 1):
         poll(uncommitted, assigned, 10 * number)
@@ -57,7 +57,9 @@ def test_a_commit_leaves_nothing_from_before_it(uncommitted: Uncommitted, assign
     assert uncommitted.all() == {}
 
 
-def test_a_commit_of_chosen_offsets_leaves_nothing_from_before_it(uncommitted: Uncommitted, assigned: Assigned) -> None:
+def test_a_commit_of_chosen_offsets_leaves_nothing_from_before_it(
+    uncommitted: Uncommitted, assigned: FetchPosition
+) -> None:
     """An automatic commit that follows would take the group back to where the reset began."""
     poll(uncommitted, assigned, 10)
     before = uncommitted.handled()
@@ -65,7 +67,7 @@ def test_a_commit_of_chosen_offsets_leaves_nothing_from_before_it(uncommitted: U
     assert uncommitted.handled() == {}
 
 
-def test_a_seek_during_a_commit_is_committed_by_the_next(uncommitted: Uncommitted, assigned: Assigned) -> None:
+def test_a_seek_during_a_commit_is_committed_by_the_next(uncommitted: Uncommitted, assigned: FetchPosition) -> None:
     """Also one back, to the same offset as before."""
     poll(uncommitted, assigned, 10)
     offsets, before = uncommitted.all(), uncommitted.handled()
@@ -75,7 +77,7 @@ def test_a_seek_during_a_commit_is_committed_by_the_next(uncommitted: Uncommitte
 
 
 def test_records_handed_out_during_a_commit_are_committed_by_the_next(
-    uncommitted: Uncommitted, assigned: Assigned
+    uncommitted: Uncommitted, assigned: FetchPosition
 ) -> None:
     """What the program asked for more after counts as handled; where the reset began does not come up again."""
     poll(uncommitted, assigned, 10)
@@ -86,7 +88,9 @@ def test_records_handed_out_during_a_commit_are_committed_by_the_next(
     assert uncommitted.all() == {P: behind(20)}
 
 
-def test_a_reset_counts_as_handled_when_the_program_asks_for_more(uncommitted: Uncommitted, assigned: Assigned) -> None:
+def test_a_reset_counts_as_handled_when_the_program_asks_for_more(
+    uncommitted: Uncommitted, assigned: FetchPosition
+) -> None:
     """A log that has lost its end still has records that the program works on."""
     poll(uncommitted, assigned, 50)
     poll(uncommitted, assigned, 60)
@@ -97,7 +101,7 @@ def test_a_reset_counts_as_handled_when_the_program_asks_for_more(uncommitted: U
     assert uncommitted.handled() == {P: OffsetAndMetadata(55)}
 
 
-def test_a_reset_below_what_was_handled_counts_at_once(uncommitted: Uncommitted, assigned: Assigned) -> None:
+def test_a_reset_below_what_was_handled_counts_at_once(uncommitted: Uncommitted, assigned: FetchPosition) -> None:
     """The log is another one: no offset of the old one may be committed."""
     poll(uncommitted, assigned, 50)
     poll(uncommitted, assigned, 60)
@@ -105,7 +109,7 @@ def test_a_reset_below_what_was_handled_counts_at_once(uncommitted: Uncommitted,
     assert uncommitted.handled() == {P: OffsetAndMetadata(3)}
 
 
-async def test_no_offset_is_committed_of_a_topic_that_was_created_again(assigned: Assigned) -> None:
+async def test_no_offset_is_committed_of_a_topic_that_was_created_again(assigned: FetchPosition) -> None:
     """Neither before nor after the position in the new one is found, whose place is committed then."""
     topics = {P.topic: SimpleNamespace(topic_id=UUID(int=1))}
     cluster: Any = SimpleNamespace(metadata=SimpleNamespace(topics=topics))
@@ -126,7 +130,7 @@ async def test_no_offset_is_committed_of_a_topic_that_was_created_again(assigned
 
 
 def test_a_position_without_a_record_is_told_until_it_is_committed(
-    uncommitted: Uncommitted, assigned: Assigned
+    uncommitted: Uncommitted, assigned: FetchPosition
 ) -> None:
     """What is sought while it is being committed stays, and so does what is handed out."""
     places = uncommitted.places()

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from busway import App
-from busway.app.handling.work import Work
+from busway.app.handling.handler_output import HandlerOutput
 from busway.app.tables.copies import Copy
-from busway.app.tables.rows import Home, NotHere
+from busway.app.tables.rows import NotHere, RowOrigin
 from busway.types import TopicPartition
 
 
@@ -21,11 +21,13 @@ async def test_a_deletion_that_is_not_committed_brings_no_row_of_another_instanc
     table._guarantees, table._sources = frozenset({"exactly_once"}), frozenset({"sales"})
     table._held.add(0)
     table._copies._copies[0] = Copy(known=0)
-    table._set_row("a", 1, Home(partition=0, included={}))
-    added: list[Work] = []
+    table._set_row("a", 1, RowOrigin(partition=0, included={}))
+    added: list[HandlerOutput] = []
     app._serdes = cast("Any", SimpleNamespace(encode=lambda *_: b"encoded"))
     app._producer = cast("Any", object())
-    app.worker = cast("Any", SimpleNamespace(home_of=lambda *_: object(), transactor=SimpleNamespace(add=added.append)))
+    app.worker = cast(
+        "Any", SimpleNamespace(exactly_once_partition=lambda *_: object(), transactor=SimpleNamespace(add=added.append))
+    )
     deleting = asyncio.ensure_future(table.delete("a"))
     while not added and not deleting.done():
         await asyncio.sleep(0)

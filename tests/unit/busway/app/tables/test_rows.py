@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busway.app.tables.rows import INCLUDED, Attempt, Home, Rows
+from busway.app.tables.rows import INCLUDED, Attempt, RowOrigin, Rows
 
 
 def attempt(offset: int = 0) -> Attempt[str, int]:
@@ -14,9 +14,9 @@ def attempt(offset: int = 0) -> Attempt[str, int]:
     return Attempt(topic="events", partition=0, offset=offset, key="a")
 
 
-def home(**included: int) -> Home:
+def origin(**included: int) -> RowOrigin:
     """A row of partition 0 that has these events."""
-    return Home(partition=0, included=included)
+    return RowOrigin(partition=0, included=included)
 
 
 CHANGES = st.lists(
@@ -29,11 +29,11 @@ def test_an_attempt_that_fails_leaves_no_trace(before: list[tuple[str, int, bool
     """Whatever a call put and deleted, in whatever order, undoing it gives the rows and what is included as they were."""
     rows: Rows[str, int] = Rows()
     for number, (key, value, _) in enumerate(before):
-        rows._set_row(key, value, home(events=number))
+        rows._set_row(key, value, origin(events=number))
     was = dict(rows), {key: rows.home(key) for key in "abc"}
     call = attempt(100)
     for key, value, _ in during:
-        call.change(rows, key, value, rows.home(key) or home())
+        call.change(rows, key, value, rows.home(key) or origin())
     call.undo(rows)
     assert (dict(rows), {key: rows.home(key) for key in "abc"}) == was
 
@@ -47,9 +47,9 @@ def test_undoing_keeps_what_somebody_else_made_of_a_row(steps: list[tuple]) -> N
     for key, _, mine in steps:
         value = object()
         if mine:
-            failing.change(rows, key, value, home())
+            failing.change(rows, key, value, origin())
         else:
-            rows._set_row(key, value, home())
+            rows._set_row(key, value, origin())
         last[key] = mine, value
     failing.undo(rows)
     for key, (mine, value) in last.items():
@@ -58,28 +58,28 @@ def test_undoing_keeps_what_somebody_else_made_of_a_row(steps: list[tuple]) -> N
 
 def test_a_row_tells_the_last_event_of_each_topic_in_its_header() -> None:
     """What is written is what is read, for several topics and for none."""
-    written = home(rides=3).after("payments.eu", 12).after("rides", 9)
+    written = origin(rides=3).after("payments.eu", 12).after("rides", 9)
     assert written.header() == (INCLUDED, b"payments.eu@12,rides@9")
-    assert Home.read(0, written.header()[1]) == written
-    assert Home.read(4, None) == Home(partition=4, included={})
-    assert Home.read(4, b"") == Home(partition=4, included={})
+    assert RowOrigin.read(0, written.header()[1]) == written
+    assert RowOrigin.read(4, None) == RowOrigin(partition=4, included={})
+    assert RowOrigin.read(4, b"") == RowOrigin(partition=4, included={})
     with pytest.raises(ValueError, match="invalid literal"):
-        Home.read(0, b"rides@many")
+        RowOrigin.read(0, b"rides@many")
 
 
 def test_a_call_adds_its_event_to_what_is_in_a_row() -> None:
-    """Rows that only its topic goes into share a home; in others the events of other topics stay, and nobody else's home changes."""
+    """Rows that only its topic goes into share an origin; in others the events of other topics stay, and the origins of others do not change."""
     rows: Rows[str, int] = Rows()
-    other = home(payments=12, events=3)
+    other = origin(payments=12, events=3)
     rows._set_row("other", 1, other)
-    rows._set_row("own", 1, home(events=3))
+    rows._set_row("own", 1, origin(events=3))
     call = attempt(9)
     for key in ("other", "own", "new"):
         call.change(rows, key, 2, rows.home(key))
-    assert rows.home("other") == home(payments=12, events=9)
-    assert rows.home("own") == home(events=9)
+    assert rows.home("other") == origin(payments=12, events=9)
+    assert rows.home("own") == origin(events=9)
     assert rows.home("own") is rows.home("new")
-    assert other == home(payments=12, events=3)
+    assert other == origin(payments=12, events=3)
 
 
 def test_a_change_is_told_with_what_the_row_became() -> None:
@@ -87,8 +87,8 @@ def test_a_change_is_told_with_what_the_row_became() -> None:
     rows: Rows[str, int] = Rows()
     with rows.changes(maxsize=10) as changes:
         for value in (1, 2, None, None):
-            rows._set_row("a", value, home())
-    rows._set_row("a", 9, home())
+            rows._set_row("a", value, origin())
+    rows._set_row("a", 9, origin())
     assert [changes.get_nowait() for _ in range(changes.qsize())] == [("a", 1), ("a", 2), ("a", None)]
 
 
@@ -102,9 +102,14 @@ def test_each_partition_has_rows_of_its_own(steps: list[tuple], order: random.Ra
     """In whatever order the logs of partitions are read, the newest row of a key is shown; a tombstone deletes its own partition's."""
     logs: dict[int, list[tuple]] = {}
     for time, (key, partition, value) in enumerate(steps):
-        logs.setdefault(partition, []).append((key, value, Home(partition=partition, included={}, written_ms=time)))
+        logs.setdefault(partition, []).append(
+            (key, value, RowOrigin(partition=partition, included={}, written_ms=time))
+        )
     left = {
-        (key, home.partition): (value, home) for log in logs.values() for key, value, home in log if value is not None
+        (key, origin.partition): (value, origin)
+        for log in logs.values()
+        for key, value, origin in log
+        if value is not None
     }
     for log in logs.values():
         last = {key: value for key, value, _ in log}
@@ -131,7 +136,7 @@ def test_each_partition_has_rows_of_its_own(steps: list[tuple], order: random.Ra
 def test_an_attempt_on_one_of_two_rows_of_a_key_is_undone_in_its_partition() -> None:
     """A call deletes its partition's row, the other one is shown, the call fails: its own row is back and the other untouched."""
     rows: Rows[str, int] = Rows()
-    mine, other = Home(partition=0, included={}, written_ms=2), Home(partition=1, included={}, written_ms=1)
+    mine, other = RowOrigin(partition=0, included={}, written_ms=2), RowOrigin(partition=1, included={}, written_ms=1)
     rows._set_row("a", 1, other)
     rows._set_row("a", 0, mine)
     call = attempt(5)
@@ -144,8 +149,8 @@ def test_an_attempt_on_one_of_two_rows_of_a_key_is_undone_in_its_partition() -> 
 def test_rows_read_like_a_mapping() -> None:
     """What a dict can be asked, a table can be asked; it is equal to itself alone and may be in a set."""
     rows: Rows[str, int] = Rows()
-    rows._set_row("a", 1, Home(partition=0, included={}))
-    rows._set_row("b", 2, Home(partition=1, included={}))
+    rows._set_row("a", 1, RowOrigin(partition=0, included={}))
+    rows._set_row("b", 2, RowOrigin(partition=1, included={}))
     assert (rows["a"], rows.get("c"), rows.get("c", 7), len(rows), "b" in rows) == (1, None, 7, 2, True)
     assert (list(rows), list(rows.items()), sorted(rows.values())) == (["a", "b"], [("a", 1), ("b", 2)], [1, 2])
     with pytest.raises(KeyError):
@@ -158,13 +163,13 @@ def test_rows_read_like_a_mapping() -> None:
 
 
 def test_each_change_of_one_call_is_told_where_other_partitions_have_the_key() -> None:
-    """The rows of one call share a home; what is not shown before and after is told to nobody."""
+    """The rows of one call share an origin; what is not shown before and after is reported to no subscriber."""
     rows: Rows[str, int] = Rows()
-    rows._set_row("a", 0, Home(partition=0, included={}, written_ms=1))
-    rows._set_row("a", 1, Home(partition=1, included={}, written_ms=2))
+    rows._set_row("a", 0, RowOrigin(partition=0, included={}, written_ms=1))
+    rows._set_row("a", 1, RowOrigin(partition=1, included={}, written_ms=2))
     call: Attempt[str, int] = Attempt(topic="t", partition=0, offset=7, key="a")
     with rows.changes() as changes:
         for value in (2, 3):
             call.change(rows, "a", value, None)
-        rows._set_row("a", 4, Home(partition=1, included={}, written_ms=3))
+        rows._set_row("a", 4, RowOrigin(partition=1, included={}, written_ms=3))
         assert [changes.get_nowait() for _ in range(changes.qsize())] == [("a", 2), ("a", 3)]

@@ -1,7 +1,7 @@
-"""A partition that the app has.
+"""An assigned partition of the app.
 
-What lives here: `Assigned`: its lanes, what they get, and when it is full. What does not: how far they are (`partition_offsets`), feeding it
-(`worker`).
+What lives here: `AssignedPartition`: its lanes, their records, and when it is full. What does not: its offsets
+(`partition_offsets`), feeding it (`worker`).
 """
 
 import logging
@@ -10,7 +10,7 @@ from typing import Final
 
 from busway.app.dead_letters.headers import REPLAY_HANDLER, is_for_others
 from busway.app.handling.completed_offsets import CompletedOffsets
-from busway.app.handling.item import Item
+from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.lane import Lane
 from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.types import Record, TopicPartition
@@ -18,16 +18,18 @@ from busway.types import Record, TopicPartition
 logger = logging.getLogger("busway.app")
 
 OPEN_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of the keys and values of a partition's records that not all handlers have finished; above, it is paused."""
+"""Bytes of keys and values of a partition's unfinished records; above, it is paused."""
 LOW_WATER: Final = 4
-"""It goes on when no more than this part of what may be open waits for a handler that could take it."""
+"""A paused partition resumes when each handler has at most this part of its bound queued."""
 AHEAD_MAX: Final = 20_000
-"""Records between the lowest unfinished one and the last that came; above, the partition is paused. Which of them are finished is
-committed with the offset, so that they do not come again; `offset_set` has room for some 800 gaps, what is behind those does."""
+"""Records between the lowest unfinished one and the last one received; above, the partition is paused. Those finished
+ahead are committed with the offset, so they are not redelivered; `offset_set` has room for some 800 gaps, records
+behind those are redelivered.
+"""
 
 
-class Assigned(PartitionOffsets):
-    """A partition that the app has: its lanes, and how far all of them are."""
+class AssignedPartition(PartitionOffsets):
+    """An assigned partition with its lanes and offsets."""
 
     __slots__ = ("lanes",)
 
@@ -36,20 +38,20 @@ class Assigned(PartitionOffsets):
         self.lanes = lanes
 
     def add(self, records: Iterable[Record], group: bytes) -> None:
-        """Records arrived, in their order."""
-        items: list[Item] = []
-        chosen: dict[Item, Sequence[Lane]] = {}
+        """Take received records, in order of offset."""
+        items: list[InFlightRecord] = []
+        chosen: dict[InFlightRecord, Sequence[Lane]] = {}
         for record in records:
             if not self.done.follows(record.offset):
                 logger.warning("%s-%d goes on at offset %d, behind what came before", *record[:3])
-                self.done = CompletedOffsets()  # the topic was made anew; what is under way counts for the old one
+                self.done = CompletedOffsets()  # the topic was created again; records in progress belong to the old one
             if not self.done.begin(record.offset):
                 continue
             if record.headers and is_for_others(record, group):
                 self.done.finish(record.offset)
                 continue
             lanes = self._lanes_for(record) if record.headers else self.lanes
-            items.append(item := Item(self.done, record, len(lanes), self))
+            items.append(item := InFlightRecord(self.done, record, len(lanes), self))
             self.open_bytes += item.size
             if lanes is not self.lanes:
                 chosen[item] = lanes
@@ -58,20 +60,20 @@ class Assigned(PartitionOffsets):
 
     def _lanes_for(self, record: Record) -> Sequence[Lane]:
         name = next((value for name, value in record.headers if name == REPLAY_HANDLER), None)
-        mine = [lane for lane in self.lanes if lane.name.encode() == name] if name else []
-        return mine or self.lanes
+        chosen = [lane for lane in self.lanes if lane.name.encode() == name] if name else []
+        return chosen or self.lanes
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be fetched for now."""
+        """Whether to pause fetching."""
         if self.done.open >= AHEAD_MAX or self.open_bytes >= OPEN_BYTES_MAX:
             return True
         return any(lane.schedule.open >= lane.open_max for lane in self.lanes)
 
     @property
     def has_room(self) -> bool:
-        """Whether a paused partition should go on."""
-        for lane in self.lanes:  # asked for each record: the cheap question first
+        """Whether to resume a paused partition."""
+        for lane in self.lanes:  # called for each record: the cheap check first
             if lane.schedule.queued > lane.open_max // LOW_WATER:
                 return False
         return not self.is_full

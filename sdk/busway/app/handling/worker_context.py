@@ -1,6 +1,7 @@
-"""What an app's workers are made of.
+"""Dependencies of an app's workers.
 
-What lives here: `WorkerParts`, which the app fills in when it starts. What does not: the workers (`worker`, `busway.app.queues.worker`).
+What lives here: `WorkerContext`, filled by the app when it starts. What does not: the workers (`worker`,
+`busway.app.queues.worker`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,11 +18,11 @@ from busway.types import Record, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerParts:
-    """Hold what the workers of an app have in common.
+class WorkerContext:
+    """Hold the common dependencies of an app's workers.
 
     Attributes:
-        make_producer: a transactional one, for handlers that are exactly_once; None where there are none.
+        make_producer: makes a transactional producer for exactly_once handlers; None without any.
     """
 
     group: str

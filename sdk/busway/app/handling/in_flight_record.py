@@ -1,6 +1,6 @@
 """A record on its way through its handlers.
 
-What lives here: `Item`. What does not: calling handlers (`attempts`), how far its partition is (`partition_offsets`).
+What lives here: `InFlightRecord`. What does not: calling handlers (`attempts`), offsets of its partition (`partition_offsets`).
 """
 
 from typing import Any
@@ -11,29 +11,29 @@ from busway.app.model.topic import ConsumerRecord
 from busway.types import Record
 
 
-class Item:
+class InFlightRecord:
     """A record on its way through the handlers of its topic.
 
     Attributes:
-        done: where it is marked when all are done with it.
-        record: as it came.
+        done: where it is marked when all handlers are done.
+        record: as received.
         size: bytes of its key and value.
-        typed: as handlers see it, once it was read; None before, and when it is unreadable.
+        typed: decoded; None before that, and when it is unreadable.
         pending: handlers that are not done with it.
-        home: the partition that it is counted in; `queues.worker.NO_OFFSETS` in a queue.
-        buried: whether it lies among the dead letters for one of them.
-        unreadable: whether one of them found that nobody can read it.
-        handed_on: whether it is on its way into a transaction.
+        partition: its partition; `queues.worker.NO_OFFSETS` in a queue.
+        buried: whether a handler dead-lettered it.
+        unreadable: whether it cannot be decoded.
+        handed_on: whether it is queued for a transaction.
     """
 
-    __slots__ = ("buried", "done", "handed_on", "home", "pending", "record", "size", "typed", "unreadable")
+    __slots__ = ("buried", "done", "handed_on", "partition", "pending", "record", "size", "typed", "unreadable")
 
-    def __init__(self, done: CompletedOffsets, record: Record, pending: int, home: PartitionOffsets) -> None:
+    def __init__(self, done: CompletedOffsets, record: Record, pending: int, partition: PartitionOffsets) -> None:
         self.done = done
         self.record = record
         self.size = len(record.key or b"") + len(record.value or b"")
         self.pending = pending
-        self.home = home
+        self.partition = partition
         self.typed: ConsumerRecord[Any, Any] | None = None
         self.buried = False
         self.unreadable = False
@@ -41,5 +41,5 @@ class Item:
 
     @property
     def where(self) -> str:
-        """In messages."""
+        """Its place in messages."""
         return f"{self.record.topic}-{self.record.partition} offset {self.record.offset}"

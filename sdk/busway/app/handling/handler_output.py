@@ -1,0 +1,153 @@
+"""The output of one exactly_once handler call.
+
+What lives here: `HandlerOutput`: records and rows of a call, kept until it returns, and callbacks for the outcome. What does
+not: sending them
+(`transactor`), rows (`busway.app.tables`).
+
+Nothing is sent before the call returns. So a failed call has nothing to take back, and a call that waits for its next
+attempt keeps no transaction open.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from typing import Final, Protocol
+
+from busway.app.handling.in_flight_record import InFlightRecord
+from busway.app.handling.partition_offsets import PartitionOffsets
+from busway.app.model.topic import Outgoing
+from busway.errors import BuswayError, MessageTooLarge
+from busway.types import TopicPartition
+
+CALL_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Bytes of keys and values that one call may send: all of them stay in memory until it returns."""
+RECORD_BYTES: Final = 64
+"""Assumed overhead of a record in bytes, beside its key and value."""
+
+
+class SentTooLate(BuswayError):
+    """A task that outlived its handler sent something; the handler's transaction does not wait for it."""
+
+
+class Change(Protocol):
+    """A call's change in memory, such as in a table."""
+
+    def finish(self, output: "HandlerOutput") -> None:
+        """Keep the records to send, after the call returned."""
+
+    def undo(self) -> None:
+        """Undo the change, after the call failed."""
+
+
+class HandlerOutput:
+    """A call's output on its way into a transaction.
+
+    Args:
+        items: the records of the call, by offset; none for changes outside of handlers.
+        partition: the partition of these records.
+
+    Attributes:
+        records: to be sent, in order.
+        size: their approximate bytes.
+        changes: in memory; None for none, as in most calls, which saves a list for each record.
+    """
+
+    __slots__ = ("_callbacks", "_closed", "changes", "items", "partition", "records", "size", "turns")
+
+    def __init__(self, items: Sequence[InFlightRecord], partition: PartitionOffsets) -> None:
+        self.items = items
+        self.partition = partition
+        self.records: list[Outgoing] = []
+        self.size = 0
+        self.changes: list[Change] | None = None
+        self.turns: AsyncExitStack | None = None
+        self._callbacks: list[Callable[[bool], None]] | None = None
+        self._closed = False
+
+    def keep(self, record: Outgoing) -> None:
+        """Send the record when the call has returned.
+
+        Raises:
+            SentTooLate: the call has returned already.
+            MessageTooLarge: the call sends more than `CALL_BYTES_MAX`.
+        """
+        if self._closed:
+            raise SentTooLate(
+                f"a record for {record.topic} was sent by a task that outlived its handler, which is exactly_once; wait for the task in the "
+                "handler, or start it elsewhere"
+            )
+        self.size += len(record.key or b"") + len(record.value or b"") + RECORD_BYTES
+        if self.size > CALL_BYTES_MAX:
+            raise MessageTooLarge(
+                f"one call sends more than {CALL_BYTES_MAX} bytes, which exactly_once keeps until it has returned; spread it over more records"
+            )
+        self.records.append(record)
+
+    def change(self, change: Change) -> None:
+        """Register a change in memory."""
+        if self.changes is None:
+            self.changes = []
+        self.changes.append(change)
+
+    def finish(self) -> None:
+        """Close it after the call returned."""
+        for change in self.changes or ():
+            change.finish(self)
+        self._closed = True
+
+    def undo(self) -> None:
+        """Undo its changes after the call failed."""
+        self._closed = True
+        for change in reversed(self.changes or ()):
+            change.undo()
+        self.settle(committed=False)
+
+    def on_settled(self, callback: Callable[[bool], None]) -> None:
+        """Call back with whether it was committed; False when its partition was revoked or restarted."""
+        if self._callbacks is None:
+            self._callbacks = []
+        self._callbacks.append(callback)
+
+    def settle(self, committed: bool) -> None:
+        """Report whether it is committed."""
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback(committed)
+
+    async def release(self) -> None:
+        """Release the row locks of the call."""
+        if self.turns is not None:
+            turns, self.turns = self.turns, None
+            await turns.aclose()
+
+
+class OutsideOutput(HandlerOutput):
+    """Hold changes made outside of handlers, for one of the app's transactions.
+
+    Args:
+        partition: the partition that they commit with.
+        add: takes it when it is complete.
+    """
+
+    __slots__ = ("_add",)
+
+    def __init__(self, partition: PartitionOffsets, add: Callable[[HandlerOutput], None]) -> None:
+        super().__init__((), partition)
+        self._add = add
+
+    def commit(self) -> None:
+        """Queue it for one of the next transactions; `on_settled` reports the outcome."""
+        self._add(self)
+
+
+def firsts(outputs: Iterable[HandlerOutput]) -> dict[TopicPartition, int]:
+    """Return the first record of each partition, for steps."""
+    offsets: dict[TopicPartition, int] = {}
+    for output in outputs:
+        for item in output.items:
+            offsets.setdefault(output.partition.partition, item.record.offset)
+    return offsets
+
+
+current_output: ContextVar[HandlerOutput | None] = ContextVar("current_output", default=None)
+"""Output of the current exactly_once call; None elsewhere."""
