@@ -112,7 +112,7 @@ PLANTED: Final = (
         "coordinator is asked once only",
         "the marker of the last transaction makes the verification of the next one void, whose first batches are refused",
         (
-            ("busway_bus.handlers.produce:_Writing._verify", _asks_once),
+            ("busway_bus.handlers.produce:_ProduceOperation._verify", _asks_once),
             ("busway_bus.log.producer_state:ProducerState._check_transaction", _void_is_in_none),
         ),
         _ENDS,

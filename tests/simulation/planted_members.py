@@ -40,7 +40,7 @@ def _taken_by_nobody(_: Any) -> Any:
 
 
 def _asks_nobody(_: Any) -> Any:
-    def _still_has(said: Any, revoking: Any) -> bool:
+    def _still_has(owned: Any, revoking: Any) -> bool:
         return False
 
     return _still_has
@@ -187,16 +187,16 @@ def _sends_offsets_alone(original: Any) -> Any:
 
 
 def _nobody_leaves_for_a_while(original: Any) -> Any:
-    def depart(self: Any, beat: Any, now: int) -> Any:
+    def consumer_leave(self: Any, heartbeat: Any, now: int) -> Any:
         from busway_bus.groups.modern.consumer_member import STATIC_LEAVE_EPOCH
         from busway_bus.groups.modern.requests import HeartbeatResult
         from busway_bus.kernel.decision import Decision
 
-        if beat.instance_id is not None and beat.epoch == STATIC_LEAVE_EPOCH:
-            return Decision(records=(), reply=HeartbeatResult(member_id=beat.member_id, epoch=beat.epoch))
-        return original(self, beat, now)
+        if heartbeat.instance_id is not None and heartbeat.epoch == STATIC_LEAVE_EPOCH:
+            return Decision(records=(), reply=HeartbeatResult(member_id=heartbeat.member_id, epoch=heartbeat.epoch))
+        return original(self, heartbeat, now)
 
-    return depart
+    return consumer_leave
 
 
 def _keeps_fenced_producer(_: Any) -> Any:
@@ -254,7 +254,7 @@ PLANTED: Final = (
     Planted(
         "static member's leave ignored",
         "the seat of a static member that has left for a while is taken until its session ends",
-        (("busway_bus.groups.modern.consumer_group:ConsumerGroup.depart", _nobody_leaves_for_a_while),),
+        (("busway_bus.groups.modern.consumer_group:ConsumerGroup.consumer_leave", _nobody_leaves_for_a_while),),
         _GROUPS,
     ),
     Planted(

@@ -110,7 +110,7 @@ async def test_very_many_that_leave_together_take_turns_with_others(
     named: list[tuple[str, str | None]] = [(f"m{at}", None) for at in range(count)]
 
     async def enter(members: Iterable[str]) -> None:
-        await asyncio.gather(*(groups.consumer_group_heartbeat("g", joining(member)) for member in members))
+        await asyncio.gather(*(groups.consumer_heartbeat("g", joining(member)) for member in members))
 
     written: list[tuple[str, int]] = []
     decide = GroupShard.leave
@@ -227,7 +227,7 @@ async def test_many_members_are_fenced_a_few_at_a_time() -> None:
         await groups.runtime.wait_loaded(within_s=patient(LOAD_GRACE_S))
         peers = [Peer() for _ in range(count)]
         for number, peer in enumerate(peers):
-            result = await groups.consumer_group_heartbeat("g", joining(f"m{number}"))
+            result = await groups.consumer_heartbeat("g", joining(f"m{number}"))
             groups.connections.heard(peer, ("g", result.member_id), 1)
         for peer in peers:
             peer.closed(by_client=True)

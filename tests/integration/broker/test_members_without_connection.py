@@ -150,14 +150,14 @@ async def test_a_consumer_group_member_that_dies_before_its_join_is_durable_is_f
                 topic_partitions=[],
             )
             left = asyncio.Event()
-            durably = groups.beat
+            durably = groups.consumer_heartbeat
 
             async def late(group_id: str, request: object) -> object:
                 answer = await durably(group_id, request)  # type: ignore[arg-type]
                 await left.wait()
                 return answer
 
-            monkeypatch.setattr(groups, "beat", late)
+            monkeypatch.setattr(groups, "consumer_heartbeat", late)
             dies.send(frame(beat, 1))
             await dies.drained()
             await until(lambda: members_of(groups, "g") == ["member-1"])
@@ -185,7 +185,7 @@ async def test_a_heartbeat_that_waits_for_the_disk_keeps_its_member(
         with waits_of(groups) as waits:
             await first.__aexit__(None, None, None)
             await asyncio.wait_for(waits.get(), patient(10))
-            began, durable, durably = asyncio.Event(), asyncio.Event(), groups.beat
+            began, durable, durably = asyncio.Event(), asyncio.Event(), groups.consumer_heartbeat
 
             async def late(group_id: str, request: object) -> object:
                 answer = await durably(group_id, request)  # type: ignore[arg-type]
@@ -193,7 +193,7 @@ async def test_a_heartbeat_that_waits_for_the_disk_keeps_its_member(
                 await durable.wait()
                 return answer
 
-            monkeypatch.setattr(groups, "beat", late)
+            monkeypatch.setattr(groups, "consumer_heartbeat", late)
             beat.member_epoch, beat.subscribed_topic_names = joined.member_epoch, None
             beat.topic_partitions, beat.rebalance_timeout_ms = None, -1
             second.send(frame(beat, 1))
