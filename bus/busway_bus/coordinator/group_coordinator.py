@@ -271,7 +271,8 @@ class GroupCoordinator:
             KafkaError: as `GroupShard.check_commit` too; INVALID_COMMIT_OFFSET_SIZE if one batch does not hold them.
         """
         partition, wall_ms = self.runtime.partition_of(group_id), self._machine.wall_ms()
-        if len(offsets) <= OFFSETS_PER_COMMIT_MAX:
+        metadata = sum(len(offset.metadata) for offset in offsets.values())
+        if len(offsets) <= OFFSETS_PER_COMMIT_MAX and metadata <= self.runtime.batch_bytes_max(partition) // 8:
             now = self.runtime.now()
             return await self.runtime.write(
                 partition, lambda shard: shard.commit(group_id, committer, offsets, now=now, wall_ms=wall_ms)
