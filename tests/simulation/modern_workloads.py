@@ -313,6 +313,7 @@ def _note_group(described: GroupDescription, members: list[Client]) -> None:
                 for member in described.members
             },
             settled=described.state == "Stable",
-            alike=len({frozenset(topics_of(client)) for client in of.values()}) == 1,
+            # A regular expression of a member that joined again is resolved 10 s after the last one, as in Kafka.
+            alike=len({(frozenset(topics_of(client)), server_pattern(client)) for client in of.values()}) == 1,
         )
     )

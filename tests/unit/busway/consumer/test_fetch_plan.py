@@ -4,13 +4,13 @@ from typing import Any
 
 from busway import TopicPartition
 from busway.consumer.fetch_plan import CHUNKS_AHEAD, plan
-from busway.consumer.subscription import Assigned
+from busway.consumer.subscription import FetchPosition
 
 
-def assigned(partition: int, **changes: Any) -> Assigned:
+def assigned(partition: int, **changes: Any) -> FetchPosition:
     """A partition that reads on at offset 0."""
     values: dict[str, Any] = {"reset": "earliest", "position": 0, **changes}
-    return Assigned(TopicPartition("t", partition), **values)
+    return FetchPosition(TopicPartition("t", partition), **values)
 
 
 def test_every_partition_gets_the_request_that_it_needs() -> None:
