@@ -101,7 +101,11 @@ async def test_a_large_commit_without_a_transaction_is_one_batch_too(bench: Benc
     assert set((await commit("g", anybody, offsets())).values()) == {ErrorCode.NONE}
     assert batches(bench) == [COUNT]
     stored = await bench.state()
-    for large in (offsets(metadata="m" * 500), offsets(1_000, metadata="m" * 4_000), offsets(400, metadata="é" * 1_500)):
+    for large in (
+        offsets(metadata="m" * 500),
+        offsets(1_000, metadata="m" * 4_000),
+        offsets(400, metadata="é" * 1_500),
+    ):
         with pytest.raises(KafkaError) as refusal:
             await commit("g", anybody, large)
         assert refusal.value.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
