@@ -179,7 +179,7 @@ def _are_level(counts: Iterable[int]) -> bool:
 
 
 def held_back(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A static member has left for a while, and what it was giving up is still given to nobody else.
+    """A static member left temporarily, and the partitions that it was revoking are still not assigned to another.
 
     Only where nothing else happens meanwhile: what it is to have may have changed, or the next owner have been away.
     """

@@ -23,9 +23,9 @@ def behind(offset: int) -> OffsetAndMetadata:
 @pytest.fixture
 def assigned() -> FetchPosition:
     """A partition that a reset has begun at offset 0."""
-    found = FetchPosition(P, "earliest")
-    found.reset_to(0)
-    return found
+    position = FetchPosition(P, "earliest")
+    position.reset_to(0)
+    return position
 
 
 @pytest.fixture
