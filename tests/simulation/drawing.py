@@ -40,6 +40,8 @@ _OF_ENDS: Final = 0.12
 """How many have one of `transaction_themes`, likewise."""
 _OF_MORE_GROUPS: Final = 0.06
 """How many have one of `group_themes.MORE`, likewise."""
+_OF_HANDOVERS: Final = 0.03
+"""How many are about flows that give partitions up while they work on records, likewise."""
 
 
 def draw(seed: int, about: str = "") -> Plan:
@@ -56,6 +58,9 @@ def draw(seed: int, about: str = "") -> Plan:
     more = random.Random(f"more groups/{seed}")
     if more.random() < _OF_MORE_GROUPS:
         return Theme(more).plan_of_more_groups(seed)
+    handovers = random.Random(f"handovers/{seed}")
+    if handovers.random() < _OF_HANDOVERS:
+        return Theme(handovers).plan_of_handovers(seed)
     if chance.random() < _THEMED:
         return Theme(chance).plan(seed)
     return _Drawing(chance).plan(seed)

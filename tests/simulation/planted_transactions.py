@@ -132,6 +132,13 @@ def _member_of_now(_: Any) -> Any:
     return metadata
 
 
+def _every_partition_is_kept(_: Any) -> Any:
+    def _is_kept(self: Any, partition: Any) -> bool:
+        return True
+
+    return _is_kept
+
+
 PLANTED: Final = (
     Planted(
         "last stable offset blind to what is open",
@@ -205,9 +212,12 @@ PLANTED: Final = (
     ),
     Planted(
         "offsets in the name of the member now",
-        "a flow commits what it was handed before its group has given the partition to another member",
-        (("busway.consumer.handed_out:HandedOut.metadata", _member_of_now),),
-        _ABOUT,
+        "a flow commits records of partitions that its group has given to another member since",
+        (
+            ("busway.consumer.handed_out:HandedOut.metadata", _member_of_now),
+            ("busway.consumer.handed_out:HandedOut._is_kept", _every_partition_is_kept),
+        ),
+        "handovers",
     ),
 )
 """All of them."""

@@ -53,6 +53,10 @@ class Theme:
         """The plan of a seed, with a theme of `transaction_themes`."""
         return self._drawn(seed, transaction_themes.THEMES)
 
+    def plan_of_handovers(self, seed: int) -> Plan:
+        """The plan of a seed in which flows give partitions up while they work on records."""
+        return self._drawn(seed, transaction_themes.ABOUT["handovers"])
+
     def _drawn(self, seed: int, themes: "Sequence[Callable[[Theme], None]]") -> Plan:
         self._chance.choice(themes)(self)
         span_ms = max([self._span_ms, *(fault.at_ms for fault in self._faults)])

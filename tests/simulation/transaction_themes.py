@@ -136,10 +136,37 @@ def of_an_earlier_level(theme: "Theme") -> None:
     theme._chance.choice([type(theme).in_transactions, type(theme).taken_over, type(theme).passed_on, hasty])(theme)
 
 
+def handed_over(theme: "Theme") -> None:
+    """Flows leave their group and join again while others work on records: partitions are assigned to another member meanwhile."""
+    choice = theme._chance.choice
+    theme._transactional(partitions=choice([2, 3]))
+    theme._sync_ms = choice([0.5, 2.0])
+    theme._producer((40, 60), burst=5)
+    protocol = choice(["classic", "classic", "consumer"])
+    flows = [
+        theme._client(
+            "flow",
+            (10, 20),
+            output="derived",
+            protocol=protocol,
+            slow=0.6,
+            leaves=choice([0.2, 0.5]),
+            aborts=0.1,
+            timeout_ms=20_000,
+            pace_ms=5,
+            request_timeout_ms=5_000,
+        )
+        for _ in range(choice([2, 3]))
+    ]
+    for at_ms in theme._moments((0, 1, 2)):
+        theme._fault(at_ms, choice(["kill", "freeze", "cut"]), choice([500, 3_000]), target=choice(flows))
+
+
 THEMES: Final = (back_to_back, hasty, keyed, kept_weakly, of_an_earlier_level)
 ABOUT: Final = {
     "ends": (back_to_back, hasty),
     "compaction": (keyed,),
     "durability": (kept_weakly,),
     "levels": (of_an_earlier_level,),
+    "handovers": (handed_over,),
 }

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import busway
@@ -36,6 +36,11 @@ _DELETES: Final = 0.25
 _IN_DOUBT: Final = 5
 """How often a commit is asked again that was not answered."""
 _WAIT_MS: Final = 500
+_PROTOCOLS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "classic": {"group_protocol": "classic", "session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000},
+    "consumer": {"group_protocol": "consumer"},
+}
+"""Options of a flow's consumer, by the protocol of its group."""
 
 
 # Writing
@@ -247,7 +252,11 @@ class _Listener(busway.RebalanceListener):
 
 
 async def pass_on(client: Client) -> None:
-    """Read committed records, write one for each and send the offsets, all in one transaction, until the group has read everything."""
+    """Read committed records, write one for each and send the offsets, all in one transaction, until the group has read everything.
+
+    Options: `slow`, how often its work takes 0.5 to 6 s; `leaves`, how often it leaves its group after a transaction and joins again;
+    `protocol` of its group.
+    """
     number = 0
     while not client.stage.drained.is_set():
         producer = await _producer(client)
@@ -261,10 +270,9 @@ async def pass_on(client: Client) -> None:
             isolation_level="read_committed",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=6_000,
-            heartbeat_interval_ms=1_000,
             request_timeout_ms=5_000,
             max_poll_interval_ms=client.chance.choice([3_000, 300_000]),
+            **_PROTOCOLS[client.option("protocol", "classic")],
         )
         listener.consumer = consumer
         await client.persist(consumer.start)
@@ -281,6 +289,8 @@ async def pass_on(client: Client) -> None:
                     if client.chance.random() < _STALE and not await _send_stale(client, producer, group):
                         break
                 await client.pause()
+                if client.option("leaves") and client.chance.random() < client.option("leaves"):
+                    break
         finally:
             await consumer.stop()
             await producer.stop(timeout_s=1.0)
@@ -301,7 +311,7 @@ async def _pass_on(client: Client, producer: busway.Producer, consumer: busway.C
     async def work(client: Client, producer: busway.Producer, transaction: Transaction) -> None:
         numbers = itertools.count(number)
         output = client.option("output")
-        if client.chance.random() < _SLOW and not client.stage.settled.is_set():
+        if client.chance.random() < client.option("slow", _SLOW) and not client.stage.settled.is_set():
             await asyncio.sleep(client.chance.uniform(0.5, 6.0))
         for partition, found in records.items():
             for record in found:
