@@ -23,7 +23,7 @@ from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
 from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.share.in_flight import Letter
-from busway_bus.share.letters import Content, Origin, first_of, found, offsets_of, pack
+from busway_bus.share.letters import Content, Origin, contents_of, first_of, offsets_of, pack
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header
@@ -154,7 +154,7 @@ class DeadLetters:
             while inside < len(wanted) and wanted[inside] <= header.last_offset:
                 inside += 1
             try:
-                taken = await self._replicas.slices.run(found(batch, wanted[at:inside]))
+                taken = await self._replicas.slices.run(contents_of(batch, wanted[at:inside]))
             except ProtocolError as problem:
                 source.damaged(problem)
                 taken = {}
