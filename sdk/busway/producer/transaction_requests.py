@@ -101,7 +101,7 @@ class TransactionRequests:
         self._patience_s = options.delivery_timeout_ms / 1000
         self._coordinator = CoordinatorLink(cluster, self._id, CoordinatorKind.TRANSACTION, logger)
         self._groups: dict[str, CoordinatorLink] = {}
-        self._seldom = RateLimitedLog(logger)
+        self._rate_limited_log = RateLimitedLog(logger)
         self.opened_at: float | None = None
         """When the transaction began, by the event loop; for error texts."""
 
@@ -266,7 +266,7 @@ class TransactionRequests:
                 raise problem
             if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 name = type(message).__name__
-                self._seldom.tell(logging.INFO, name, "%s, asked again: %s", name, problem)
+                self._rate_limited_log.log(logging.INFO, name, "%s, asked again: %s", name, problem)
             await REAL_TIME.sleep(SOON_S if code is ErrorCode.CONCURRENT_TRANSACTIONS else backoff.next())
 
     @property
