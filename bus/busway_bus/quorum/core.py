@@ -33,7 +33,7 @@ from busway_bus.quorum.replica import Replica
 from busway_bus.quorum.settings import QuorumSettings
 from busway_bus.quorum.states import Election, Event, Role
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
-from busway_bus.quorum.votes import Verdict
+from busway_bus.quorum.votes import BallotResult
 from busway_protocol.errors import ErrorCode
 from busway_protocol.machine import Chance
 from busway_protocol.messages.fetch import FetchRequest, FetchResponse
@@ -191,16 +191,16 @@ class Quorum:
         ballot, log = self.replica.ballot, self.log
         assert ballot is not None
         pre_vote = self.role is Role.PROSPECTIVE
-        match ballot.verdict:
-            case Verdict.WON if pre_vote:
+        match ballot.result:
+            case BallotResult.WON if pre_vote:
                 self.replica.stand(now_ms)
-            case Verdict.WON:
+            case BallotResult.WON:
                 self.replica.lead(ballot.granted, now_ms)
-            case verdict if pre_vote and (due or verdict is Verdict.LOST):
+            case result if pre_vote and (due or result is BallotResult.LOST):
                 self.replica.give_up_standing(now_ms)
             case _ if due:
                 self.replica.move(Event.TIMED_OUT, now_ms)
-            case Verdict.OPEN:
+            case BallotResult.OPEN:
                 self._ask_voters(
                     ballot.unanswered,
                     lambda voter: wire.vote_request(
