@@ -83,7 +83,7 @@ class Node:
         self._services: NodeServices | None = None
         self._controller: Controller
         self._registered = False
-        self._complaints: set[str] = set()
+        self._warned: set[str] = set()
         self._chores: list[asyncio.Task[None]] = []
         self._reports = asyncio.Event()
         self.failed: asyncio.Event = asyncio.Event()
@@ -177,7 +177,7 @@ class Node:
                 ),
                 sessions_max=self.config.get("group.share.max.share.sessions"),
             )
-            share_states.begun_anew = shares.begun_anew
+            share_states.reinitialized = shares.reinitialized
             await metadata.subscribe(share_states.follow)
             await metadata.subscribe(share_groups.follow)
             self._services = NodeServices(
@@ -258,8 +258,8 @@ class Node:
     def _postponed(self, text: str, problem: KafkaError) -> None:
         """Log once why a request to the controller failed."""
         line = text % problem
-        if line not in self._complaints:
-            self._complaints.add(line)
+        if line not in self._warned:
+            self._warned.add(line)
             logger.error(line)
 
     async def _report_changes(self) -> None:

@@ -60,7 +60,7 @@ class Registrar:
         self._judge = judge
         self._now_ms = now_ms
         self._max_chars = max_schema_chars
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._subject_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def register(
         self, subject: str, request: SchemaRequest, *, normalize: bool = False, force: bool = False
@@ -78,7 +78,7 @@ class Registrar:
         if registered is not None:
             return registered
         # Another writer was faster. Losers are serialised per subject, so that they do not starve one another.
-        async with self._turns.setdefault(subject, asyncio.Lock()):
+        async with self._subject_locks.setdefault(subject, asyncio.Lock()):
             for _ in range(_MOST_ATTEMPTS):
                 registered = await self._attempt(judging, subject, request, normalize=normalize, force=force)
                 if registered is not None:

@@ -68,7 +68,7 @@ class RegistryServer:
             NoStore: the database is unusable.
         """
         async with AsyncExitStack() as starting:
-            bound = starting.enter_context(await bind(self.config.host, self.config.port, who="the registry"))
+            bound = starting.enter_context(await bind(self.config.host, self.config.port, subject="the registry"))
             starting.push_async_callback(self._store.close)
             try:
                 await self._store.open()

@@ -46,7 +46,7 @@ class ConnectServer:
             BuswayError: the brokers are unreachable.
         """
         async with AsyncExitStack() as starting:
-            bound = starting.enter_context(await bind(self.config.host, self.config.port, who="the worker"))
+            bound = starting.enter_context(await bind(self.config.host, self.config.port, subject="the worker"))
             self._worker = Worker(self.config, self._advertised(bound))
             starting.push_async_callback(self._end_work)
             self._working = asyncio.ensure_future(self._worker.run())

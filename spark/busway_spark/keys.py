@@ -57,13 +57,13 @@ def key_text(writers: Mapping[int, str], *, column: str = "key", missing_ids: Co
     def decoded(parts: Iterator[pd.Series]) -> Iterator[pd.Series]:
         parsed = {schema_id: fastavro.parse_schema(json.loads(text)) for schema_id, text in schemas.items()}
         for part in parts:
-            yield part.map(lambda key: None if key is None else _told(key, parsed, missing))
+            yield part.map(lambda key: None if key is None else _describe(key, parsed, missing))
 
     # Spark calls the worker for all rows of a batch anyway, so it also handles plain strings.
     return F.pandas_udf(decoded, "string")(F.col(column))
 
 
-def _told(key: bytes, parsed: Mapping[int, Any], missing: frozenset[int]) -> str:
+def _describe(key: bytes, parsed: Mapping[int, Any], missing: frozenset[int]) -> str:
     if len(key) >= FRAME_BYTES and key[0] == 0:
         schema_id = int.from_bytes(key[1:FRAME_BYTES], "big")
         schema = parsed.get(schema_id)

@@ -173,7 +173,7 @@ def comparable(records: Iterator[dict[str, Any]]) -> list[Any]:
         if name == "topicId":
             return len(value)
         if isinstance(value, dict) and {"topics", "version", "timestamp"} == value.keys():
-            value = {**value, "version": 0}  # the picture's in which topics were looked for; Busway's have no number
+            value = {**value, "version": 0}  # the image's in which topics were looked for; Busway's have no number
         if isinstance(value, dict):
             return {key: plain(item, key) for key, item in value.items()}
         return [plain(item) for item in value] if isinstance(value, list) else value

@@ -55,7 +55,7 @@ class Faults:
     def weather(self) -> None:
         """What network and disk are like."""
         weather = self._plan.weather
-        self._world.network.weather.delay_s = (0.00005, weather.get("network_ms", 1.0) / 1000)
+        self._world.network.conditions.delay_s = (0.00005, weather.get("network_ms", 1.0) / 1000)
         self._node.host.slowness = weather.get("sync_ms", 1.0)
         self._node.disk.faults.sync_s = (0.0, weather.get("sync_ms", 1.0) / 1000)
 

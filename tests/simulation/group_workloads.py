@@ -89,7 +89,7 @@ class Listener(busway.RebalanceListener):
     async def on_partitions_lost(self, lost: Any) -> None:
         """Note what is gone."""
         assert self.consumer is not None
-        self.given.refused = getattr(self.consumer._group, "_verdict", None)
+        self.given.refused = getattr(self.consumer._group, "_heartbeat_error", None)
         self._gone(_partitions(lost))
 
     def _gone(self, partitions: frozenset[Partition]) -> None:

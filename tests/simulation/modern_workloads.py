@@ -129,30 +129,30 @@ def record_beats(client: Client, consumer: busway.Consumer, group: str) -> None:
 
     def joined() -> None:
         join()
-        dialogue = member._voice.dialogue
-        request, answered = dialogue.request, dialogue.answered
-        beating: list[ConsumerHeartbeat] = []
+        state = member._heartbeat_session.state
+        request, answered = state.request, state.answered
+        pending: list[ConsumerHeartbeat] = []
 
         def asks() -> Any:
-            heartbeat = ConsumerHeartbeat(process=client.process, group=group, member=dialogue.identity.member_id)
-            beating[:] = [client.history.begin(heartbeat)]
+            heartbeat = ConsumerHeartbeat(process=client.process, group=group, member=state.identity.member_id)
+            pending[:] = [client.history.begin(heartbeat)]
             return request()
 
         def hears(answer: Any) -> Any:
-            beating[0].epoch = answer.member_epoch
-            client.history.end(beating[0])
+            pending[0].epoch = answer.member_epoch
+            client.history.end(pending[0])
             return answered(answer)
 
-        dialogue.request, dialogue.answered = asks, hears
+        state.request, state.answered = asks, hears
 
     member._join = joined
-    _record_seats(client, member._heart, group)
+    _record_seats(client, member._heartbeat_thread, group)
 
 
 def record_classic_beats(client: Client, consumer: busway.Consumer, group: str) -> None:
     """Note every heartbeat that the consumer makes in the classic protocol; also one that asks it to join again was taken."""
     member: Any = consumer._group
-    start = member._heart.start
+    start = member._heartbeat_thread.start
 
     def noted(coordinator: Any) -> Any:
         if "ask" in vars(coordinator):  # of the generation before
@@ -176,15 +176,15 @@ def record_classic_beats(client: Client, consumer: busway.Consumer, group: str) 
         coordinator.ask = asks
         return coordinator
 
-    def started(beating: Any, told: Any) -> None:
-        start(lambda coordinator, tell: beating(noted(coordinator), tell), told)
+    def started(heartbeat_loop: Any, told: Any) -> None:
+        start(lambda coordinator, on_response: heartbeat_loop(noted(coordinator), on_response), told)
 
-    member._heart.start = started
+    member._heartbeat_thread.start = started
 
 
-def _record_seats(client: Client, heart: Any, group: str) -> None:
+def _record_seats(client: Client, thread: Any, group: str) -> None:
     """Note when a static member comes and goes, and what it is told."""
-    start, close = heart.start, heart.close
+    start, close = thread.start, thread.close
 
     def noted(coordinator: Any) -> Any:
         if "ask" in vars(coordinator):  # of the session before
@@ -216,13 +216,13 @@ def _record_seats(client: Client, heart: Any, group: str) -> None:
         coordinator.ask = asks
         return coordinator
 
-    def started(beating: Any, told: Any) -> None:
-        start(lambda coordinator, tell: beating(noted(coordinator), tell), told)
+    def started(heartbeat_loop: Any, told: Any) -> None:
+        start(lambda coordinator, on_response: heartbeat_loop(noted(coordinator), on_response), told)
 
     async def closed(last: Any = None) -> None:
         await close(last and (lambda coordinator: last(noted(coordinator))))
 
-    heart.start, heart.close = started, closed
+    thread.start, thread.close = started, closed
 
 
 # Topics that come and grow

@@ -53,10 +53,10 @@ def _any_state_epoch(original: Any) -> Any:
 
 
 def _nobody_told(_: Any) -> Any:
-    def begun_anew(self: Any, key: Any) -> None:
+    def reinitialized(self: Any, key: Any) -> None:
         pass
 
-    return begun_anew
+    return reinitialized
 
 
 def _forgets_in_flight(original: Any) -> Any:
@@ -205,14 +205,14 @@ PLANTED: Final = (
         "a leader that has not heard of a reset writes down what was before it",
         (
             ("busway_bus.share_state.shard:ShareStateShard.write", _any_state_epoch),
-            ("busway_bus.share.manager:SharePartitions.begun_anew", _nobody_told),
+            ("busway_bus.share.manager:SharePartitions.reinitialized", _nobody_told),
         ),
         _ABOUT,
     ),
     Planted(
         "leader not told of a reset",
         "a group begins anew, and the leader gives its members what was left of before",
-        (("busway_bus.share.manager:SharePartitions.begun_anew", _nobody_told),),
+        (("busway_bus.share.manager:SharePartitions.reinitialized", _nobody_told),),
         _ABOUT,
     ),
     Planted(

@@ -101,11 +101,11 @@ def _reason(update: FeatureUpdate, image: ClusterImage, proposed: Mapping[str, i
         return "The controller does not support the given upgrade type."
     if level < 0:
         return "A feature version cannot be less than 0."
-    for who, (lowest, highest) in _supporters(name, image, node_id):
+    for supporter, (lowest, highest) in _supporters(name, image, node_id):
         if not lowest <= level <= highest:
             if highest == 0:
-                return " ".join(filter(None, (f"{who} does not support this feature.", NOT_SERVED.get(name))))
-            return f"{who} only supports versions {lowest}-{highest}"
+                return " ".join(filter(None, (f"{supporter} does not support this feature.", NOT_SERVED.get(name))))
+            return f"{supporter} only supports versions {lowest}-{highest}"
     if level < now and update.kind == UpgradeType.UPGRADE:
         return _LOWERED_BY_AN_UPGRADE
     if level > now and update.kind != UpgradeType.UPGRADE:

@@ -49,8 +49,8 @@ async def leave_in_parts(
                 raise
             answered = [problem.code] * len(part)
         # A member that is named twice is out, and not unknown, as where all go at once.
-        codes += [ErrorCode.NONE if one in out else code for one, code in zip(part, answered, strict=True)]
-        out.update(one for one, code in zip(part, answered, strict=True) if code is ErrorCode.NONE)
+        codes += [ErrorCode.NONE if identity in out else code for identity, code in zip(part, answered, strict=True)]
+        out.update(identity for identity, code in zip(part, answered, strict=True) if code is ErrorCode.NONE)
         if len(codes) == len(identities):
             return codes
 

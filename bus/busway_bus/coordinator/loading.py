@@ -45,7 +45,7 @@ class Loader(Generic[S]):
         self._loaded = loaded
         self._tasks: dict[int, asyncio.Task[S]] = {}
         self._problems: dict[int, BaseException] = {}
-        self._complaints: dict[int, str] = {}
+        self._last_errors: dict[int, str] = {}
         """Last logged error of partitions that are retried."""
 
     @property
@@ -110,7 +110,7 @@ class Loader(Generic[S]):
         """Allow retries after disk errors. Damaged logs wait for the next start."""
         for partition, problem in tuple(self._problems.items()):
             if isinstance(problem, (OSError, KafkaError)):
-                self._complaints[partition] = str(self._problems.pop(partition))
+                self._last_errors[partition] = str(self._problems.pop(partition))
 
     def stop(self) -> None:
         """Stop loading and clear all failures."""
@@ -118,7 +118,7 @@ class Loader(Generic[S]):
             task.cancel()
         self._tasks.clear()
         self._problems.clear()
-        self._complaints.clear()
+        self._last_errors.clear()
 
     async def _load(self, stored: PartitionLog) -> S:
         shard = self._new_shard()
@@ -141,13 +141,13 @@ class Loader(Generic[S]):
         if problem is not None:
             self._fail(partition, problem)
             return
-        if self._complaints.pop(partition, None) is not None:
+        if self._last_errors.pop(partition, None) is not None:
             logger.warning("%s-%d is read now, and what it keeps is served", self._topic, partition)
         self._loaded(partition, task.result())
 
     def _fail(self, partition: int, problem: BaseException) -> None:
         self._problems[partition] = problem
-        if self._complaints.pop(partition, None) != str(problem):
+        if self._last_errors.pop(partition, None) != str(problem):
             expected = isinstance(problem, (ProtocolError, KafkaError, OSError))
             text = "%s-%d cannot be read, what it keeps is not served: %s"
             logger.error(text, self._topic, partition, problem, exc_info=None if expected else problem)

@@ -6,7 +6,7 @@ What lives here: the lines, at a limited rate. What does not: the refusal (`kern
 import logging
 from collections.abc import Callable
 
-from busway_bus.kernel.peer_warnings import Complaints
+from busway_bus.kernel.peer_warnings import PeerWarnings
 
 
 class Refusals:
@@ -15,11 +15,11 @@ class Refusals:
     def __init__(self, log: logging.Logger, now: Callable[[], float]) -> None:
         self._log = log
         self._now = now
-        self._complaints = Complaints()
+        self._peer_warnings = PeerWarnings()
 
     def tell(self, host: str, text: str) -> None:
         """Log that a host was refused."""
-        left_out = self._complaints.admit(host, self._now())
+        left_out = self._peer_warnings.admit(host, self._now())
         if left_out is None:
             return
         if left_out:

@@ -81,7 +81,7 @@ class ShareGroups:
         self._initializing: dict[asyncio.Task[Any], str] = {}
         """Tasks that initialize share partitions, with the group's name."""
         self._deleting: Counter[str] = Counter()
-        self._turns = asyncio.Semaphore(BEGINNING_AT_ONCE)
+        self._semaphore = asyncio.Semaphore(BEGINNING_AT_ONCE)
 
     def limits(self, group_id: str) -> ShareGroupLimits:
         """Return a group's limits."""
@@ -170,7 +170,7 @@ class ShareGroups:
 
     async def _initialize(self, group_id: str, state_epoch: int, topics: Mapping[UUID, NamedPartitions]) -> None:
         wanted = {topic_id: topic.partitions for topic_id, topic in topics.items()}
-        async with self._turns:
+        async with self._semaphore:
             failed = await self._each(
                 group_id,
                 wanted,

@@ -40,7 +40,7 @@ class ShareCoordinator:
         exists: whether a partition of a topic exists.
 
     Attributes:
-        begun_anew: called with a share partition after a reset or deletion: its leader's state is stale.
+        reinitialized: called with a share partition after a reset or deletion: its leader's state is stale.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ShareCoordinator:
             image=image,
         )
         self._creating = asyncio.Lock()
-        self.begun_anew: Callable[[SharePartitionKey], None] = lambda _: None
+        self.reinitialized: Callable[[SharePartitionKey], None] = lambda _: None
 
     async def ensure(self) -> None:
         """Create the topic if necessary, and begin to load it."""
@@ -99,7 +99,7 @@ class ShareCoordinator:
                 ),
             )
         finally:
-            self.begun_anew(key)
+            self.reinitialized(key)
 
     async def read(self, key: SharePartitionKey, *, leader_epoch: int) -> ShareState:
         """Return the state for a leader of the partition."""
@@ -125,7 +125,7 @@ class ShareCoordinator:
         try:
             await self.runtime.write(self._partition_of(key), lambda shard: shard.delete(key))
         finally:
-            self.begun_anew(key)
+            self.reinitialized(key)
 
     # Time
 

@@ -15,7 +15,7 @@ from busway_bus.kernel.limits import GROUP_BYTES, OFFSET_BYTES, OFFSETS_BYTES_MA
 from busway_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("busway.groups")
-_TOLD_AGAIN_BELOW: Final = 0.9
+_WARNED_AGAIN_BELOW: Final = 0.9
 """Fraction of the limit below which the next refusal is logged again."""
 _METADATA_FREE: Final = 128
 """Uncounted bytes of metadata: slightly longer metadata must not cause a refusal."""
@@ -35,7 +35,7 @@ class OffsetMemory:
 
     def __init__(self, limit: int = OFFSETS_BYTES_MAX) -> None:
         self._limit = limit
-        self._told = False
+        self._warned = False
         self.used = 0
 
     @property
@@ -50,10 +50,10 @@ class OffsetMemory:
             KafkaError: COORDINATOR_NOT_AVAILABLE, which clients retry.
         """
         if more <= 0 or self.used + more <= self._limit:
-            self._told = self._told and self.used > self._limit * _TOLD_AGAIN_BELOW
+            self._warned = self._warned and self.used > self._limit * _WARNED_AGAIN_BELOW
             return
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             logger.warning(
                 "new groups and offsets are refused: those that are there take %d MiB, which is as much as they may; delete groups that nobody "
                 "needs, or lower offsets.retention.minutes",

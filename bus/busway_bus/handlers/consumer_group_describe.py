@@ -50,7 +50,7 @@ def handle(
 ) -> ConsumerGroupDescribeResponse | Awaitable[Large]:
     """Describe each group."""
     steps = _response(request, context)
-    return context.in_turns(steps) if _is_much(request.group_ids, context) else finished(steps)
+    return context.in_slices(steps) if _is_much(request.group_ids, context) else finished(steps)
 
 
 def _is_much(group_ids: list[str], context: RequestContext) -> bool:

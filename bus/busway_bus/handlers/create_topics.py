@@ -50,7 +50,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     )
     outcomes = dict(zip((topic.name for topic in new_topics), zip(new_topics, replies, strict=True), strict=True))
     steps = _response([(name, *outcomes.get(name, _TWICE)) for name in counts], context)
-    return await context.in_turns(steps) if len(counts) > DESCRIBED_AT_ONCE else finished(steps)
+    return await context.in_slices(steps) if len(counts) > DESCRIBED_AT_ONCE else finished(steps)
 
 
 def _response(

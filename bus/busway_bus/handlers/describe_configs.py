@@ -58,7 +58,7 @@ DESCRIBED_AT_ONCE: Final = 4
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse | Awaitable[Large]:
     """Describe each resource."""
     steps = _response(request, context)
-    return context.in_turns(steps) if len(request.resources) > DESCRIBED_AT_ONCE else finished(steps)
+    return context.in_slices(steps) if len(request.resources) > DESCRIBED_AT_ONCE else finished(steps)
 
 
 def _response(

@@ -44,7 +44,7 @@ _BYTES_AT_ONCE: Final = 64 * 1024
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse | Awaitable[Large]:
     """Describe each group."""
     steps = _response(request, context)
-    return context.in_turns(steps) if _is_much(request.groups, context) else finished(steps)
+    return context.in_slices(steps) if _is_much(request.groups, context) else finished(steps)
 
 
 def _is_much(group_ids: list[str], context: RequestContext) -> bool:

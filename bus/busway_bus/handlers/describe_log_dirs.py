@@ -34,7 +34,7 @@ async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> La
     """Describe the data directory."""
     node = context.node
     total, usable = await off_loop(node.volume)
-    return await context.in_turns(_response(request, context, total, usable))
+    return await context.in_slices(_response(request, context, total, usable))
 
 
 def _response(

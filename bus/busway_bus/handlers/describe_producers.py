@@ -32,7 +32,7 @@ ROW_BYTES = 256
 
 def handle(request: DescribeProducersRequest, context: RequestContext) -> Awaitable[Large]:
     """Describe each partition. It may have very many producers."""
-    return context.in_turns(_response(request, context))
+    return context.in_slices(_response(request, context))
 
 
 def _response(

@@ -38,7 +38,7 @@ def handle(
 ) -> DescribeTransactionsResponse | Awaitable[Large]:
     """Describe each transaction."""
     steps = _response(request, context)
-    return context.in_turns(steps) if _is_much(request.transactional_ids, context) else finished(steps)
+    return context.in_slices(steps) if _is_much(request.transactional_ids, context) else finished(steps)
 
 
 def _is_much(transactional_ids: list[str], context: RequestContext) -> bool:

@@ -34,7 +34,7 @@ def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsRes
     if types:
         groups = [group for group in groups if group.kind.value in types]
     steps = _listed(groups, {state.lower() for state in request.states_filter})
-    return context.in_turns(steps) if len(groups) > LISTED_AT_ONCE else finished(steps)
+    return context.in_slices(steps) if len(groups) > LISTED_AT_ONCE else finished(steps)
 
 
 def _listed(groups: list[Group], states: set[str]) -> Generator[None, None, ListGroupsResponse]:

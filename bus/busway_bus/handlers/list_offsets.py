@@ -42,13 +42,13 @@ def handle(
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """Look up each partition, off the event loop if it needs reads."""
     if sum(len(topic.partitions) for topic in request.topics) > LOOKED_UP_AT_ONCE:
-        return _in_turns(request, context)
+        return _in_slices(request, context)
     searches: Searches = []
     response = finished(_response(request, context, searches))
     return _searched(response, searches, context) if searches else response
 
 
-async def _in_turns(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+async def _in_slices(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     searches: Searches = []
     steps = _response(request, context, searches)
     response = await context.node.scheduler.run(context.client_host, steps)

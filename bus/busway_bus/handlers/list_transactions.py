@@ -44,7 +44,7 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTra
     except KafkaError as problem:
         return _refused(problem.code)
     steps = _listed(transactions, request, pattern, coordinator.runtime.now())
-    return context.in_turns(steps) if len(transactions) > LISTED_AT_ONCE else finished(steps)
+    return context.in_slices(steps) if len(transactions) > LISTED_AT_ONCE else finished(steps)
 
 
 def _refused(code: ErrorCode) -> ListTransactionsResponse:

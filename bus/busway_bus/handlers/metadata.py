@@ -63,7 +63,7 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     keys = dict.fromkeys((None, topic.topic_id) if by_id else (topic.name, ZERO_UUID) for topic in request.topics)
     topics = [image.topics.get((image.names.get(key[1]) if by_id else key[0]) or "") or key for key in keys]
     steps = _response(topics, image, request, context)
-    return context.in_turns(steps) if _count(topics) > DESCRIBED_AT_ONCE else finished(steps)
+    return context.in_slices(steps) if _count(topics) > DESCRIBED_AT_ONCE else finished(steps)
 
 
 def _all(
@@ -83,7 +83,7 @@ def _all(
     steps = _response(topics, image, request, context)
     if _count(topics) < KEPT_FROM:
         return finished(steps)
-    return context.in_turns(steps, functools.partial(answers.keep, image, asked))
+    return context.in_slices(steps, functools.partial(answers.keep, image, asked))
 
 
 def _count(topics: list[TopicImage | TopicKey]) -> int:

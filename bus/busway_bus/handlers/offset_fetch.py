@@ -73,7 +73,7 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
     )
     steps = _one_group(topics, table, code)
     much = sum(len(partitions) for _, _, partitions in topics) > FETCHED_AT_ONCE
-    return await context.in_turns(steps) if much else finished(steps)
+    return await context.in_slices(steps) if much else finished(steps)
 
 
 def _once(topics: Iterable[tuple[str | None, UUID, Sequence[int]]]) -> TopicPartitions:

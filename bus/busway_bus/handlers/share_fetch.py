@@ -17,7 +17,7 @@ from busway_bus.handlers.common.share_acknowledgements import Acknowledging, Lea
 from busway_bus.handlers.fetch import pieces
 from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.security.operations import Access, Operation, Resource
-from busway_bus.share.acquiring import Wish
+from busway_bus.share.acquiring import AcquireOptions
 from busway_bus.share.fetching import Bounds, Got, ShareFetch
 from busway_bus.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition, next_epoch
 from busway_bus.share.waiting import Waiting
@@ -130,7 +130,7 @@ async def _fetch(
         if count % CHECKED_TOGETHER == 0:
             await asyncio.sleep(0)
     max_bytes = min(request.max_bytes, context.node.config.get("fetch.max.bytes"))
-    wish = Wish(
+    options = AcquireOptions(
         member_id=member_id,
         max_records=request.max_records,
         batch_size=request.batch_size,
@@ -138,7 +138,7 @@ async def _fetch(
     )
     bounds = Bounds(max_wait_ms=request.max_wait_ms, min_bytes=min(request.min_bytes, max_bytes), max_bytes=max_bytes)
     if wanted:
-        fetch = ShareFetch(context.node.shares, group_id, wish, bounds, peer=context.peer, gone=PeerGone)
+        fetch = ShareFetch(context.node.shares, group_id, options, bounds, peer=context.peer, gone=PeerGone)
         got |= await fetch.run(wanted)
     return got
 

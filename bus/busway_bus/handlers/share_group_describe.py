@@ -50,7 +50,7 @@ async def handle(request: ShareGroupDescribeRequest, context: RequestContext) ->
     for group_id in dict.fromkeys(request.group_ids):
         described[group_id] = await _find(group_id, context)
     steps = _response(described, request, context.node.image)
-    return await context.in_turns(steps) if _is_much(described) else finished(steps)
+    return await context.in_slices(steps) if _is_much(described) else finished(steps)
 
 
 async def _find(group_id: str, context: RequestContext) -> DescribedShareGroup | KafkaError:

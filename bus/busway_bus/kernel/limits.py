@@ -370,7 +370,7 @@ DEAD_LETTERS_AT_ONCE_MAX: Final = 8
 DEAD_LETTERS_PER_BATCH_MAX: Final = 500
 """Dead letters that one share partition writes at a time."""
 
-DEAD_LETTER_COMPLAINTS_MAX: Final = 1_000
+DEAD_LETTER_WARNINGS_MAX: Final = 1_000
 """Groups whose dead letters cannot be written that are remembered, so that each is logged once."""
 
 SHARE_STATES_PER_TICK_MAX: Final = 100

@@ -9,7 +9,7 @@ from collections import Counter
 from busway_bus.kernel.limits import BAD_PEER_LINES, BAD_PEER_LOG_INTERVAL_MS, BAD_PEERS_LINES
 
 
-class Complaints:
+class PeerWarnings:
     """Admits a bounded number of lines per interval."""
 
     def __init__(self) -> None:

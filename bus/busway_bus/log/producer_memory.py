@@ -13,7 +13,7 @@ from busway_bus.kernel.limits import IDLE_PRODUCERS_KEPT_MS, PRODUCERS_BYTES_MAX
 from busway_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("busway.log")
-_TOLD_AGAIN_BELOW: Final = 0.9
+_WARNED_AGAIN_BELOW: Final = 0.9
 """Fraction of the limit below which the next refusal is logged again."""
 
 
@@ -26,7 +26,7 @@ class ProducerMemory:
 
     def __init__(self, limit: int = PRODUCERS_BYTES_MAX) -> None:
         self._limit = limit
-        self._told = False
+        self._warned = False
         self.used = 0
 
     @property
@@ -44,13 +44,13 @@ class ProducerMemory:
     def change(self, by: int) -> None:
         """Add `by` bytes, which may be negative."""
         self.used += by
-        if self.used < self._limit * _TOLD_AGAIN_BELOW:
-            self._told = False
+        if self.used < self._limit * _WARNED_AGAIN_BELOW:
+            self._warned = False
 
     def refusal(self) -> KafkaError:
         """Build the error for a new producer; log the first."""
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             logger.warning(
                 "new producers are refused: partitions of this node remember producers with %d MiB, which is as much as they may; "
                 "those that are idle for %d minutes make room, or sooner with a lower producer.id.expiration.ms",

@@ -50,7 +50,9 @@ FEATURES: Final[tuple[Feature, ...]] = (
 reads `ClusterImage.features`.
 """
 
-SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {one.name: (one.lowest, one.highest) for one in FEATURES}
+SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
+    feature.name: (feature.lowest, feature.highest) for feature in FEATURES
+}
 """Lowest and highest level, by feature."""
 
 NOT_SERVED: Final[Mapping[str, str]] = {
@@ -89,7 +91,7 @@ def check_levels(levels: Mapping[str, int], configs: Mapping[str, str | None]) -
 
 def levels_of_new_clusters() -> dict[str, int]:
     """Return a new cluster's levels, by feature, except level 0."""
-    levels = {one.name: one.highest if one.begins is None else one.begins for one in FEATURES}
+    levels = {feature.name: feature.highest if feature.begins is None else feature.begins for feature in FEATURES}
     return {name: level for name, level in levels.items() if level}
 
 
@@ -98,7 +100,7 @@ def lacking(name: str, level: int, levels: Mapping[str, int]) -> tuple[str, int]
 
     At any level but 0, every other feature needs `metadata.version`, as in Kafka.
     """
-    rows = {one.name: one for one in FEATURES}
+    rows = {feature.name: feature for feature in FEATURES}
     needs = dict(rows[name].needs.get(level, {})) if name in rows else {}
     if level and name != METADATA_VERSION:
         needs.setdefault(METADATA_VERSION, rows[METADATA_VERSION].lowest)

@@ -33,7 +33,7 @@ from busway_bus.quorum.replica import Replica
 from busway_bus.quorum.settings import QuorumSettings
 from busway_bus.quorum.states import Election, Event, Role
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
-from busway_bus.quorum.votes import Verdict
+from busway_bus.quorum.votes import BallotResult
 from busway_protocol.errors import ErrorCode
 from busway_protocol.machine import Chance
 from busway_protocol.messages.fetch import FetchRequest, FetchResponse
@@ -191,16 +191,16 @@ class Quorum:
         ballot, log = self.replica.ballot, self.log
         assert ballot is not None
         pre_vote = self.role is Role.PROSPECTIVE
-        match ballot.verdict:
-            case Verdict.WON if pre_vote:
+        match ballot.result:
+            case BallotResult.WON if pre_vote:
                 self.replica.stand(now_ms)
-            case Verdict.WON:
+            case BallotResult.WON:
                 self.replica.lead(ballot.granted, now_ms)
-            case verdict if pre_vote and (due or verdict is Verdict.LOST):
+            case result if pre_vote and (due or result is BallotResult.LOST):
                 self.replica.give_up_standing(now_ms)
             case _ if due:
                 self.replica.move(Event.TIMED_OUT, now_ms)
-            case Verdict.OPEN:
+            case BallotResult.OPEN:
                 self._ask_voters(
                     ballot.unanswered,
                     lambda voter: wire.vote_request(
@@ -272,13 +272,13 @@ class Quorum:
         if body.error_code == ErrorCode.UNSUPPORTED_VERSION and self.role is Role.PROSPECTIVE:
             self.replica.stand(now_ms)  # the voter's release has no pre-vote: skip it, as in Kafka
             return True
-        told = wire.heard(body)
-        if told is None or told.epoch < self.epoch or told.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+        known = wire.leader_known_by(body)
+        if known is None or known.epoch < self.epoch or known.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
             return False
         before = self.replica.election
-        if not self.replica.seen(told.epoch, told.leader_id, now_ms):
+        if not self.replica.seen(known.epoch, known.leader_id, now_ms):
             return False
-        if told.error != ErrorCode.NONE:
+        if known.error != ErrorCode.NONE:
             return self.replica.election != before
         match body:
             case VoteResponse() if self.replica.ballot is not None:
@@ -302,7 +302,7 @@ class Quorum:
         if parted.epoch >= 0:
             return replica.truncate(OffsetAndEpoch(parted.end_offset, parted.epoch))
         in_order = replica.append_fetched(fetched.records or b"")
-        replica.told(fetched.high_watermark)
+        replica.raise_leaders_high_watermark(fetched.high_watermark)
         return in_order
 
     # Requests of others
@@ -326,9 +326,9 @@ class Quorum:
                 error, granted = self._asked_for_vote(body, now_ms)
                 return wire.vote_response(error, self.replica.election, granted=granted)
             case BeginQuorumEpochRequest():
-                return wire.begin_response(self._told_of_leader(body, now_ms), self.replica.election)
+                return wire.begin_response(self._begin_epoch(body, now_ms), self.replica.election)
             case EndQuorumEpochRequest():
-                return wire.end_response(self._told_of_end(body, now_ms), self.replica.election)
+                return wire.end_response(self._end_epoch(body, now_ms), self.replica.election)
 
     def _asked_for_vote(self, request: VoteRequest, now_ms: int) -> tuple[ErrorCode, bool]:
         """Return the error, and whether the vote (or pre-vote) is granted."""
@@ -355,24 +355,26 @@ class Quorum:
             replica.vote_for(candidate, now_ms)
         return ErrorCode.NONE, granted
 
-    def _told_of_leader(self, request: BeginQuorumEpochRequest, now_ms: int) -> ErrorCode:
-        told = request.topics[0].partitions[0]
-        error = self._heard_of(told.leader_id, told.leader_epoch, now_ms)
-        if error is ErrorCode.NONE and not wire.is_addressed(request.voter_id, told.voter_directory_id, self._me):
+    def _begin_epoch(self, request: BeginQuorumEpochRequest, now_ms: int) -> ErrorCode:
+        partition = request.topics[0].partitions[0]
+        error = self._check_leader(partition.leader_id, partition.leader_epoch, now_ms)
+        if error is ErrorCode.NONE and not wire.is_addressed(request.voter_id, partition.voter_directory_id, self._me):
             return ErrorCode.INVALID_VOTER_KEY
         return error
 
-    def _told_of_end(self, request: EndQuorumEpochRequest, now_ms: int) -> ErrorCode:
-        told = request.topics[0].partitions[0]
-        error = self._heard_of(told.leader_id, told.leader_epoch, now_ms)
+    def _end_epoch(self, request: EndQuorumEpochRequest, now_ms: int) -> ErrorCode:
+        partition = request.topics[0].partitions[0]
+        error = self._check_leader(partition.leader_id, partition.leader_epoch, now_ms)
         if error is ErrorCode.NONE and self.role is Role.FOLLOWER and self.replica.votes:
-            preferred = [ReplicaKey(one.candidate_id, one.candidate_directory_id) for one in told.preferred_candidates]
-            preferred = preferred or [ReplicaKey(node_id) for node_id in told.preferred_successors]
+            preferred = [
+                ReplicaKey(voter.candidate_id, voter.candidate_directory_id) for voter in partition.preferred_candidates
+            ]
+            preferred = preferred or [ReplicaKey(node_id) for node_id in partition.preferred_successors]
             backoff_ms = successor_backoff_ms(self._me, preferred, self.settings.election_backoff_max_ms)
             self.replica.deadline_ms = now_ms + backoff_ms
         return error
 
-    def _heard_of(self, leader_id: int, epoch: int, now_ms: int) -> ErrorCode:
+    def _check_leader(self, leader_id: int, epoch: int, now_ms: int) -> ErrorCode:
         """Handle a leader's announcement of itself."""
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -392,8 +394,10 @@ class Quorum:
         if parted is None and replica.id >= 0:
             leadership.fetched(replica, asked.fetch_offset, self.log.end_offset, now_ms)
             self.replica.commit()
-        told = -1 if leadership.high_watermark is None else leadership.high_watermark
-        nothing_new = parted is None and asked.fetch_offset == self.log.end_offset and told <= asked.high_watermark
+        high_watermark = -1 if leadership.high_watermark is None else leadership.high_watermark
+        nothing_new = (
+            parted is None and asked.fetch_offset == self.log.end_offset and high_watermark <= asked.high_watermark
+        )
         if nothing_new and body.max_wait_ms > 0 and leadership.may_wait(replica):
             until_ms = now_ms + min(body.max_wait_ms, self.settings.fetch_max_wait_ms)
             before = leadership.wait(replica, WaitingFetch(request=request, until_ms=until_ms))

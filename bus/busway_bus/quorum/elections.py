@@ -35,8 +35,8 @@ def successor_backoff_ms(me: ReplicaKey, preferred: Sequence[ReplicaKey], backof
     """Return the backoff before an election after a resignation. The first preferred voter does not wait, each further one waits twice as long, up to
     `backoff_ms_max`.
     """
-    names_me = (one.id == me.id and one.directory_id in {ZERO_UUID, me.directory_id} for one in preferred)
-    position = next((number for number, found in enumerate(names_me) if found), None)
+    is_me = (voter.id == me.id and voter.directory_id in {ZERO_UUID, me.directory_id} for voter in preferred)
+    position = next((number for number, matches in enumerate(is_me) if matches), None)
     if position is None:
         return backoff_ms_max
     if position == 0:

@@ -122,12 +122,12 @@ class Leadership:
 
     def decided(self) -> tuple[Proposal, ...]:
         """Take the committed proposals, in order, once each."""
-        found = []
+        committed = []
         while (
             self._proposals and self.high_watermark is not None and self._proposals[0].last_offset < self.high_watermark
         ):
-            found.append(self._proposals.popleft())
-        return tuple(found)
+            committed.append(self._proposals.popleft())
+        return tuple(committed)
 
     def withdraw(self, offset: int) -> tuple[Proposal, ...]:
         """Remove and return the proposals from `offset` on."""

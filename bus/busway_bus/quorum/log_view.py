@@ -84,8 +84,8 @@ class LogView:
 
     def truncation_offset(self, leader: OffsetAndEpoch) -> int:
         """Return the offset to truncate to, given the leader's end of epoch `leader.epoch`: by epoch, never by high watermark (KIP-101)."""
-        mine = self.end_of(leader.epoch)
-        return min(mine.offset, leader.offset) if mine.epoch == leader.epoch else mine.offset
+        own = self.end_of(leader.epoch)
+        return min(own.offset, leader.offset) if own.epoch == leader.epoch else own.offset
 
     def appended(self, epoch: int, base_offset: int, next_offset: int) -> None:
         """Record an appended batch."""

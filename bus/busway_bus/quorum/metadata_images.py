@@ -101,7 +101,7 @@ class MetadataImages:
             if change.delta is not None:
                 change.tell()  # nothing to follow
             if self.publisher is None and change.first_offset <= self.covered.end_offset:
-                self._picture(change)
+                self._install(change)
                 change.tell()
                 return
         self._changes.append(change)  # an error, too, is sent once the image covers what it rests on
@@ -118,7 +118,7 @@ class MetadataImages:
             while (change := self._next()) is not None:
                 if change.delta is not None and change.image is not None:
                     await self._follow(change.image, change.delta)
-                self._picture(change)
+                self._install(change)
                 if change.delta is not None:
                     for watch in self._watchers:
                         watch()
@@ -164,7 +164,7 @@ class MetadataImages:
             except Exception:  # the records on disk hold, even if a follower fails
                 logger.exception("a change of the metadata could not be followed on a mistake of this broker")
 
-    def _picture(self, change: Change) -> None:
+    def _install(self, change: Change) -> None:
         """Publish a change that was followed."""
         if change.image is not None:
             self.image = change.image

@@ -88,7 +88,7 @@ class MetadataLog:
         self._snapshots = MetadataSnapshots(store.files, f"{TOPIC}-0", limits or SnapshotLimits())
         opened = MetadataStore(store, self._snapshots, self._wall_ms(), all_committed=writer is None)
         self._log, self._stored = opened.log, opened.stored
-        self.pictures = MetadataImages(self._log, opened.stored, opened.covered, self._moved)
+        self.images = MetadataImages(self._log, opened.stored, opened.covered, self._moved)
         self._newest: ClusterImage | None = None
         self._committed_image = self.image
         self._leads_from = 0
@@ -108,7 +108,7 @@ class MetadataLog:
     @property
     def image(self) -> ClusterImage:
         """The published image, of committed records only; decisions may use a newer one."""
-        return self.pictures.image
+        return self.images.image
 
     @property
     def removed(self) -> Collection[UUID]:
@@ -119,7 +119,7 @@ class MetadataLog:
     def image_offset(self) -> int:
         """The offset of the last record in `image`; as in Kafka, the epoch of the finalized features. It never falls: the image has durable records
         only."""
-        return self.pictures.covered.end_offset - 1
+        return self.images.covered.end_offset - 1
 
     @property
     def log(self) -> PartitionLog:
@@ -133,11 +133,11 @@ class MetadataLog:
 
     async def subscribe(self, follow: Follower) -> None:
         """Call `follow` with the current image now, and with each new one."""
-        await self.pictures.subscribe(follow)
+        await self.images.subscribe(follow)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call `watcher` after each new `image`, before the caller's reply."""
-        self.pictures.watch(watcher)
+        self.images.watch(watcher)
 
     def allow_snapshots(self, undeleted: Callable[[], bool]) -> None:
         """Allow snapshots, except while `undeleted` returns True. It says that files of deleted topics have their old names: after a snapshot the
@@ -163,9 +163,9 @@ class MetadataLog:
         """
         if not self.writer.leading:
             raise self._not_controller()
-        if self.pictures.broken:
+        if self.images.broken:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log cannot be read; see the log of this node")
-        if len(self._commands) + len(self._undecided) + self.pictures.waiting >= COMMANDS_MAX:
+        if len(self._commands) + len(self._undecided) + self.images.waiting >= COMMANDS_MAX:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{COMMANDS_MAX} changes of the metadata wait already; ask again"
             )
@@ -177,7 +177,7 @@ class MetadataLog:
     async def drain(self) -> None:
         """Wait until all commands are carried out."""
         while True:
-            tasks = [task for task in (self._writer, self.pictures.publisher, self._snapshotting) if task is not None]
+            tasks = [task for task in (self._writer, self.images.publisher, self._snapshotting) if task is not None]
             if tasks:
                 await asyncio.wait(tasks)
             elif self._undecided:
@@ -261,7 +261,7 @@ class MetadataLog:
 
     def _hold(self, command: _Command | None, change: Change) -> None:
         self._undecided.append(_Undecided(command, change))
-        self.committed(self.pictures.committed)
+        self.committed(self.images.committed)
 
     def _not_controller(self) -> KafkaError:
         leader_id = self.writer.leader_id
@@ -306,12 +306,12 @@ class MetadataLog:
 
     def committed(self, offset: int) -> None:
         """Publish the decisions up to this offset, in order."""
-        self.pictures.committed = max(self.pictures.committed, offset)
-        while self._undecided and self._undecided[0].change.end_offset <= self.pictures.committed:
+        self.images.committed = max(self.images.committed, offset)
+        while self._undecided and self._undecided[0].change.end_offset <= self.images.committed:
             change = self._undecided.popleft().change
             self._committed_image = change.image or self._committed_image
-            self.pictures.add(change)
-        self.pictures.go_on()
+            self.images.add(change)
+        self.images.go_on()
         self._settle()
 
     def _settle(self) -> None:
@@ -329,7 +329,7 @@ class MetadataLog:
 
     def _catch_up(self) -> None:
         """Decide on the published image once it has all records of earlier epochs."""
-        if self._epoch >= 0 and self._newest is None and self.pictures.covered.end_offset >= self._leads_from:
+        if self._epoch >= 0 and self._newest is None and self.images.covered.end_offset >= self._leads_from:
             self._newest = self._committed_image = self.image
             self._go_on()
 
@@ -339,13 +339,13 @@ class MetadataLog:
         """Start a snapshot of the image if one is due; the node calls this periodically."""
         if self._snapshotting is not None or self._undeleted is None or self._undeleted():
             return
-        if self._snapshots.due(self.pictures.covered.bytes_total, self._wall_ms()):
+        if self._snapshots.due(self.images.covered.bytes_total, self._wall_ms()):
             self._snapshotting = asyncio.ensure_future(self._snapshot())
 
     async def _snapshot(self) -> None:
         """Write a snapshot; when it is on disk, delete the part of the log that two snapshots cover."""
         try:
-            image, point = self.image, self.pictures.covered
+            image, point = self.image, self.images.covered
             if self._log.flushed_offset < point.end_offset:  # it is on a majority's disks, perhaps not on this one
                 await self._flusher.request(self._log)
             if await self._snapshots.take(image, point, self._wall_ms()):

@@ -106,11 +106,11 @@ class MetadataStore:
                 f"{f' and {len(others) - 1} others' if len(others) > 1 else ''} hold records. {_REMEDY}. To begin with "
                 f"nothing, choose an empty directory"
             )
-        mine, written_for = store.identity.directory_id, _directories(image, store.identity.node_id)
-        if written_for and mine not in written_for:
+        own_id, written_for = store.identity.directory_id, _directories(image, store.identity.node_id)
+        if written_for and own_id not in written_for:
             other = uuid_text(min(written_for))
             raise WrongDirectory(
-                f"the metadata log was written for the directory.id {other}, but meta.properties says {uuid_text(mine)}: one of "
+                f"the metadata log was written for the directory.id {other}, but meta.properties says {uuid_text(own_id)}: one of "
                 f"them is another cluster's. Restore the right one from a copy; if the metadata log is the right one, set "
                 f"directory.id={other} in meta.properties. Until then nothing starts here and nothing is removed"
             )

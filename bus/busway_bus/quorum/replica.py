@@ -66,7 +66,7 @@ class Replica:
         self.outbox = Outbox()
         self.requests = Requests(settings.request_timeout_ms, settings.retry_backoff_ms)
         self._chance = chance
-        self._told_high_watermark = -1
+        self._leaders_high_watermark = -1
         self.election = election if election.epoch >= log.last_epoch else Election(epoch=log.last_epoch)
         self.role = role_at_start(self.election, me, votes=self.votes)
         self.deadline_ms = now_ms + self.timeout_ms()
@@ -154,7 +154,7 @@ class Replica:
     def _begin_role(self) -> None:
         self.requests.forget()
         self.fetched = False
-        self._told_high_watermark = -1
+        self._leaders_high_watermark = -1
         standing = self.role in {Role.PROSPECTIVE, Role.CANDIDATE}
         self.ballot = Ballot(voters=self.voters.ids, granted={self.me.id}) if standing else None
         resigned = self.role is Role.RESIGNED
@@ -247,14 +247,14 @@ class Replica:
     def commit(self) -> None:
         """Advance the high watermark: a leader's by its voters, a follower's by its leader and its own flushed offset."""
         if self.leadership is None:
-            self._raise(min(self._told_high_watermark, self.log.flushed_offset), ())
+            self._raise(min(self._leaders_high_watermark, self.log.flushed_offset), ())
         elif self.leadership.advance(self.log):
             assert self.leadership.high_watermark is not None
             self._raise(self.leadership.high_watermark, self.leadership.decided())
 
-    def told(self, high_watermark: int) -> None:
+    def raise_leaders_high_watermark(self, high_watermark: int) -> None:
         """Record the leader's high watermark, -1 if it has none yet."""
-        self._told_high_watermark = max(self._told_high_watermark, high_watermark)
+        self._leaders_high_watermark = max(self._leaders_high_watermark, high_watermark)
         self.commit()
 
     def _raise(self, offset: int, committed: tuple[Proposal, ...]) -> None:

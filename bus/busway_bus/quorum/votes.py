@@ -29,7 +29,7 @@ def committed_offset(voters_end_offsets: Iterable[int], epoch_start_offset: int)
     return offset if offset > epoch_start_offset else None
 
 
-class Verdict(Enum):
+class BallotResult(Enum):
     """State of an election."""
 
     OPEN = auto()
@@ -61,14 +61,14 @@ class Ballot:
         return tuple(voter for voter in self.voters if voter not in self.granted and voter not in self.rejected)
 
     @property
-    def verdict(self) -> Verdict:
+    def result(self) -> BallotResult:
         """The outcome by majority."""
         needed = majority(len(self.voters))
         if len(self.granted) >= needed:
-            return Verdict.WON
-        return Verdict.LOST if len(self.voters) - len(self.rejected) < needed else Verdict.OPEN
+            return BallotResult.WON
+        return BallotResult.LOST if len(self.voters) - len(self.rejected) < needed else BallotResult.OPEN
 
     @property
     def is_lost(self) -> bool:
         """Whether a majority can no longer be reached."""
-        return self.verdict is Verdict.LOST
+        return self.result is BallotResult.LOST

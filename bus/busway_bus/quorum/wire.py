@@ -222,7 +222,7 @@ def fetch_response(
     return FetchResponse(responses=[FetchableTopicResponse(topic=TOPIC, topic_id=TOPIC_ID, partitions=[partition])])
 
 
-class Heard(NamedTuple):
+class KnownLeader(NamedTuple):
     """The part that all responses share: the error, and the leader and epoch that the other node knows."""
 
     error: int
@@ -230,7 +230,7 @@ class Heard(NamedTuple):
     epoch: int
 
 
-def heard(response: QuorumResponse) -> Heard | None:
+def leader_known_by(response: QuorumResponse) -> KnownLeader | None:
     """Extract the shared part; None if the response is refused as a whole, or not about one log."""
     if response.error_code != ErrorCode.NONE:
         return None
@@ -238,8 +238,8 @@ def heard(response: QuorumResponse) -> Heard | None:
         if len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
             return None
         fetched = response.responses[0].partitions[0]
-        return Heard(fetched.error_code, fetched.current_leader.leader_id, fetched.current_leader.leader_epoch)
+        return KnownLeader(fetched.error_code, fetched.current_leader.leader_id, fetched.current_leader.leader_epoch)
     if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
         return None
-    told = response.topics[0].partitions[0]
-    return Heard(told.error_code, told.leader_id, told.leader_epoch)
+    partition = response.topics[0].partitions[0]
+    return KnownLeader(partition.error_code, partition.leader_id, partition.leader_epoch)

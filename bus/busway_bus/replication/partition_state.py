@@ -41,7 +41,7 @@ class Event(Enum):
     FOLLOWER_FETCHED = auto()
     ISR_ANSWERED = auto()
     TIME_PASSED = auto()
-    LEADER_TOLD = auto()
+    LEADER_HIGH_WATERMARK = auto()
 
 
 TRANSITIONS: Final[Table[Role, Event, Role]] = Table(
@@ -56,7 +56,7 @@ TRANSITIONS: Final[Table[Role, Event, Role]] = Table(
         (Role.LEADER, Event.TIME_PASSED): Role.LEADER,
         (Role.FOLLOWER, Event.LEADS): Role.LEADER,
         (Role.FOLLOWER, Event.FOLLOWS): Role.FOLLOWER,
-        (Role.FOLLOWER, Event.LEADER_TOLD): Role.FOLLOWER,
+        (Role.FOLLOWER, Event.LEADER_HIGH_WATERMARK): Role.FOLLOWER,
         (Role.FOLLOWER, Event.ISR_ANSWERED): Role.FOLLOWER,  # requested while this node was the leader
         (Role.FOLLOWER, Event.TIME_PASSED): Role.FOLLOWER,
     },
@@ -303,9 +303,9 @@ class PartitionState:
         self.in_flight = None
         return self._advance()
 
-    def leader_told(self, high_watermark: int) -> Effects:
+    def leader_high_watermark(self, high_watermark: int) -> Effects:
         """Adopt the leader's high watermark, up to the local log end."""
-        self._take(Event.LEADER_TOLD)
+        self._take(Event.LEADER_HIGH_WATERMARK)
         return self._raise(min(high_watermark, self.log_end_offset))
 
     def _ask(self, isr: tuple[int, ...]) -> AlterPartition:

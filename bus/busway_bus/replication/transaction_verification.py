@@ -31,18 +31,18 @@ class TransactionVerifications:
 
     def __init__(self) -> None:
         self.verifier: TransactionVerifier | None = None
-        self._turns: dict[int, asyncio.Task[None]] = {}
+        self._last_tasks: dict[int, asyncio.Task[None]] = {}
         """The newest task by producer id."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def waiting(self, producer_id: int) -> bool:
         """Whether a producer has pending batches. New ones must queue."""
-        return producer_id in self._turns
+        return producer_id in self._last_tasks
 
     def in_turn(self, producer_id: int, work: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
         """Run `work` after a producer's pending work, also if the client has disconnected."""
-        task = asyncio.ensure_future(self._after(self._turns.get(producer_id), work))
-        self._turns[producer_id] = task
+        task = asyncio.ensure_future(self._after(self._last_tasks.get(producer_id), work))
+        self._last_tasks[producer_id] = task
         self._tasks.add(task)
         task.add_done_callback(lambda over: self._over(producer_id, over))
         return task
@@ -55,8 +55,8 @@ class TransactionVerifications:
 
     def _over(self, producer_id: int, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if self._turns.get(producer_id) is task:
-            del self._turns[producer_id]
+        if self._last_tasks.get(producer_id) is task:
+            del self._last_tasks[producer_id]
 
     async def verify(
         self,
@@ -81,7 +81,7 @@ class TransactionVerifications:
         else:
             codes = await self.verifier.verify(transactional_id, *producer, partitions, add=add, host=host)
         return {
-            key: _told(codes.get(key, ErrorCode.COORDINATOR_NOT_AVAILABLE), add=add, abortable=abortable)
+            key: _error_of(codes.get(key, ErrorCode.COORDINATOR_NOT_AVAILABLE), add=add, abortable=abortable)
             for key in partitions
         }
 
@@ -93,7 +93,7 @@ class TransactionVerifications:
             await asyncio.wait(self._tasks)
 
 
-def _told(code: ErrorCode, *, add: bool, abortable: bool) -> KafkaError | None:
+def _error_of(code: ErrorCode, *, add: bool, abortable: bool) -> KafkaError | None:
     """Map a coordinator's error for producers. NOT_ENOUGH_REPLICAS makes the client retry."""
     if code is ErrorCode.NONE:
         return None

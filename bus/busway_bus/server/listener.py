@@ -15,7 +15,7 @@ from busway.net.listening import reason
 from busway_bus.handlers.common.context import NodeServices
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.kernel.limits import REQUEST_BYTES_MAX, STOP_WAIT_MS
-from busway_bus.kernel.peer_warnings import Complaints
+from busway_bus.kernel.peer_warnings import PeerWarnings
 from busway_bus.server.acceptor import Acceptor, acceptor
 from busway_bus.server.connection import Connection
 from busway_bus.server.dispatch import Routes
@@ -45,7 +45,7 @@ class Listeners:
         self._routes = routes
         self._connections: dict[Connection, None] = {}  # in order of acceptance
         self._by_host: Counter[str] = Counter()
-        self._complaints = Complaints()
+        self._peer_warnings = PeerWarnings()
         self._acceptors: list[Acceptor] = []
         self.advertised: dict[str, Endpoint] = {}
         """Addresses for clients by listener name, in the config's order, once bound."""
@@ -134,7 +134,7 @@ class Listeners:
     def warn_about_peer(self, host: str, reason: str) -> None:
         """Log one line about a bad peer, rate-limited (see `peer_warnings`)."""
         now = asyncio.get_running_loop().time()
-        left_out = self._complaints.admit(host, now)
+        left_out = self._peer_warnings.admit(host, now)
         if left_out is None:
             return
         if left_out:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.server.page_cache import PageCache
 from busway_bus.server.response_memory import ResponseMemory
-from busway_bus.server.write_turns import WriteTurns
+from busway_bus.server.write_rounds import WriteRounds
 from busway_protocol.compile import Chunk
 
 Piece: TypeAlias = Chunk | FileSlice
@@ -50,7 +50,7 @@ class Shared:
 
     def __init__(self) -> None:
         self.memory = ResponseMemory()
-        self.turns = WriteTurns()
+        self.write_rounds = WriteRounds()
         self.pages = PageCache()
 
 
@@ -69,7 +69,7 @@ class Stream(ABC):
         self.host = host
         self.closing = False
         self._memory = shared.memory
-        self._turns = shared.turns
+        self._write_rounds = shared.write_rounds
         self._pages = shared.pages
         self._loop = asyncio.get_running_loop()
         self.taken_at = self._loop.time()
@@ -155,7 +155,7 @@ class Stream(ABC):
 
     def _room(self, piece: FileSlice) -> int:
         """Return the bytes of the first slice to send; 0 to wait."""
-        room = min(self._turns.room(self), len(piece))
+        room = min(self._write_rounds.room(self), len(piece))
         if room and piece.position < self._resident_to:
             return min(room, self._resident_to - piece.position)
         if not room:
@@ -175,7 +175,7 @@ class Stream(ABC):
         Raises:
             OSError: as `FileSlice.take`.
         """
-        room = min(self._turns.room(self), len(piece))
+        room = min(self._write_rounds.room(self), len(piece))
         if not room:
             return None
         if piece.position < self._resident_to:
@@ -202,7 +202,7 @@ class Stream(ABC):
             self.owner.write_on()
 
     def _sent_slice(self, piece: FileSlice, count: int) -> None:
-        self._turns.written(self, count)
+        self._write_rounds.written(self, count)
         self.taken_at = self._loop.time()
         if not piece:
             self._queue.popleft()
@@ -213,5 +213,5 @@ class Stream(ABC):
         self._blocked = False
         self._queue.clear()
         self._queued_bytes = self.owed = 0
-        self._turns.leave(self)
+        self._write_rounds.leave(self)
         self._memory.update(self, 0)

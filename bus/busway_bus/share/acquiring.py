@@ -22,7 +22,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class AcquireOptions:
     """A member's request.
 
     Attributes:
@@ -50,7 +50,7 @@ def wanted_up_to(state: SharePartitionState, offset: int, max_records: int) -> i
 
 def acquire(
     state: SharePartitionState,
-    wish: Wish,
+    options: AcquireOptions,
     fetched: Sequence[Span],
     *,
     offset: int,
@@ -67,12 +67,12 @@ def acquire(
     """
     if not fetched or fetched[-1][1] < state.start:
         return []
-    last, max_records = _room(state, wish, offset, fetched[-1][1], limits)
+    last, max_records = _room(state, options, offset, fetched[-1][1], limits)
     if max_records <= 0:
         return []
     state.absent(offset, fetched[0][0] - 1)
     giving = _Giving(
-        state, wish, fetched, last=last, max_records=max_records, limits=limits, deadline_ms=now_ms + limits.lock_ms
+        state, options, fetched, last=last, max_records=max_records, limits=limits, deadline_ms=now_ms + limits.lock_ms
     )
     giving.again()
     giving.new()
@@ -83,11 +83,13 @@ def acquire(
     return acquired
 
 
-def _room(state: SharePartitionState, wish: Wish, offset: int, last: int, limits: ShareLimits) -> tuple[int, int]:
-    room = min(wish.max_records, state.room(limits))
+def _room(
+    state: SharePartitionState, options: AcquireOptions, offset: int, last: int, limits: ShareLimits
+) -> tuple[int, int]:
+    room = min(options.max_records, state.room(limits))
     if room > 0 or offset >= state.end:
         return last, room
-    return min(last, state.end - 1), min(wish.max_records, state.end - offset)
+    return min(last, state.end - 1), min(options.max_records, state.end - offset)
 
 
 class _Giving:
@@ -96,7 +98,7 @@ class _Giving:
     def __init__(
         self,
         state: SharePartitionState,
-        wish: Wish,
+        options: AcquireOptions,
         fetched: Sequence[Span],
         *,
         last: int,
@@ -105,7 +107,7 @@ class _Giving:
         deadline_ms: int,
     ) -> None:
         self._state = state
-        self._wish = wish
+        self._options = options
         self._fetched = fetched
         self._first = max(fetched[0][0], state.start)
         self._last = last
@@ -138,7 +140,7 @@ class _Giving:
             len(batch.runs) > 1
             or batch.first < self._first
             or batch.last > self._last
-            or (self._wish.record_limit and batch.size > self._left)
+            or (self._options.record_limit and batch.size > self._left)
         )
 
     def _throttled(self, batch: InFlightBatch) -> bool:
@@ -154,13 +156,13 @@ class _Giving:
         run = batch.runs[0]
         if not run.available:
             return 0
-        run.acquire(self._wish.member_id, self._deadline_ms)
+        run.acquire(self._options.member_id, self._deadline_ms)
         self.acquired.append(Acquired(run.first, run.last, run.delivery_count))
         return run.last - run.first + 1
 
     def _part(self, batch: InFlightBatch, *, throttled: bool) -> int:
         limit = self._limits.delivery_count
-        given, part, room = 0, len(self.acquired), self._left if self._wish.record_limit else batch.size
+        given, part, room = 0, len(self.acquired), self._left if self._options.record_limit else batch.size
         for run in tuple(batch.runs):
             low, high = max(run.first, self._first), min(run.last, self._last)
             if low > high or not run.available:
@@ -173,7 +175,7 @@ class _Giving:
                 break
             high = min(high, low + (1 if alone else room - given) - 1)
             taken = run if (low, high) == (run.first, run.last) else batch.within(low, high)[0]
-            taken.acquire(self._wish.member_id, self._deadline_ms)
+            taken.acquire(self._options.member_id, self._deadline_ms)
             self._tell(taken, part)
             given += high - low + 1
             if alone:
@@ -220,9 +222,9 @@ class _Giving:
             return []
         if last - first + 1 > self._left:
             last = min(last, self._end_of_batch(first + self._left - 1))
-        count = min(last - first + 1, self._left) if self._wish.record_limit else last - first + 1
+        count = min(last - first + 1, self._left) if self._options.record_limit else last - first + 1
         self._left -= count
-        if self._wish.record_limit:
+        if self._options.record_limit:
             self.acquired.append(Acquired(first, first + count - 1, 1))
             runs = [self._taken(first, first + count - 1)]
             if first + count <= last:
@@ -234,7 +236,7 @@ class _Giving:
 
     def _taken(self, first: int, last: int) -> Run:
         run = Run(first, last)
-        run.acquire(self._wish.member_id, self._deadline_ms)
+        run.acquire(self._options.member_id, self._deadline_ms)
         return run
 
     def _end_of_batch(self, offset: int) -> int:
@@ -245,7 +247,7 @@ class _Giving:
     def _parts(self, first: int, last: int) -> list[Span]:
         """Group whole batches of the log into ranges of at least `batch_size`."""
         spans: list[Span] = []
-        size = max(self._wish.batch_size, 1)
+        size = max(self._options.batch_size, 1)
         if last - first + 1 > size:
             for at in range(bisect_right(self._fetched, first, key=itemgetter(0)), len(self._fetched)):
                 base = self._fetched[at][0]

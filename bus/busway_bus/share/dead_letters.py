@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from busway_bus.kernel.config import BrokerConfig
-from busway_bus.kernel.limits import DEAD_LETTER_COMPLAINTS_MAX, DEAD_LETTERS_AT_ONCE_MAX
+from busway_bus.kernel.limits import DEAD_LETTER_WARNINGS_MAX, DEAD_LETTERS_AT_ONCE_MAX
 from busway_bus.kernel.share_state import SharePartitionKey
 from busway_bus.log.file_slice import ColdPages, FileSlice
 from busway_bus.metadata.group_settings import GroupSettings
@@ -23,7 +23,7 @@ from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
 from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.share.in_flight import Letter
-from busway_bus.share.letters import Content, Origin, first_of, found, offsets_of, pack
+from busway_bus.share.letters import Content, Origin, contents_of, first_of, offsets_of, pack
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header
@@ -60,9 +60,9 @@ class DeadLetters:
         self._image = image
         self._setting = setting
         self._create_topic = create_topic
-        self._turns = asyncio.Semaphore(DEAD_LETTERS_AT_ONCE_MAX)
+        self._semaphore = asyncio.Semaphore(DEAD_LETTERS_AT_ONCE_MAX)
         self._creating = asyncio.Lock()
-        self._complaints: dict[str, str] = {}
+        self._warnings: dict[str, str] = {}
 
     async def write(self, key: SharePartitionKey, source: Partition, letters: Sequence[Letter]) -> list[Letter]:
         """Write the first of the letters, up to one batch.
@@ -76,7 +76,7 @@ class DeadLetters:
         if not name:
             return list(letters)
         await self._prepare(name)
-        async with self._turns:
+        async with self._semaphore:
             topic = self._image().topics.get(name)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} was deleted just now")
@@ -154,7 +154,7 @@ class DeadLetters:
             while inside < len(wanted) and wanted[inside] <= header.last_offset:
                 inside += 1
             try:
-                taken = await self._replicas.slices.run(found(batch, wanted[at:inside]))
+                taken = await self._replicas.slices.run(contents_of(batch, wanted[at:inside]))
             except ProtocolError as problem:
                 source.damaged(problem)
                 taken = {}
@@ -194,15 +194,15 @@ class DeadLetters:
     def failed(self, group_id: str, problem: KafkaError) -> None:
         """Log why a group's dead letters are not written, once per reason."""
         reason = problem.message or problem.code.name
-        if self._complaints.get(group_id) == reason:
+        if self._warnings.get(group_id) == reason:
             return
-        if len(self._complaints) >= DEAD_LETTER_COMPLAINTS_MAX:
-            del self._complaints[next(iter(self._complaints))]
-        self._complaints[group_id] = reason
+        if len(self._warnings) >= DEAD_LETTER_WARNINGS_MAX:
+            del self._warnings[next(iter(self._warnings))]
+        self._warnings[group_id] = reason
         text = "dead letters of share group %s cannot be written, and are tried again; they go nowhere else, and nothing is lost: %s"
         logger.error(text, group_id, reason)
 
     def worked(self, group_id: str) -> None:
         """Log that letters are written again after a failure."""
-        if self._complaints.pop(group_id, None) is not None:
+        if self._warnings.pop(group_id, None) is not None:
             logger.warning("dead letters of share group %s are written again", group_id)

@@ -14,7 +14,7 @@ from typing import Final
 from busway_bus.log.file_slice import ColdPages, FileSlice, Warming
 from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.share import fetched
-from busway_bus.share.acquiring import Wish, acquire, wanted_up_to
+from busway_bus.share.acquiring import AcquireOptions, acquire, wanted_up_to
 from busway_bus.share.in_flight import Acquired
 from busway_bus.share.manager import SharePartitions
 from busway_bus.share.partition import SharePartition
@@ -66,7 +66,7 @@ class ShareFetch:
         self,
         shares: SharePartitions,
         group_id: str,
-        wish: Wish,
+        options: AcquireOptions,
         bounds: Bounds,
         *,
         peer: Peer,
@@ -74,7 +74,7 @@ class ShareFetch:
     ) -> None:
         self._shares = shares
         self._group_id = group_id
-        self._wish = wish
+        self._options = options
         self._bounds = bounds
         self._peer = peer
         self._gone = gone
@@ -98,7 +98,7 @@ class ShareFetch:
                 self._wanted[partition] = self._shares.find(self._group_id, partition)
             except KafkaError as problem:
                 self._got[partition] = Got(problem)
-        if not self._wanted or self._bounds.max_bytes <= 0 or self._wish.max_records <= 0:
+        if not self._wanted or self._bounds.max_bytes <= 0 or self._options.max_records <= 0:
             return self._got
         until_s = self._shares.machine.monotonic_s() + max(self._bounds.max_wait_ms, 0) / 1000
         with Waiting(self._peer, self._may_have) as waiting:
@@ -178,19 +178,19 @@ class ShareFetch:
             None: the caller yields to the event loop.
             Warming: a read from disk that the caller awaits.
         """
-        left, records = self._bounds.max_bytes, self._wish.max_records
+        left, records = self._bounds.max_bytes, self._options.max_records
         looked_at = 0
         for count, partition in enumerate(ready, 1):
             part = max(left // (len(ready) - count + 1), 1)
             min_one = left == self._bounds.max_bytes
-            wish = replace(self._wish, max_records=records)
+            options = replace(self._options, max_records=records)
             self._headers = 0
             try:
                 try:
-                    got = self._give(partition, wish, part, min_one=min_one, wait=False)
+                    got = self._give(partition, options, part, min_one=min_one, wait=False)
                 except ColdPages as cold:
                     yield cold.warm
-                    got = self._give(partition, wish, part, min_one=min_one, wait=True)
+                    got = self._give(partition, options, part, min_one=min_one, wait=True)
             except (KafkaError, ProtocolError, OSError) as problem:
                 self._refuse(partition, problem)
                 continue
@@ -202,7 +202,9 @@ class ShareFetch:
                 looked_at = 0
                 yield None
 
-    def _give(self, partition: TopicIdPartition, wish: Wish, max_bytes: int, *, min_one: bool, wait: bool) -> Got:
+    def _give(
+        self, partition: TopicIdPartition, options: AcquireOptions, max_bytes: int, *, min_one: bool, wait: bool
+    ) -> Got:
         """Acquire the available records of a partition.
 
         Raises:
@@ -214,7 +216,7 @@ class ShareFetch:
         share = self._wanted[partition]
         share.check()
         state, limits = share.state, self._limits
-        if state is None or wish.max_records <= 0 or max_bytes <= 0 or not state.can_acquire(limits):
+        if state is None or options.max_records <= 0 or max_bytes <= 0 or not state.can_acquire(limits):
             return Got()
         offset, end = state.next_fetch_offset, share.readable(limits)
         if offset >= end:
@@ -222,7 +224,7 @@ class ShareFetch:
         read = fetched.read(
             share.partition.log,
             offset,
-            wanted_up_to=wanted_up_to(state, offset, min(wish.max_records, limits.in_flight)),
+            wanted_up_to=wanted_up_to(state, offset, min(options.max_records, limits.in_flight)),
             max_bytes=max_bytes,
             up_to=end,
             committed=limits.committed,
@@ -234,7 +236,7 @@ class ShareFetch:
         self._headers = len(read.headers)
         acquired = acquire(
             state,
-            wish,
+            options,
             read.spans,
             offset=offset,
             aborted=read.aborted,

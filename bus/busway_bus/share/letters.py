@@ -107,7 +107,7 @@ def first_of(letters: Sequence[Letter], count: int) -> list[Letter]:
     return first
 
 
-def found(batch: bytes, wanted: Sequence[int]) -> Generator[None, None, dict[int, Content]]:
+def contents_of(batch: bytes, wanted: Sequence[int]) -> Generator[None, None, dict[int, Content]]:
     """Find keys and values of records by ascending offsets, in steps. Missing ones are left out.
 
     Raises:
@@ -122,7 +122,7 @@ def found(batch: bytes, wanted: Sequence[int]) -> Generator[None, None, dict[int
     contents: dict[int, Content] = {}
     left, position = set(wanted), 0
     try:
-        for partition in range(header.records_count):
+        for index in range(header.records_count):
             if not left:
                 break
             size, start = read_varint(data, position)
@@ -135,7 +135,7 @@ def found(batch: bytes, wanted: Sequence[int]) -> Generator[None, None, dict[int
                 key, at = _field(data, at)
                 value, _ = _field(data, at)
                 contents[offset] = Content(key, value)
-            if partition % _STEP_RECORDS == _STEP_RECORDS - 1:
+            if index % _STEP_RECORDS == _STEP_RECORDS - 1:
                 yield
     except IndexError:
         raise CorruptBatch(f"the records of the batch at offset {header.base_offset} are damaged") from None

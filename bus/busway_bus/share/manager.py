@@ -114,7 +114,7 @@ class SharePartitions:
             if not group:
                 del self._of_group[share.key.group_id]
 
-    def begun_anew(self, key: SharePartitionKey) -> None:
+    def reinitialized(self, key: SharePartitionKey) -> None:
         """End a share partition whose persisted state was reset or deleted. The next request loads it."""
         share = self._shares.get(key)
         if share is not None:

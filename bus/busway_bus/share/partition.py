@@ -29,7 +29,7 @@ _COME_AGAIN = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
 _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
-_TOLD = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+_NOT_FOUND = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 _FORGOTTEN = ErrorCode.INVALID_REQUEST
 """The persister's error for a deleted state or an impossible change: this leader's state is not the persisted one."""
 
@@ -374,7 +374,7 @@ class SharePartition:
             return
         self._count()
         self._arm()
-        if problem is not None and (forgotten or problem.code in _TOLD | {ErrorCode.NOT_LEADER_OR_FOLLOWER}):
+        if problem is not None and (forgotten or problem.code in _NOT_FOUND | {ErrorCode.NOT_LEADER_OR_FOLLOWER}):
             self.end(problem)
         for write in together:
             if not write.done.done():
@@ -392,7 +392,7 @@ def translated(problem: KafkaError) -> KafkaError:
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, problem.message)
     if problem.code in _FENCED:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, problem.message)
-    if problem.code in _TOLD | {ErrorCode.NOT_LEADER_OR_FOLLOWER}:
+    if problem.code in _NOT_FOUND | {ErrorCode.NOT_LEADER_OR_FOLLOWER}:
         return problem
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem))
 

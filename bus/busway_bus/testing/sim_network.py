@@ -15,7 +15,7 @@ from typing import Any, Final
 from busway_bus.testing.sim_loop import SimLoop
 from busway_bus.testing.sim_process import PROCESS, Host, Process
 from busway_bus.testing.sim_socket import SimSocket
-from busway_bus.testing.sim_transport import SimTransport, Weather
+from busway_bus.testing.sim_transport import NetworkConditions, SimTransport
 
 _OWN: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _ALL: Final = frozenset({None, "", "0.0.0.0", "::"})  # noqa: S104 - of a simulated host
@@ -74,13 +74,13 @@ class Network:
     """The network of all hosts.
 
     Attributes:
-        weather: its current delays and limits.
+        conditions: its current delays and limits.
     """
 
     def __init__(self, loop: SimLoop, chance: Random) -> None:
         self.loop = loop
         self.chance = chance
-        self.weather = Weather()
+        self.conditions = NetworkConditions()
         self._listening: dict[tuple[str, int], SimServer] = {}
         self._ports = _PORTS_FROM
         self._silent: dict[tuple[str, str], None] = {}
@@ -144,7 +144,7 @@ class Network:
 
     def delay(self) -> float:
         """Draw the delay of one packet, in s."""
-        return self.chance.uniform(*self.weather.delay_s)
+        return self.chance.uniform(*self.conditions.delay_s)
 
     def passes(self, sender: Host, receiver: Host) -> bool:
         """Whether packets pass from one host to another."""
@@ -180,7 +180,7 @@ class Network:
         self.connections += 1
         self._ports += 1
         ours, theirs = (process.host.address, self._ports), (server.process.host.address, server.key[1])
-        window = self.chance.choice(self.weather.window_bytes)
+        window = self.chance.choice(self.conditions.window_bytes)
         name = f"{process.name}>{server.process.name}:{self.connections}"
         near = SimTransport(self, process, name=name, ours=ours, theirs=theirs, window=window, context=copy_context())
         far = SimTransport(

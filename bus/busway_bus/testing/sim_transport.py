@@ -35,7 +35,7 @@ _KEEPALIVE: Final[dict[int, int]] = {_KEEPIDLE: 7200, socket.TCP_KEEPINTVL: 75, 
 
 
 @dataclass(slots=True, kw_only=True)
-class Weather:
+class NetworkConditions:
     """The state of the network.
 
     Attributes:
@@ -54,7 +54,7 @@ class Wire(Protocol):
 
     loop: SimLoop
     chance: Random
-    weather: Weather
+    conditions: NetworkConditions
 
     def delay(self) -> float:
         """Draw the delay of one packet, in s."""
@@ -327,7 +327,7 @@ class SimTransport(asyncio.Transport):
 
     def _send(self, data: bytes) -> None:
         chance = self._network.chance
-        if len(data) > 1 and chance.random() < self._network.weather.cut_chance:
+        if len(data) > 1 and chance.random() < self._network.conditions.cut_chance:
             cut = chance.randrange(1, len(data))
             self._ship(data[:cut])
             data = data[cut:]

@@ -313,7 +313,7 @@ class World:
 
     Attributes:
         loop: the event loop; `loop.problems` are the mistakes so far.
-        network: for cuts and silences; `network.weather` has its delays and limits.
+        network: for cuts and silences; `network.conditions` has its delays and limits.
     """
 
     _worlds = 0

@@ -166,14 +166,14 @@ class Demo:
                     self.service.check()
                     with contextlib.suppress(httpx2.HTTPError):
                         self.cities = (await self._client.get(f"{self.url}/cities")).json()
-                    live.update(self._picture())
+                    live.update(self._screen())
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(stopped.wait(), 0.5)
         finally:
             stopped.set()
             await driving
 
-    def _picture(self) -> Table:
+    def _screen(self) -> Table:
         table = Table(title=f"page {self.url}   Ctrl-C ends", title_justify="left", header_style="bold")
         names = ("drivers", "free", "waiting", "matched", "on_ride", "ended", "given_up", "positions")
         table.add_column("city")

@@ -1,4 +1,4 @@
-"""A picture of a page, as Chromium shows it once the page says that it is ready.
+"""A screenshot of a page, as Chromium shows it once the page says that it is ready.
 
 What lives here: a browser without a window, driven by its DevTools protocol over a pipe (`--remote-debugging-pipe`), so that neither a
 port nor a further package is needed. What does not: what is on the page.
@@ -31,7 +31,7 @@ _WAIT: Final = """new Promise(done => {
 })"""
 
 
-class NoPicture(Exception):
+class NoScreenshot(Exception):
     """The page could not be shown; the text says what to do."""
 
 
@@ -48,7 +48,7 @@ async def screenshot(
     """Save the page as a PNG file as soon as it has an element that the CSS selector `ready` finds.
 
     Raises:
-        NoPicture: there is no Chromium, it could not reach the page, or the page was not ready in time.
+        NoScreenshot: there is no Chromium, it could not reach the page, or the page was not ready in time.
     """
     try:
         async with asyncio.timeout(timeout_s), _browser(width, height) as browser:
@@ -60,14 +60,14 @@ async def screenshot(
             await browser.ask("Emulation.setEmulatedMedia", session, features=[scheme])
             went = await browser.ask("Page.navigate", session, url=url)
             if went.get("errorText"):
-                raise NoPicture(f"{url} cannot be shown: {went['errorText']}")
+                raise NoScreenshot(f"{url} cannot be shown: {went['errorText']}")
             await browser.ask("Runtime.evaluate", session, expression=_WAIT % json.dumps(ready), awaitPromise=True)
-            picture = await browser.ask("Page.captureScreenshot", session, format="png")
+            screenshot = await browser.ask("Page.captureScreenshot", session, format="png")
             to.write_bytes(  # noqa: ASYNC240 - one small file
-                base64.b64decode(picture["data"])
+                base64.b64decode(screenshot["data"])
             )
     except TimeoutError:
-        raise NoPicture(f"{url} had no {ready} within {timeout_s:g} s") from None
+        raise NoScreenshot(f"{url} had no {ready} within {timeout_s:g} s") from None
 
 
 class _Browser:
@@ -92,11 +92,11 @@ class _Browser:
             try:
                 found: dict[str, Any] = json.loads((await self._reader.readuntil(b"\0"))[:-1])
             except asyncio.IncompleteReadError:
-                raise NoPicture(f"the browser ended during {method}") from None
+                raise NoScreenshot(f"the browser ended during {method}") from None
             if found.get("id") != self._number:
                 continue
             if "error" in found:
-                raise NoPicture(f"{method}: {found['error'].get('message')}")
+                raise NoScreenshot(f"{method}: {found['error'].get('message')}")
             result: dict[str, Any] = found["result"]
             return result
 
@@ -105,9 +105,9 @@ class _Browser:
 async def _browser(width: int, height: int) -> AsyncIterator[_Browser]:
     command = next((found for name in NAMES if (found := shutil.which(name))), None)
     if command is None:
-        raise NoPicture("no Chromium found; install it: apt-get install chromium")
+        raise NoScreenshot("no Chromium found; install it: apt-get install chromium")
     loop = asyncio.get_running_loop()
-    with tempfile.TemporaryDirectory(prefix="picture-", ignore_cleanup_errors=True) as profile:
+    with tempfile.TemporaryDirectory(prefix="screenshot-", ignore_cleanup_errors=True) as profile:
         theirs_in, ours_out = _pipe()
         ours_in, theirs_out = _pipe()
         process = await asyncio.create_subprocess_exec(

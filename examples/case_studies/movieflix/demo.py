@@ -160,7 +160,7 @@ async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console
                 with contextlib.suppress(httpx2.HTTPError):
                     found = (await client.get(f"{demo.url}/profiles")).json()
                 if live is not None:
-                    live.update(_picture(demo, replay, found, console.height))
+                    live.update(_screen(demo, replay, found, console.height))
                 handled = sum(one["events"] for one in found)
                 if producing.done() and handled >= replay.produced:
                     break
@@ -174,7 +174,7 @@ async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console
                 await _serves(demo, client, replay.trained.version)
             if not demo.ci:
                 if live is not None:
-                    live.update(_picture(demo, replay, found, console.height), refresh=True)
+                    live.update(_screen(demo, replay, found, console.height), refresh=True)
                 await until_stopped(demo.service)
     finally:
         producing.cancel()
@@ -195,7 +195,7 @@ async def _serves(demo: Demo, client: httpx2.AsyncClient, version: int) -> None:
         await asyncio.sleep(0.1)
 
 
-def _picture(demo: Demo, replay: Replay, found: list[dict[str, Any]], lines: int) -> Group:
+def _screen(demo: Demo, replay: Replay, found: list[dict[str, Any]], lines: int) -> Group:
     """The address and the progress first, so that a small terminal cuts off viewers and not those."""
     handled = sum(one["events"] for one in found)
     table = Table(header_style="bold", expand=False)

@@ -203,7 +203,7 @@ async def _show(demo: Demo, client: httpx2.AsyncClient, console: Console) -> Non
                 demo.service.check()
                 with contextlib.suppress(httpx2.HTTPError):
                     found = (await client.get(f"{demo.url}/trending")).json()
-                live.update(_picture(demo, found, console.height))
+                live.update(_screen(demo, found, console.height))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stopped.wait(), 0.25)
     finally:
@@ -211,7 +211,7 @@ async def _show(demo: Demo, client: httpx2.AsyncClient, console: Console) -> Non
         await asyncio.wait([sending])
 
 
-def _picture(demo: Demo, found: list[dict[str, Any]], lines: int) -> Group:
+def _screen(demo: Demo, found: list[dict[str, Any]], lines: int) -> Group:
     table = Table(header_style="bold", expand=False)
     for name in ("trending", "likes", "comments", "score"):
         table.add_column(name, justify="left" if name == "trending" else "right", no_wrap=True, min_width=len(name))

@@ -31,7 +31,7 @@ class Pool:
     """Up to `WORKERS` processes, started on demand."""
 
     def __init__(self) -> None:
-        self._turns = asyncio.Semaphore(WORKERS)
+        self._semaphore = asyncio.Semaphore(WORKERS)
         self._idle: list[Process] = []
         self._alive: dict[int, Process] = {}
         self._waiting = 0
@@ -53,7 +53,7 @@ class Pool:
             raise overloaded()
         self._waiting += 1
         try:
-            async with asyncio.timeout(within_s), self._turns:
+            async with asyncio.timeout(within_s), self._semaphore:
                 answer = await self._ask_one(task, arguments)
         except TimeoutError:
             raise timed_out("The schema takes too long to judge; make it smaller, or try again later") from None

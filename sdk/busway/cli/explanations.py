@@ -50,9 +50,9 @@ def _reason(reason: RebalanceReason) -> str:
         f"instance {reason.instance_id}" * bool(reason.instance_id),
     )
     about = ", ".join(name for name in named if name)
-    who = (
+    members = (
         f"{reason.member_id} ({about}) "
         if reason.member_id and about
         else f"{reason.member_id} " * bool(reason.member_id)
     )
-    return f"{who}{reason.what}" + (f": {reason.reason}" if reason.reason else "")
+    return f"{members}{reason.what}" + (f": {reason.reason}" if reason.reason else "")

@@ -83,7 +83,7 @@ class ClusterClient:
         self._create_topics = create_topics
         self._connections: dict[tuple[tuple[str, int], str], Connection] = {}
         self._connecting: dict[tuple[tuple[str, int], str], asyncio.Lock] = {}
-        self._seldom = RateLimitedLog(logger)
+        self._rate_limited_log = RateLimitedLog(logger)
         self._reached: set[tuple[str, int]] = set()
         self._refreshing = asyncio.Lock()
         self._refreshed_at = 0.0
@@ -151,7 +151,7 @@ class ClusterClient:
                 await connection.connect()
             except ConnectionFailed as problem:
                 if (host, port) in self._reached:
-                    self._seldom.tell(logging.WARNING, (host, port), "%s: %s", self._client_id, problem)
+                    self._rate_limited_log.log(logging.WARNING, (host, port), "%s: %s", self._client_id, problem)
                 elif advertised:
                     raise ConnectionFailed(
                         f"{problem}; this is the address that the broker advertises, check its advertised.listeners"
@@ -163,7 +163,7 @@ class ClusterClient:
             self._connections[key] = connection
             if existing is not None:
                 text = "%s: connected again to %s; %s"
-                self._seldom.tell(logging.INFO, key, text, self._client_id, connection.name, existing.problem)
+                self._rate_limited_log.log(logging.INFO, key, text, self._client_id, connection.name, existing.problem)
             self._reached.add((host, port))
             return connection
 

@@ -23,7 +23,7 @@ class RateLimitedLog:
         self._clock = clock
         self._logged: dict[Hashable, tuple[float, int]] = {}
 
-    def tell(self, level: int, about: Hashable, text: str, *arguments: object) -> None:
+    def log(self, level: int, about: Hashable, text: str, *arguments: object) -> None:
         """Log a line, unless one about the subject was logged within `EVERY_S`."""
         now = (self._clock or REAL_TIME.monotonic_s)()
         last, left_out = self._logged.get(about, (-EVERY_S, 0))

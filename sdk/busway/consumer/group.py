@@ -92,7 +92,7 @@ class GroupMember(ABC):
             subscribed=self._is_wanted,
         )
         self._pace = pace
-        self._heart = HeartbeatThread(self._coordinator, connect)
+        self._heartbeat_thread = HeartbeatThread(self._coordinator, connect)
         self._news = asyncio.Event()
         """Set when `run` has something to process."""
         self._is_overdue = False
@@ -112,7 +112,7 @@ class GroupMember(ABC):
 
     def polled(self) -> None:
         """Record a poll of the reader."""
-        self._heart.reader.polled()
+        self._heartbeat_thread.reader.polled()
         self._polled.set()
 
     @abstractmethod
@@ -141,7 +141,7 @@ class GroupMember(ABC):
             while self.problem is None:
                 await self._run_once(backoff)
         finally:
-            self._heart.stop()
+            self._heartbeat_thread.stop()
 
     async def _run_once(self, backoff: Backoff) -> None:
         if not self._is_wanted():
@@ -178,7 +178,7 @@ class GroupMember(ABC):
             self.problem = problem
 
     async def _lose(self, *, identity: bool) -> None:
-        self._heart.stop()
+        self._heartbeat_thread.stop()
         lost = self.membership.owned
         self.membership.own(())
         self.membership.forget(identity=identity)
@@ -203,11 +203,11 @@ class GroupMember(ABC):
 
     def abort(self) -> None:
         """Stop heartbeats and drop their connections, as if the process were killed."""
-        self._heart.abort()
+        self._heartbeat_thread.abort()
 
     async def leave(self) -> None:
         """Leave the group, so that it need not wait for the session timeout."""
-        self._heart.stop()
+        self._heartbeat_thread.stop()
         await self._leave()
         self.membership.forget(identity=True)
 
@@ -216,7 +216,7 @@ class GroupMember(ABC):
 
     async def close(self) -> None:
         """Release all resources. Call it last, also after `abort`."""
-        await self._heart.close()
+        await self._heartbeat_thread.close()
 
 
 def check(error_code: int, what: str, text: str | None = None) -> None:

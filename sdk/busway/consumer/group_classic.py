@@ -12,7 +12,7 @@ from busway.cluster.client import ClusterClient
 from busway.cluster.retry import Backoff
 from busway.consumer.coordinator import Coordinator, Member
 from busway.consumer.group import GroupMember, Listener, check, shown
-from busway.consumer.heartbeat import HeartbeatTimings, Tell, send_heartbeats
+from busway.consumer.heartbeat import HeartbeatTimings, OnResponse, send_heartbeats
 from busway.consumer.listener import Partitions
 from busway.consumer.membership_classic import ClassicMembership
 from busway.consumer.offset_requests import CLASSIC
@@ -67,7 +67,7 @@ class ClassicMember(GroupMember):
         self._doubts = False
         """This leader has to check whether all partitions are assigned."""
         self._rejoin = False
-        self._verdict: ErrorCode | None = None
+        self._heartbeat_error: ErrorCode | None = None
 
     def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
         """Join or rejoin with these topics.
@@ -116,22 +116,22 @@ class ClassicMember(GroupMember):
             await super()._refused(problem)
 
     def _beat(self) -> None:
-        member, reader, pace = self._member(), self._heart.reader, self._pace
+        member, reader, pace = self._member(), self._heartbeat_thread.reader, self._pace
 
-        def beating(coordinator: Coordinator, tell: Tell) -> Coroutine[Any, Any, None]:
-            return send_heartbeats(coordinator, member, reader, pace, tell)
+        def heartbeat_loop(coordinator: Coordinator, on_response: OnResponse) -> Coroutine[Any, Any, None]:
+            return send_heartbeats(coordinator, member, reader, pace, on_response)
 
-        self._heart.start(beating, self._on_response)
+        self._heartbeat_thread.start(heartbeat_loop, self._on_response)
 
     async def _join(self) -> None:
         """Run one rebalance: revoke if eager, join, sync, take over."""
-        self._rejoin, self._verdict = False, None
+        self._rejoin, self._heartbeat_error = False, None
         membership = self.membership
         await self._cluster.ensure_topics(self._topics)
         await self._coordinator.connection("join")
         if (revoked := membership.owned) and not membership.cooperative:
             await self._revoke(revoked)
-        self._heart.stop()
+        self._heartbeat_thread.stop()
         self._settled.clear()
         answer = await self._join_request()
         membership.joined(answer.member_id, answer.generation_id, answer.protocol_name or "")
@@ -235,11 +235,11 @@ class ClassicMember(GroupMember):
             if self._is_overdue:
                 await self._lose_until_polled()
                 return
-            verdict, self._verdict = self._verdict, None
-            if verdict is ErrorCode.REBALANCE_IN_PROGRESS:
+            error, self._heartbeat_error = self._heartbeat_error, None
+            if error is ErrorCode.REBALANCE_IN_PROGRESS:
                 return
-            if verdict is not None:
-                check(verdict, f"group {self._group}")
+            if error is not None:
+                check(error, f"group {self._group}")
 
     async def _wait_for_news(self) -> None:
         """Wait for news; a doubting leader checks the assignment after each session timeout.
@@ -280,7 +280,7 @@ class ClassicMember(GroupMember):
         if member != self._member():
             return
         self._is_overdue |= code is None
-        self._verdict = code
+        self._heartbeat_error = code
         self._news.set()
 
     async def _leave(self) -> None:

@@ -16,7 +16,7 @@ from busway.cluster.client import ClusterClient
 from busway.cluster.retry import Backoff
 from busway.consumer.coordinator import Coordinator
 from busway.consumer.group import GroupMember, Listener, shown
-from busway.consumer.heartbeat import HeartbeatTimings, Tell
+from busway.consumer.heartbeat import HeartbeatTimings, OnResponse
 from busway.consumer.heartbeat_modern import HeartbeatSession, Refused, converse, leave
 from busway.consumer.membership import Membership
 from busway.consumer.membership_modern import (
@@ -61,13 +61,13 @@ class ModernMember(GroupMember):
         self._identity = Identity(
             group=self._group, member_id=str(current_machine().uuid4()), instance_id=options.group_instance_id
         )
-        self._wish = DesiredSubscription(
+        self._subscription = DesiredSubscription(
             assignor=options.group_remote_assignor, rebalance_timeout_ms=options.max_poll_interval_ms
         )
-        self._voice: HeartbeatSession | None = None
+        self._heartbeat_session: HeartbeatSession | None = None
         self._session = 0
         self._given: TargetAssignment | None = None
-        self._verdict: Refused | None = None
+        self._heartbeat_error: Refused | None = None
         self._names: dict[UUID, str] = {}
         """Names of owned and assigned topics."""
         self._has: Share = frozenset()
@@ -77,34 +77,34 @@ class ModernMember(GroupMember):
 
     def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
         """Subscribe to these topics, or to an RE2 pattern for the coordinator."""
-        self._wish = DesiredSubscription(
+        self._subscription = DesiredSubscription(
             topics=tuple(sorted(topics)),
             pattern=server_pattern,
-            assignor=self._wish.assignor,
-            rebalance_timeout_ms=self._wish.rebalance_timeout_ms,
+            assignor=self._subscription.assignor,
+            rebalance_timeout_ms=self._subscription.rebalance_timeout_ms,
         )
-        if self._voice is not None:
-            self._heart.call(self._voice.wants, self._wish)
+        if self._heartbeat_session is not None:
+            self._heartbeat_thread.call(self._heartbeat_session.wants, self._subscription)
         self._news.set()
 
     def metadata_changed(self) -> None:
         """Do nothing: the coordinator detects new partitions."""
 
     def _is_wanted(self) -> bool:
-        return bool(self._wish)
+        return bool(self._subscription)
 
     # A session
 
     async def _be_member(self, backoff: Backoff) -> None:
-        if self._voice is None:
+        if self._heartbeat_session is None:
             self._join()
         while True:
             self._news.clear()
             if self._is_overdue:
                 await self._lose_until_polled()
                 return
-            if self._verdict is not None:
-                raise BrokerError(self._verdict.code, f"group {self._group}", self._verdict.text)
+            if self._heartbeat_error is not None:
+                raise BrokerError(self._heartbeat_error.code, f"group {self._group}", self._heartbeat_error.text)
             if self._given is not None and self._given != self._acknowledged:
                 if not await self._step(self._given):
                     await self._wait_for_names(backoff)
@@ -114,23 +114,25 @@ class ModernMember(GroupMember):
 
     def _join(self) -> None:
         self._session += 1
-        self._given = self._verdict = self._stepped = self._acknowledged = None
+        self._given = self._heartbeat_error = self._stepped = self._acknowledged = None
         self._is_overdue = False
-        self._voice = heartbeats = HeartbeatSession(HeartbeatState(self._identity, self._wish), self._session)
-        reader, pace = self._heart.reader, self._pace
+        self._heartbeat_session = heartbeats = HeartbeatSession(
+            HeartbeatState(self._identity, self._subscription), self._session
+        )
+        reader, pace = self._heartbeat_thread.reader, self._pace
 
-        def beating(coordinator: Coordinator, tell: Tell) -> Coroutine[Any, Any, None]:
-            return converse(coordinator, heartbeats, reader, pace, tell)
+        def heartbeat_loop(coordinator: Coordinator, on_response: OnResponse) -> Coroutine[Any, Any, None]:
+            return converse(coordinator, heartbeats, reader, pace, on_response)
 
-        self._heart.start(beating, self._on_response)
+        self._heartbeat_thread.start(heartbeat_loop, self._on_response)
 
     def _on_response(self, session: int, what: TargetAssignment | Refused | None) -> None:
-        if session != self._session or self._voice is None:
+        if session != self._session or self._heartbeat_session is None:
             return
         if what is None:
             self._is_overdue = True
         elif isinstance(what, Refused):
-            self._verdict = what
+            self._heartbeat_error = what
         else:
             if self._given is None:
                 self.membership.member_id = self._identity.member_id
@@ -182,11 +184,11 @@ class ModernMember(GroupMember):
             raise
 
     def _is_over(self) -> bool:
-        return self._verdict is not None or self._is_overdue
+        return self._heartbeat_error is not None or self._is_overdue
 
     def _report_owned(self, *, done: bool) -> None:
-        if self._voice is not None:
-            self._heart.call(self._voice.has, self._has, done)
+        if self._heartbeat_session is not None:
+            self._heartbeat_thread.call(self._heartbeat_session.has, self._has, done)
 
     def _partitions(self, share: Share) -> tuple[TopicPartition, ...]:
         return tuple(
@@ -215,31 +217,31 @@ class ModernMember(GroupMember):
     # The end of a session
 
     async def _refused(self, problem: BrokerError) -> None:
-        verdict = self._verdict
-        if verdict is None:
+        error = self._heartbeat_error
+        if error is None:
             await super()._refused(problem)
             return
         joined = self._given is not None
         await self._lose(identity=True)
-        if verdict.code in _ENDED or (joined and verdict.code is ErrorCode.GROUP_ID_NOT_FOUND):
+        if error.code in _ENDED or (joined and error.code is ErrorCode.GROUP_ID_NOT_FOUND):
             logger.warning("group %s: the session of %s is over: %s", self._group, self._identity.member_id, problem)
-        elif verdict.code in _NOT_SERVED:
+        elif error.code in _NOT_SERVED:
             remedy = "its coordinator does not balance it: to be a member of it, say group_protocol='classic'"
-            self.problem = BrokerError(verdict.code, f"group {self._group}", f"{verdict.text}; {remedy}")
+            self.problem = BrokerError(error.code, f"group {self._group}", f"{error.text}; {remedy}")
         else:
             self.problem = problem
 
     async def _lose(self, *, identity: bool) -> None:
-        self._voice = None
+        self._heartbeat_session = None
         self._has = frozenset()
         self._names = {}
         await super()._lose(identity=identity)
 
     async def _leave(self) -> None:
-        if self._voice is not None:
+        if self._heartbeat_session is not None:
             identity = self._identity
             # On the heartbeat connection, behind a join that may be in flight.
-            await self._heart.close(lambda coordinator: leave(coordinator, identity))
+            await self._heartbeat_thread.close(lambda coordinator: leave(coordinator, identity))
 
 
 def _topics(share: Share) -> frozenset[UUID]:

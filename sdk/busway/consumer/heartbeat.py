@@ -65,7 +65,7 @@ class HeartbeatTimings:
         )
 
 
-Tell = Callable[..., None]
+OnResponse = Callable[..., None]
 """Callback for the group's response; None if the reader was overdue and the member left."""
 
 
@@ -130,7 +130,7 @@ def is_overdue(group: str, reader: PollTracker, pace: HeartbeatTimings) -> bool:
 
 
 async def send_heartbeats(
-    coordinator: Coordinator, member: Member, reader: PollTracker, pace: HeartbeatTimings, tell: Tell
+    coordinator: Coordinator, member: Member, reader: PollTracker, pace: HeartbeatTimings, on_response: OnResponse
 ) -> None:
     """Send heartbeats until the group rejects the member or the reader is overdue."""
     contact = CoordinatorContact(coordinator)
@@ -139,7 +139,7 @@ async def send_heartbeats(
         await REAL_TIME.sleep(wait_s)
         if is_overdue(member.group, reader, pace):
             await coordinator.leave(member)
-            tell(member, None)
+            on_response(member, None)
             return
         request = HeartbeatRequest(
             group_id=member.group,
@@ -157,6 +157,6 @@ async def send_heartbeats(
         contact.heard()
         wait_s = pace.interval_s
         if code is not ErrorCode.NONE:
-            tell(member, code)
+            on_response(member, code)
             if code is not ErrorCode.REBALANCE_IN_PROGRESS:
                 return

@@ -15,14 +15,14 @@ from typing import Final
 
 from busway.cluster.coordinator import PASSING
 from busway.consumer.coordinator import LEAVE_S, Coordinator
-from busway.consumer.heartbeat import CoordinatorContact, HeartbeatTimings, PollTracker, Tell, is_overdue
+from busway.consumer.heartbeat import CoordinatorContact, HeartbeatTimings, OnResponse, PollTracker, is_overdue
 from busway.consumer.membership_modern import (
     DesiredSubscription,
     HeartbeatState,
     Identity,
     Share,
     TargetAssignment,
-    farewell,
+    leave_request,
 )
 from busway.errors import BuswayError, NotRunning
 from busway.net.clock import REAL_TIME
@@ -46,26 +46,26 @@ class Refused:
 class HeartbeatSession:
     """A `HeartbeatState` in the heartbeat thread; other threads use `HeartbeatThread.call`."""
 
-    def __init__(self, dialogue: HeartbeatState, number: int) -> None:
-        self.dialogue = dialogue
+    def __init__(self, state: HeartbeatState, number: int) -> None:
+        self.state = state
         self.number = number
         self._woken = asyncio.Event()
 
-    def wants(self, wish: DesiredSubscription) -> None:
+    def wants(self, subscription: DesiredSubscription) -> None:
         """Change the subscription and send it at once."""
-        self.dialogue.wants(wish)
+        self.state.wants(subscription)
         self._woken.set()
 
     def has(self, share: Share, done: bool) -> None:
         """Set the owned partitions; send them at once if `done`."""
-        self.dialogue.has(share, done=done)
+        self.state.has(share, done=done)
         if done:
             self._woken.set()
 
     async def wait(self, seconds: float) -> None:
         """Wait until the next heartbeat is due or the state has news."""
         self._woken.clear()
-        if self.dialogue.has_news:
+        if self.state.has_news:
             return
         try:
             async with REAL_TIME.timeout(seconds):
@@ -81,7 +81,7 @@ async def leave(coordinator: Coordinator, identity: Identity) -> None:
     """
     try:
         async with REAL_TIME.timeout(LEAVE_S):
-            await coordinator.ask(farewell(identity))
+            await coordinator.ask(leave_request(identity))
     except (BuswayError, TimeoutError) as problem:
         logger.warning(
             "group %s was not left, its session has to end: %s", identity.group, str(problem) or "no answer in time"
@@ -89,20 +89,24 @@ async def leave(coordinator: Coordinator, identity: Identity) -> None:
 
 
 async def converse(
-    coordinator: Coordinator, session: HeartbeatSession, reader: PollTracker, pace: HeartbeatTimings, tell: Tell
+    coordinator: Coordinator,
+    session: HeartbeatSession,
+    reader: PollTracker,
+    pace: HeartbeatTimings,
+    on_response: OnResponse,
 ) -> None:
     """Send heartbeats until the session ends or the reader is overdue.
 
-    Assignments are passed to `tell` with the session number.
+    Assignments are passed to `on_response` with the session number.
     """
-    state, contact = session.dialogue, CoordinatorContact(coordinator)
+    state, contact = session.state, CoordinatorContact(coordinator)
     identity = state.identity
     last: TargetAssignment | None = None
     unreleased = False
     while True:
         if is_overdue(identity.group, reader, pace):
             await leave(coordinator, identity)
-            tell(session.number, None)
+            on_response(session.number, None)
             return
         try:
             code, answer, text = await contact.ask(state.request(), pace.answer_s)
@@ -113,7 +117,7 @@ async def converse(
             given = state.answered(answer)
             if given != last:
                 last = given
-                tell(session.number, given)
+                on_response(session.number, given)
             left_s = pace.reader_s - reader.away_s() + _LEAST_S
             await session.wait(max(_LEAST_S, min(answer.heartbeat_interval_ms / 1000, left_s)))
             continue
@@ -131,5 +135,5 @@ async def converse(
             unreleased = True
             await REAL_TIME.sleep(_UNRELEASED_S)
         else:
-            tell(session.number, Refused(code, getattr(answer, "error_message", None) or text))
+            on_response(session.number, Refused(code, getattr(answer, "error_message", None) or text))
             return

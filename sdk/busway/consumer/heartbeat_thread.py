@@ -18,7 +18,7 @@ from typing import Any
 
 from busway.cluster.client import ClusterClient
 from busway.consumer.coordinator import Coordinator
-from busway.consumer.heartbeat import PollTracker, Tell
+from busway.consumer.heartbeat import OnResponse, PollTracker
 from busway.errors import BuswayError
 from busway.net.machine import has_threads
 
@@ -42,7 +42,7 @@ class _Thread:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run, args=(self._loop,), name="busway-hearts", daemon=True).start()
+                threading.Thread(target=_run, args=(self._loop,), name="busway-heartbeats", daemon=True).start()
             self._users += 1
             return self._loop
 
@@ -66,7 +66,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 _thread = _Thread()
 
-Beating = Callable[[Coordinator, Tell], Coroutine[Any, Any, None]]
+HeartbeatLoop = Callable[[Coordinator, OnResponse], Coroutine[Any, Any, None]]
 """Sends heartbeats and passes on the responses."""
 
 
@@ -82,24 +82,24 @@ class HeartbeatThread:
         self._group = coordinator.group
         self._connect = connect
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_beside = True
+        self._has_own_loop = True
         # Used only in the thread.
         self._cluster: ClusterClient | None = None
         self._coordinator: Coordinator | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, beating: Beating, on_response: Callable[..., None]) -> None:
+    def start(self, heartbeat_loop: HeartbeatLoop, on_response: Callable[..., None]) -> None:
         """Replace the running heartbeats; `on_response` is called on the calling event loop."""
         here = asyncio.get_running_loop()
 
-        def tell(*what: Any) -> None:
+        def report(*what: Any) -> None:
             with contextlib.suppress(RuntimeError):  # the reader's event loop is closed
                 here.call_soon_threadsafe(on_response, *what)
 
         if self._loop is None:
-            self._is_beside = has_threads()
-            self._loop = _thread.enter() if self._is_beside else here
-        self._loop.call_soon_threadsafe(self._begin, beating, tell)
+            self._has_own_loop = has_threads()
+            self._loop = _thread.enter() if self._has_own_loop else here
+        self._loop.call_soon_threadsafe(self._begin, heartbeat_loop, report)
 
     def call(self, function: Callable[..., None], *what: Any) -> None:
         """Call a function in the thread."""
@@ -121,7 +121,7 @@ class HeartbeatThread:
         loop, self._loop = self._loop, None
         if loop is None:
             return
-        if not self._is_beside:
+        if not self._has_own_loop:
             await self._close(last)
             return
         try:
@@ -131,12 +131,14 @@ class HeartbeatThread:
 
     # In the thread
 
-    def _begin(self, beating: Beating, tell: Tell) -> None:
+    def _begin(self, heartbeat_loop: HeartbeatLoop, on_response: OnResponse) -> None:
         self._end()
         if self._coordinator is None:
             self._cluster = self._connect()
             self._coordinator = Coordinator(self._cluster, self._group, logging.DEBUG)  # the member itself logs it
-        self._task = asyncio.get_running_loop().create_task(beating(self._coordinator, tell), name="busway-heart")
+        self._task = asyncio.get_running_loop().create_task(
+            heartbeat_loop(self._coordinator, on_response), name="busway-heartbeat"
+        )
 
     def _end(self) -> None:
         if self._task is not None:

@@ -65,7 +65,7 @@ class TargetAssignment:
 class _KnownState:
     """State known to the coordinator; `acknowledged` counts completed assignments."""
 
-    wish: DesiredSubscription
+    subscription: DesiredSubscription
     acknowledged: int
 
 
@@ -75,24 +75,24 @@ class HeartbeatState:
     Requests are sequential: each has a response, or has failed, before the next.
     """
 
-    def __init__(self, identity: Identity, wish: DesiredSubscription) -> None:
+    def __init__(self, identity: Identity, subscription: DesiredSubscription) -> None:
         self.identity = identity
-        self._wish = wish
+        self._subscription = subscription
         self._epoch = JOIN
         self._has: Share = frozenset()
         self._acknowledged = 0
-        self._saying = _KnownState(wish, 0)
-        self._said: _KnownState | None = None
+        self._sent = _KnownState(subscription, 0)
+        self._known: _KnownState | None = None
         self._share: Share = frozenset()
 
     @property
     def has_news(self) -> bool:
         """Whether a heartbeat is needed before the next is due."""
-        return self._said != _KnownState(self._wish, self._acknowledged)
+        return self._known != _KnownState(self._subscription, self._acknowledged)
 
-    def wants(self, wish: DesiredSubscription) -> None:
+    def wants(self, subscription: DesiredSubscription) -> None:
         """Change the subscription."""
-        self._wish = wish
+        self._subscription = subscription
 
     def has(self, share: Share, *, done: bool) -> None:
         """Set the owned partitions; `done` acknowledges the assignment."""
@@ -102,33 +102,33 @@ class HeartbeatState:
     def request(self) -> ConsumerGroupHeartbeatRequest:
         """Build a request of what changed, or of everything if the last may be lost."""
         joins = self._epoch == JOIN
-        said = None if joins else self._said
-        self._saying = _KnownState(self._wish, self._acknowledged)
-        desired = self._wish
+        known = None if joins else self._known
+        self._sent = _KnownState(self._subscription, self._acknowledged)
+        desired = self._subscription
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.identity.group,
             member_id=self.identity.member_id,
             member_epoch=self._epoch,
             instance_id=self.identity.instance_id,
         )
-        if said is None:
+        if known is None:
             request.rebalance_timeout_ms = desired.rebalance_timeout_ms
             request.server_assignor = desired.assignor
-        if said is None or said.wish.topics != desired.topics:
+        if known is None or known.subscription.topics != desired.topics:
             request.subscribed_topic_names = list(desired.topics)
-        if said is None and not joins:
+        if known is None and not joins:
             request.subscribed_topic_regex = desired.pattern or ""  # an empty pattern clears an earlier one
-        elif said is None or said.wish.pattern != desired.pattern:
+        elif known is None or known.subscription.pattern != desired.pattern:
             request.subscribed_topic_regex = desired.pattern if joins else desired.pattern or ""
         if joins:
             request.topic_partitions = []
-        elif said is None or said.acknowledged != self._acknowledged:
+        elif known is None or known.acknowledged != self._acknowledged:
             request.topic_partitions = by_topic(self._has)
         return request
 
     def answered(self, answer: ConsumerGroupHeartbeatResponse) -> TargetAssignment:
         """Record a response and return its assignment."""
-        self._said = self._saying
+        self._known = self._sent
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
             self._share = frozenset(
@@ -140,7 +140,7 @@ class HeartbeatState:
 
     def unanswered(self) -> None:
         """Note that the last request may be lost."""
-        self._said = None
+        self._known = None
 
 
 def by_topic(share: Share) -> list[TopicPartitions]:
@@ -151,7 +151,7 @@ def by_topic(share: Share) -> list[TopicPartitions]:
     return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in numbers.items()]
 
 
-def farewell(identity: Identity) -> ConsumerGroupHeartbeatRequest:
+def leave_request(identity: Identity) -> ConsumerGroupHeartbeatRequest:
     """Build the request to leave, for a static member temporarily."""
     return ConsumerGroupHeartbeatRequest(
         group_id=identity.group,

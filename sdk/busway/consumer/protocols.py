@@ -33,8 +33,8 @@ async def group_member(
         ConnectionFailed: no broker is reachable.
     """
     wanted = options.group_protocol
-    told_both = wanted == "auto" and options.partition_assignment_strategy != USUAL_STRATEGIES
-    assignor = None if told_both else options.group_remote_assignor
+    both_are_set = wanted == "auto" and options.partition_assignment_strategy != USUAL_STRATEGIES
+    assignor = None if both_are_set else options.group_remote_assignor
     if wanted == "auto" and options.group_instance_id is not None and assignor is None:
         # A killed static member returns at once only in a classic group; a consumer group waits for its old session to end.
         wanted = "classic"

@@ -37,13 +37,13 @@ def in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-async def bind(host: str, port: int, *, who: str) -> socket.socket:
+async def bind(host: str, port: int, *, subject: str) -> socket.socket:
     """Return a listening socket; connections queue in it until accepted.
 
     Args:
         host: an address or name of this machine; IPv4 addresses of a name come before IPv6.
         port: 0 takes a free one.
-        who: subject of the error text.
+        subject: subject of the error text.
 
     Raises:
         CannotListen: the port is taken or not permitted, or the host is not this machine's or does not resolve.
@@ -54,7 +54,7 @@ async def bind(host: str, port: int, *, who: str) -> socket.socket:
     try:
         addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     except (OSError, ValueError) as problem:
-        raise CannotListen(f"{who} cannot listen on {in_url(host)}:{port}: {reason(problem)}") from None
+        raise CannotListen(f"{subject} cannot listen on {in_url(host)}:{port}: {reason(problem)}") from None
     family, kind, protocol, _, address = min(addresses, key=lambda entry: entry[0] != socket.AF_INET)
     # With the protocol, because the event loop sets TCP_NODELAY only on sockets with IPPROTO_TCP.
     bound = socket.socket(family, kind, protocol)
@@ -64,7 +64,7 @@ async def bind(host: str, port: int, *, who: str) -> socket.socket:
         bound.listen()
     except OSError as problem:
         bound.close()
-        raise CannotListen(f"{who} cannot listen on {in_url(host)}:{port}: {reason(problem)}") from None
+        raise CannotListen(f"{subject} cannot listen on {in_url(host)}:{port}: {reason(problem)}") from None
     return bound
 
 

@@ -19,10 +19,10 @@ from busway.errors import BrokerError, BuswayError, ConnectionFailed, DeliveryFa
 from busway.net.clock import REAL_TIME
 from busway.options import ACKS, ProducerOptions
 from busway.producer.accumulator import Accumulator, Batch, Partition
+from busway.producer.produce_errors import LOST_TRACK, STALE_LEADER, TOO_LARGE, WRITTEN, name_of, not_in_time
 from busway.producer.single_flight import RETRY_S, SingleFlight
 from busway.producer.transaction_requests import FENCED, PRODUCE_BEFORE, SOON_S, TransactionRequests
 from busway.producer.transactions import Transactions
-from busway.producer.verdicts import LOST_TRACK, STALE_LEADER, TOO_LARGE, WRITTEN, name_of, not_in_time
 from busway.types import RecordMetadata
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.produce import (
@@ -55,8 +55,8 @@ class Sender:
         self._producer_id = -1
         self._expiry_at = 0.0
         self._stale = False
-        self._seldom = RateLimitedLog(logger)
-        self._errands = SingleFlight(self._spawn, self.wake, self._seldom)
+        self._rate_limited_log = RateLimitedLog(logger)
+        self._single_flight = SingleFlight(self._spawn, self.wake, self._rate_limited_log)
         self.transactions: Transactions | None = None
         if options.transactional_id is not None:
             self.transactions = Transactions(TransactionRequests(cluster, options), self)
@@ -148,11 +148,11 @@ class Sender:
             elif self._in_flight.get(leader, 0) < self._options.max_in_flight:
                 by_leader.setdefault(leader, []).append(partition)
         if homeless or self._stale or self._cluster.is_old:
-            self._errands.begin("metadata", self._refresh, now)
+            self._single_flight.begin("metadata", self._refresh, now)
         if nameless:
-            self._errands.begin("producer id", self.identify, now)
+            self._single_flight.begin("producer id", self.identify, now)
         if outside and self.transactions is not None:
-            self._errands.begin("adding partitions", partial(self.transactions.add, outside), now, rest_s=0.0)
+            self._single_flight.begin("adding partitions", partial(self.transactions.add, outside), now, rest_s=0.0)
         if homeless or nameless or self._stale:
             wait = RETRY_S if wait is None else min(wait, RETRY_S)
         for leader, chosen in by_leader.items():
@@ -292,7 +292,7 @@ class Sender:
         setting = TOO_LARGE[code]
         if batch.builder.count > 1 and not batch.given_up:
             text = "%s: a batch of %d bytes is larger than the topic's %s; it is sent in halves"
-            self._seldom.tell(
+            self._rate_limited_log.log(
                 logging.INFO, (batch.partition, code), text, name_of(batch), batch.builder.size_bytes, setting
             )
             self._accumulator.split(batch)
@@ -312,7 +312,7 @@ class Sender:
             )  # for instance a full disk, which may last
             level = logging.WARNING if serious else logging.INFO
             how = "under another producer id" if identity else "under the next epoch" if renewed else "again"
-            self._seldom.tell(level, (batch.partition, problem.code), "refused, and sent %s: %s", how, problem)
+            self._rate_limited_log.log(level, (batch.partition, problem.code), "refused, and sent %s: %s", how, problem)
         soon = isinstance(problem, BrokerError) and problem.code is ErrorCode.CONCURRENT_TRANSACTIONS
         if renewed:
             self._accumulator.retry_renewed(batch, now + RETRY_S, identity=identity)
@@ -328,7 +328,7 @@ class Sender:
         expired, self._expiry_at = self._accumulator.expired(now, timeout_ms / 1000)
         for batch in expired:
             problem = DeliveryFailed(not_in_time(batch, timeout_ms))
-            self._seldom.tell(
+            self._rate_limited_log.log(
                 logging.WARNING, (batch.partition, "late"), "%d records failed: %s", batch.builder.count, problem
             )
             if batch.given_up:

@@ -32,20 +32,22 @@ class SingleFlight:
     ) -> None:
         self._spawn = spawn
         self._done = done
-        self._seldom = rate_limited_log
+        self._rate_limited_log = rate_limited_log
         self._not_before: dict[str, float] = {}
 
-    def begin(self, what: str, errand: Callable[[], Awaitable[None]], now: float, *, rest_s: float = RETRY_S) -> None:
+    def begin(
+        self, what: str, operation: Callable[[], Awaitable[None]], now: float, *, rest_s: float = RETRY_S
+    ) -> None:
         """Run a lookup unless one of its kind is running or ended within `rest_s`."""
         if now >= self._not_before.get(what, 0.0):
             self._not_before[what] = math.inf
-            self._spawn(self._run(what, errand, rest_s))
+            self._spawn(self._run(what, operation, rest_s))
 
-    async def _run(self, what: str, errand: Callable[[], Awaitable[None]], rest_s: float) -> None:
+    async def _run(self, what: str, operation: Callable[[], Awaitable[None]], rest_s: float) -> None:
         try:
-            await errand()
+            await operation()
         except BuswayError as problem:
-            self._seldom.tell(logging.WARNING, what, "%s cannot be had: %s", what, problem)
+            self._rate_limited_log.log(logging.WARNING, what, "%s cannot be had: %s", what, problem)
         finally:
             self._not_before[what] = REAL_TIME.now_s() + rest_s
             self._done()

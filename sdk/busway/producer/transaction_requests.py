@@ -101,7 +101,7 @@ class TransactionRequests:
         self._patience_s = options.delivery_timeout_ms / 1000
         self._coordinator = CoordinatorLink(cluster, self._id, CoordinatorKind.TRANSACTION, logger)
         self._groups: dict[str, CoordinatorLink] = {}
-        self._seldom = RateLimitedLog(logger)
+        self._rate_limited_log = RateLimitedLog(logger)
         self.opened_at: float | None = None
         """When the transaction began, by the event loop; for error texts."""
 
@@ -126,7 +126,7 @@ class TransactionRequests:
         level = (await self._coordinator.connection(_PURPOSE)).feature(FEATURE)
         return Identity(answer.producer_id, answer.producer_epoch), level >= IMPLICIT_FROM
 
-    async def add_partitions(self, who: Identity, partitions: Collection[tuple[str, int]]) -> None:
+    async def add_partitions(self, identity: Identity, partitions: Collection[tuple[str, int]]) -> None:
         """Add partitions to the transaction, for brokers where Produce does not."""
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for name, partition_index in partitions:
@@ -135,8 +135,8 @@ class TransactionRequests:
             )
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._id,
-            v3_and_below_producer_id=who.producer_id,
-            v3_and_below_producer_epoch=who.epoch,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.epoch,
             v3_and_below_topics=list(topics.values()),
         )
         code, _ = await self._decided(
@@ -153,10 +153,13 @@ class TransactionRequests:
             names = ", ".join(sorted(f"{name}-{partition_index}" for name, partition_index in partitions))
             raise self._refused(code, f"adding {names} to the transaction")
 
-    async def add_offsets(self, who: Identity, group_id: str) -> None:
+    async def add_offsets(self, identity: Identity, group_id: str) -> None:
         """Add a group to the transaction, for brokers where TxnOffsetCommit does not."""
         request = AddOffsetsToTxnRequest(
-            transactional_id=self._id, producer_id=who.producer_id, producer_epoch=who.epoch, group_id=group_id
+            transactional_id=self._id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            group_id=group_id,
         )
         code, _ = await self._decided(self._coordinator, request, lambda response: [response.error_code])
         if code is not ErrorCode.NONE:
@@ -164,7 +167,7 @@ class TransactionRequests:
 
     async def commit_offsets(
         self,
-        who: Identity,
+        identity: Identity,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group: GroupMetadata,
         *,
@@ -185,8 +188,8 @@ class TransactionRequests:
         request = TxnOffsetCommitRequest(
             transactional_id=self._id,
             group_id=group.group_id,
-            producer_id=who.producer_id,
-            producer_epoch=who.epoch,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
             generation_id=group.generation,
             member_id=group.member_id,
             group_instance_id=group.instance_id,
@@ -210,10 +213,13 @@ class TransactionRequests:
         if code is not ErrorCode.NONE:
             raise self._refused(code, f"committing offsets of group {group.group_id}")
 
-    async def end(self, who: Identity, *, committed: bool, implicit: bool) -> Identity:
+    async def end(self, identity: Identity, *, committed: bool, implicit: bool) -> Identity:
         """Commit or abort; return the new identity."""
         request = EndTxnRequest(
-            transactional_id=self._id, producer_id=who.producer_id, producer_epoch=who.epoch, committed=committed
+            transactional_id=self._id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            committed=committed,
         )
         code, answer = await self._decided(
             self._coordinator,
@@ -229,7 +235,7 @@ class TransactionRequests:
         if code is not ErrorCode.NONE:
             what = "committing" if committed else "aborting"
             raise self._refused(code, what, abortable=code in _ENDS_ABORTABLY)
-        return Identity(answer.producer_id, answer.producer_epoch) if answer.producer_id >= 0 else who
+        return Identity(answer.producer_id, answer.producer_epoch) if answer.producer_id >= 0 else identity
 
     async def _decided(
         self,
@@ -266,7 +272,7 @@ class TransactionRequests:
                 raise problem
             if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 name = type(message).__name__
-                self._seldom.tell(logging.INFO, name, "%s, asked again: %s", name, problem)
+                self._rate_limited_log.log(logging.INFO, name, "%s, asked again: %s", name, problem)
             await REAL_TIME.sleep(SOON_S if code is ErrorCode.CONCURRENT_TRANSACTIONS else backoff.next())
 
     @property

@@ -47,7 +47,7 @@ class Word:
 
 
 @dataclass(slots=True, eq=False)
-class Told:
+class AcknowledgementSet:
     """Acknowledgements of one partition and request, by first offset: only renewals, or none."""
 
     words: dict[int, Word] = field(default_factory=dict)
@@ -70,11 +70,11 @@ class Told:
                 )
         return result
 
-    def halves(self) -> "list[Told]":
+    def halves(self) -> "list[AcknowledgementSet]":
         """Split in two by offset."""
         words = sorted(self.words.items())
         middle = (len(words) + 1) // 2
-        return [Told(dict(part)) for part in (words[:middle], words[middle:]) if part]
+        return [AcknowledgementSet(dict(part)) for part in (words[:middle], words[middle:]) if part]
 
     def done(self, problem: Exception | None) -> None:
         """Set all results."""
@@ -88,8 +88,8 @@ class Lane:
     __slots__ = ("_apart", "_together")
 
     def __init__(self) -> None:
-        self._together = Told()
-        self._apart: deque[Told] = deque()
+        self._together = AcknowledgementSet()
+        self._apart: deque[AcknowledgementSet] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._together.words) or self.is_torn
@@ -126,16 +126,16 @@ class Lane:
             removed += [part.words.pop(first) for first in meant]
         return removed
 
-    def tear(self, refused: Told) -> None:
+    def tear(self, refused: AcknowledgementSet) -> None:
         """Send refused acknowledgements again in halves."""
         self._apart.extend(refused.halves())
 
-    def take(self) -> Told:
+    def take(self) -> AcknowledgementSet:
         """Remove and return those of the next request; may be empty."""
         while self._apart:
             if (part := self._apart.popleft()).words:
                 return part
-        part, self._together = self._together, Told()
+        part, self._together = self._together, AcknowledgementSet()
         return part
 
 
@@ -211,7 +211,7 @@ class HeldPartition:
     def _word(self, first: int, last: int, kind: int, until_s: float) -> Word:
         return Word(first, last, kind, until_s, asyncio.get_running_loop().create_future())
 
-    def take(self, now_s: float, *, renewals: bool) -> Told | None:
+    def take(self, now_s: float, *, renewals: bool) -> AcknowledgementSet | None:
         """Remove and return the next acknowledgements to send; fail those with expired locks."""
         lane = self.renewals if renewals else self.final
         while lane:
@@ -224,7 +224,7 @@ class HeldPartition:
                 return part
         return None
 
-    def renewed(self, accepted: Told, until_s: float) -> None:
+    def renewed(self, accepted: AcknowledgementSet, until_s: float) -> None:
         """Extend the locks of accepted renewals."""
         for offset in accepted.words:
             if offset in self.until_s:
@@ -232,7 +232,7 @@ class HeldPartition:
             elif (word := self.final.find(offset)) is not None:
                 word.until_s = until_s
 
-    def refused(self, part: Told, problem: AcknowledgementFailed) -> None:
+    def refused(self, part: AcknowledgementSet, problem: AcknowledgementFailed) -> None:
         """Send refused acknowledgements again in parts; fail a single one."""
         if part.renews:
             for offset in [offset for offset in part.words if offset not in self.until_s]:

@@ -15,7 +15,7 @@ from busway.errors import AcknowledgementFailed, BrokerError, BuswayError, NotRu
 from busway.net.clock import REAL_TIME
 from busway.options import ShareConsumerOptions
 from busway.share.acquired import Acquired, Taken
-from busway.share.held import HeldPartition, Told
+from busway.share.held import AcknowledgementSet, HeldPartition
 from busway.share.membership import NEEDED
 from busway.share.session import Id, ShareSession
 from busway.types import TopicPartition
@@ -103,7 +103,9 @@ class Leader:
             for key, held in self._held.items()
         )
 
-    def _take_waiting(self, only: Container[Id] | None = None, *, renewals: bool = False) -> dict[Id, Told]:
+    def _take_waiting(
+        self, only: Container[Id] | None = None, *, renewals: bool = False
+    ) -> dict[Id, AcknowledgementSet]:
         now_s = REAL_TIME.now_s()
         return {
             key: pending
@@ -223,7 +225,7 @@ class Leader:
         """Fail pending acknowledgements."""
         self._lose({}, NotRunning("the consumer has ended"))
 
-    async def _send_acknowledgements(self, sent: dict[Id, Told], *, final: bool = False) -> None:
+    async def _send_acknowledgements(self, sent: dict[Id, AcknowledgementSet], *, final: bool = False) -> None:
         request = self.session.acknowledge(sent, final=final)
         answer: ShareAcknowledgeResponse = await self._send(request, sent)
         self._note_lock(answer.acquisition_lock_timeout_ms)
@@ -254,7 +256,7 @@ class Leader:
                 for word in words.values():
                     word.done(problem)
 
-    async def _send(self, request: Any, sent: dict[Id, Told]) -> Any:
+    async def _send(self, request: Any, sent: dict[Id, AcknowledgementSet]) -> Any:
         """Return the response; any error ends the session."""
         try:
             connection = await self._cluster.connection(self.node, _PURPOSE)
@@ -280,7 +282,7 @@ class Leader:
         if lock_ms > 0:
             self.lock_s = lock_ms / 1000
 
-    def _on_acknowledged(self, key: Id, about: Told, error_code: int, text: str | None) -> None:
+    def _on_acknowledged(self, key: Id, about: AcknowledgementSet, error_code: int, text: str | None) -> None:
         code = error_for(error_code)
         if code is not ErrorCode.NONE:
             name = self._name_of(key) or key
@@ -294,11 +296,11 @@ class Leader:
             held.renewed(about, REAL_TIME.now_s() + self.lock_s)
         about.done(None)
 
-    def _unanswered(self, sent: Mapping[Id, Told]) -> None:
+    def _unanswered(self, sent: Mapping[Id, AcknowledgementSet]) -> None:
         for about in sent.values():
             about.done(AcknowledgementFailed(f"broker {self.node} said nothing about what it was told"))
 
-    def _lose(self, sent: Mapping[Id, Told], problem: BuswayError) -> None:
+    def _lose(self, sent: Mapping[Id, AcknowledgementSet], problem: BuswayError) -> None:
         """End the session: the leader releases what was acquired in it."""
         self.session.ended()
         failed = AcknowledgementFailed(f"the session with broker {self.node} is over: {problem}")

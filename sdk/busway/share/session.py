@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from busway.options import ShareConsumerOptions
-from busway.share.held import Told
+from busway.share.held import AcknowledgementSet
 from busway_protocol.messages.share_groups import (
     AcknowledgePartition,
     AcknowledgeTopic,
@@ -53,7 +53,7 @@ class ShareSession:
         self.epoch = NEW
         self.partitions.clear()
 
-    def fetch(self, wanted: Iterable[Id], pending: Mapping[Id, Told], limit: int) -> ShareFetchRequest:
+    def fetch(self, wanted: Iterable[Id], pending: Mapping[Id, AcknowledgementSet], limit: int) -> ShareFetchRequest:
         """Build a request for at most `limit` records of exactly these partitions."""
         options = self._options
         wanted_ids = set(wanted)
@@ -86,7 +86,7 @@ class ShareSession:
             forgotten_topics_data=list(gone.values()),
         )
 
-    def acknowledge(self, pending: Mapping[Id, Told], *, final: bool = False) -> ShareAcknowledgeRequest:
+    def acknowledge(self, pending: Mapping[Id, AcknowledgementSet], *, final: bool = False) -> ShareAcknowledgeRequest:
         """Build an acknowledgement; a `final` one ends the session and releases what is left."""
         topics: dict[UUID, AcknowledgeTopic] = {}
         for topic_id, partition_index in sorted(pending):

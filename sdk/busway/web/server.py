@@ -45,7 +45,7 @@ async def serving(
             f"host {host} is reachable by others and there is no authentication; use 127.0.0.1, or say insecure "
             "(busway run --insecure) if the network is trusted"
         )
-    bound = await bind(host, port, who="the service")
+    bound = await bind(host, port, subject="the service")
     async with http_server.serving(asgi, bound):
         yield f"http://{in_url(host)}:{bound.getsockname()[1]}"
 

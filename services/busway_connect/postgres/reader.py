@@ -82,8 +82,8 @@ class Reader:
         self._pending: list[tuple[SourceRecord, int]] = []
         self._pending_bytes = 0
         self._streaming = False
-        self._told_at = 0.0
-        self._told = 0
+        self._status_sent_at = 0.0
+        self._confirmed_lsn_sent = 0
         self._beat_at = time.monotonic()
         self.confirmed_lsn = 0
         """Stored position. Written by the event loop, sent to the server by the thread."""
@@ -263,7 +263,7 @@ class Reader:
                 self._tell(self._log)
 
     def _late(self) -> bool:
-        return time.monotonic() - self._told_at >= self._settings.status_update_interval_ms / 1000
+        return time.monotonic() - self._status_sent_at >= self._settings.status_update_interval_ms / 1000
 
     def _take(self, stream: Stream, lsn: int, message: pgoutput.Any) -> None:
         if isinstance(message, pgoutput.Relation):
@@ -315,7 +315,7 @@ class Reader:
     def _idle(self, server: ReplicationConnection, stream: Stream) -> None:
         self._beat(server, stream)
         self._flush()
-        if server.reply_wanted or self._late() or self.confirmed_lsn > self._told:
+        if server.reply_wanted or self._late() or self.confirmed_lsn > self._confirmed_lsn_sent:
             self._tell(server)
         select.select([server], [], [], _WAIT_S)
 
@@ -334,7 +334,7 @@ class Reader:
         """Send the server the position and a sign of life."""
         confirmed = self.confirmed_lsn
         server.tell(max(server.sent_lsn, confirmed), confirmed)
-        self._told, self._told_at = confirmed, time.monotonic()
+        self._confirmed_lsn_sent, self._status_sent_at = confirmed, time.monotonic()
         self._notes["lag_bytes"] = max(0, server.sent_lsn - confirmed)
 
     def _hold(self, record: SourceRecord) -> None:

@@ -236,7 +236,7 @@ async def silence(run: Run) -> None:
     two = await run.peer("c", "hush")
     await two.enter(rebalance_timeout_ms=1_000)
     async with asyncio.timeout(DEADLINE_S):
-        while (await one.connection.request(_heart(one))).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
+        while (await one.connection.request(_heartbeat(one))).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
             await asyncio.sleep(0.1)
     await until(run, "hush", lambda group: len(group.members) == 1)
     await two.sync(label="was too late")
@@ -245,7 +245,7 @@ async def silence(run: Run) -> None:
     await describe(run, "hush", "after two were too late")
 
 
-def _heart(one: Peer) -> HeartbeatRequest:
+def _heartbeat(one: Peer) -> HeartbeatRequest:
     return HeartbeatRequest(
         group_id=one.group_id, generation_id=one.generation, member_id=one.member_id, group_instance_id=one.instance_id
     )
@@ -255,7 +255,7 @@ async def consumer_is_silent(run: Run) -> None:
     """The last member of the consumer protocol does not come back: the group is classic again."""
     one, _ = await mixed(run, "gone", session_timeout_ms=30_000)
     async with asyncio.timeout(DEADLINE_S):
-        while (await one.connection.request(_heart(one))).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+        while (await one.connection.request(_heartbeat(one))).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
             await asyncio.sleep(0.1)
     await describe(run, "gone", "after one was silent")
     await one.join("classic again")

@@ -96,8 +96,8 @@ class Bench:
         assert cluster.node is not None
         self.services = cluster.node.services
         self.topic = topic
-        self.pictured: TopicImage | None = None
-        """What the picture is taken for instead, where it is set."""
+        self.other_image: TopicImage | None = None
+        """What the image is taken for instead, where it is set."""
         self.runtime = self.another()
 
     def another(self) -> Runtime[Counters]:
@@ -108,7 +108,7 @@ class Bench:
             Counters,
             replicas=self.services.replicas,
             machine=OS,
-            image=lambda: self.pictured or self.services.image.topics.get(self.topic),
+            image=lambda: self.other_image or self.services.image.topics.get(self.topic),
         )
 
     async def create(self, partitions: int = 1) -> None:
@@ -255,7 +255,7 @@ async def test_a_shard_goes_with_its_leader_and_comes_back_with_it(bench: Bench)
     image = bench.services.image.topics["counters"].partitions[0]
     elsewhere = replace(image, leader=image.leader + 1, leader_epoch=image.leader_epoch + 1)
     partition.registered(elsewhere, 0)
-    bench.pictured = replace(bench.services.image.topics["counters"], partitions=(elsewhere,))
+    bench.other_image = replace(bench.services.image.topics["counters"], partitions=(elsewhere,))
     bench.runtime.follow()
     await turn()
     assert code(waiting) is ErrorCode.NOT_COORDINATOR
@@ -263,7 +263,7 @@ async def test_a_shard_goes_with_its_leader_and_comes_back_with_it(bench: Bench)
         await bench.add("a")
     assert refusal.value.code is ErrorCode.NOT_COORDINATOR
     partition.registered(replace(image, leader_epoch=image.leader_epoch + 2), 0)
-    bench.pictured = None
+    bench.other_image = None
     bench.runtime.load()
     await bench.runtime.wait_loaded(within_s=patient(10))
     assert await bench.add("a") == 2
@@ -283,7 +283,9 @@ async def test_only_partitions_that_changed_are_looked_at(monkeypatch: pytest.Mo
         assert looked == []
         image = bench.services.image.topics["counters"]
         first, second, third = image.partitions
-        bench.pictured = replace(image, partitions=(first, replace(second, leader=7), replace(third, leader_epoch=9)))
+        bench.other_image = replace(
+            image, partitions=(first, replace(second, leader=7), replace(third, leader_epoch=9))
+        )
         bench.runtime.follow()
         assert looked == [1, 2]
         assert list(bench.runtime.shards()) == [0, 2]

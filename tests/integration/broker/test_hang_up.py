@@ -107,7 +107,7 @@ WAITS_MAX = 12
 
 
 def state(node):
-    """What the node would say of itself: its picture, and each partition's log with its settings."""
+    """What the node would say of itself: its image, and each partition's log with its settings."""
     image, replicas = node.services.image, node.services.replicas
     image = replace(image, brokers=SortedMap())  # every start registers anew
     logs = {}

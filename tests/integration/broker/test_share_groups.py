@@ -97,12 +97,12 @@ async def test_a_deleted_group_leaves_nothing() -> None:
 async def none_begun(groups: ShareGroups) -> AsyncIterator[None]:
     """What is to be begun waits for its turn."""
     for _ in range(BEGINNING_AT_ONCE):
-        await groups._turns.acquire()
+        await groups._semaphore.acquire()
     try:
         yield
     finally:
         for _ in range(BEGINNING_AT_ONCE):
-            groups._turns.release()
+            groups._semaphore.release()
 
 
 async def test_nothing_is_begun_of_a_deleted_group() -> None:

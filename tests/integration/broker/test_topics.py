@@ -112,7 +112,7 @@ async def test_all_topics_are_told_of_as_they_are(cluster: LocalCluster, connect
 
 
 def test_no_more_answers_are_kept_than_there_is_room_for() -> None:
-    """What is beyond is not kept; another picture drops all."""
+    """What is beyond is not kept; another image drops all."""
     answers, image = MetadataAnswers(), ClusterImage()
     half = [bytes(METADATA_ANSWERS_BYTES_MAX // 2)]
     asked = [Asked(version, "PLAINTEXT", 1, topic_operations=False, cluster_operations=False) for version in range(4)]

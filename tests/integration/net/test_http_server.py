@@ -108,7 +108,7 @@ async def connected(bound: socket.socket) -> AsyncIterator[tuple[asyncio.StreamR
 
 async def test_a_request_under_way_is_answered_when_the_server_stops(site: Site) -> None:
     """Its answer is whole and its connection ends, the idle ones at once; nobody new is let in."""
-    bound = await bind("127.0.0.1", 0, who="the site")
+    bound = await bind("127.0.0.1", 0, subject="the site")
     address = bound.getsockname()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(serving(site, bound))
@@ -129,7 +129,7 @@ async def test_a_request_that_came_just_before_the_stop_is_answered(site: Site) 
     """It waits in the kernel when the server is told to stop: on a new connection, or on one that was used before."""
     site.go.set()
     for used in (False, True):
-        bound = await bind("127.0.0.1", 0, who="the site")
+        bound = await bind("127.0.0.1", 0, subject="the site")
         async with AsyncExitStack() as clients, AsyncExitStack() as server:
             await server.enter_async_context(serving(site, bound))
             if used:
@@ -149,7 +149,7 @@ async def test_a_request_that_came_just_before_the_stop_is_answered(site: Site) 
 
 async def test_a_request_that_does_not_end_is_broken_off(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     """After the grace the client sees its connection end, and the handler is cancelled; the log says it without a traceback."""
-    bound = await bind("127.0.0.1", 0, who="the site")
+    bound = await bind("127.0.0.1", 0, subject="the site")
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(serving(site, bound, grace_s=0.01))
         async with connected(bound) as (reader, writer):
@@ -192,7 +192,7 @@ async def whole_body(scope: Any, receive: Any, send: Any) -> None:
 @pytest.mark.parametrize("sent", HALF_SENT.values(), ids=HALF_SENT)
 async def test_half_a_request(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever does not go on is closed, and told so where an answer is due; the others are served, idle ones stay."""
-    bound = await bind("127.0.0.1", 0, who="the site")
+    bound = await bind("127.0.0.1", 0, subject="the site")
     async with (
         serving(whole_body, bound, patience=HASTY),
         connected(bound) as (idle, asking),
@@ -213,7 +213,7 @@ async def test_half_a_request(sent: bytes, caplog: pytest.LogCaptureFixture) -> 
 
 async def test_a_request_that_goes_on() -> None:
     """It has the time that its length takes: what counts is how fast it comes."""
-    bound = await bind("127.0.0.1", 0, who="the site")
+    bound = await bind("127.0.0.1", 0, subject="the site")
     patience = Patience(request_s=0.001, bytes_per_s=1)
     async with (
         serving(whole_body, bound, patience=patience),
@@ -241,7 +241,7 @@ async def test_an_answer_that_nobody_reads() -> None:
         await send({"type": "http.response.body", "body": bytes(size)})
         left.set()
 
-    bound = await bind("127.0.0.1", 0, who="the site")
+    bound = await bind("127.0.0.1", 0, subject="the site")
     async with serving(generous, bound, patience=HASTY):
         with socket.create_connection(bound.getsockname(), timeout=SECONDS) as deaf:
             deaf.sendall(REQUEST)
@@ -253,7 +253,7 @@ async def test_an_answer_that_nobody_reads() -> None:
 
 async def test_too_many_connections(site: Site) -> None:
     """The one that has kept quiet for the longest makes room; where all are being answered, the new one goes."""
-    bound = await bind("127.0.0.1", 0, who="the site")
+    bound = await bind("127.0.0.1", 0, subject="the site")
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(serving(site, bound, patience=Patience(connections=2)))
         first, _ = await stack.enter_async_context(connected(bound))
@@ -275,7 +275,7 @@ async def test_too_many_connections(site: Site) -> None:
 
 async def test_two_lengths() -> None:
     """Refused: a proxy in front may read the other one, and take a part of this request for the next (RFC 9112, 6.1)."""
-    bound = await bind("127.0.0.1", 0, who="the site")
+    bound = await bind("127.0.0.1", 0, subject="the site")
     async with serving(whole_body, bound), connected(bound) as (reader, writer):
         writer.write(
             b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nX"

@@ -125,8 +125,8 @@ class Controller:
 
     def _published(self) -> None:
         assert self.metadata is not None
-        pictures = self.metadata.pictures
-        self.cluster.check(lambda seen: seen.publishes(self, pictures.image, pictures.covered.end_offset))
+        images = self.metadata.images
+        self.cluster.check(lambda seen: seen.publishes(self, images.image, images.covered.end_offset))
 
     def crash(self, *, power: bool) -> None:
         """End its life: what it has written stays in the page cache, unless the power goes."""
@@ -352,7 +352,7 @@ class Cluster:
             for one in self.controllers.values():
                 if not done and one.up and one.driver is not None and one.driver.leading:
                     done = await self.command(one)
-            ends = {one.metadata.pictures.covered.end_offset for one in self.controllers.values() if one.metadata}
+            ends = {one.metadata.images.covered.end_offset for one in self.controllers.values() if one.metadata}
             leaders = [one for one in self.controllers.values() if one.driver is not None and one.driver.leading]
             newest = {one.driver.end_offset for one in leaders if one.driver is not None}
             if done and len(leaders) == 1 and newest == ends:

@@ -88,13 +88,13 @@ class Invariants:
         self.images[batch.next_offset] = delta.image()
 
     def publishes(self, controller: "Controller", image: ClusterImage, offset: int) -> None:
-        """A picture is made of committed records alone, and of all of them up to there."""
+        """An image is made of committed records alone, and of all of them up to there."""
         self.published += 1
         if offset not in self.images:
-            raise Violation(f"node {controller.id} publishes a picture up to offset {offset}, which is not committed")
+            raise Violation(f"node {controller.id} publishes an image up to offset {offset}, which is not committed")
         if image != self.images[offset]:
             raise Violation(
-                f"the picture of node {controller.id} at offset {offset} is not that of the committed records"
+                f"the image of node {controller.id} at offset {offset} is not that of the committed records"
             )
 
     def sends(self, controller: "Controller", asked: Any, message: Any) -> None:
@@ -123,7 +123,7 @@ class Invariants:
         self.answers[count] = number
 
     def at_the_end(self, names: Iterable[str]) -> None:
-        """All that was answered is in the picture; logs that have the same last batch are the same."""
+        """All that was answered is in the image; logs that have the same last batch are the same."""
         there = set(names)
         lost = [number for number in self.answers.values() if f"k{number}" not in there]
         if lost:

@@ -70,7 +70,7 @@ class SimController(SimNode):
 
     @property
     def settings(self) -> Sequence[str]:
-        """What its picture has of them."""
+        """What its image has of them."""
         return tuple(self.metadata.image.configs.get(BROKERS, {}))
 
 

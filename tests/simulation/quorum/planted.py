@@ -99,7 +99,7 @@ PLANTED: Final = (
     ),
     Planted(
         "published_when_written",
-        "the picture has what is not committed",
+        "the image has what is not committed",
         ((f"{_LOG}._hold", _published_when_written),),
     ),
     Planted(
@@ -109,7 +109,7 @@ PLANTED: Final = (
     ),
     Planted(
         "decides_too_early",
-        "a new leader decides on a picture that lacks what others wrote",
+        "a new leader decides on an image that lacks what others wrote",
         ((f"{_LOG}._catch_up", _decides_too_early),),
     ),
     Planted(

@@ -14,7 +14,7 @@ STEP = 6
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, STEP))
 def test_seeds_hold(first: int) -> None:
-    """One leader an epoch, one history, pictures of committed records alone; and when the faults are over all works again."""
+    """One leader an epoch, one history, images of committed records alone; and when the faults are over all works again."""
     done = [run(seed) for seed in range(first, first + STEP)]
     assert sum(len(one.invariants.leaders) for one in done) > STEP
     assert sum(len(one.invariants.answers) for one in done) > 20 * STEP

@@ -169,15 +169,15 @@ class ConsumerGroup(ConsumerTarget):
         self, member: ConsumerMember, updated: ConsumerMember, records: list[Change], *, raise_it: bool
     ) -> int:
         """Return the group's next epoch, raised after changed subscriptions or topics."""
-        topics_image, seen_epoch = self._seen
-        if not raise_it and topics_image is self._topics.picture and self.epoch >= seen_epoch:
+        inputs, seen_epoch = self._seen
+        if not raise_it and inputs is self._topics.hash_inputs and self.epoch >= seen_epoch:
             return self.epoch
-        partition = self._topics.hash_of(self._subscribed_after([member], [updated]))
-        raise_it |= partition != self.metadata_hash
+        metadata_hash = self._topics.hash_of(self._subscribed_after([member], [updated]))
+        raise_it |= metadata_hash != self.metadata_hash
         epoch = self.epoch + raise_it
         if raise_it:
-            records.append(_epoch_record(self.group_id, epoch, partition))
-        self._seen = self._topics.picture, epoch
+            records.append(_epoch_record(self.group_id, epoch, metadata_hash))
+        self._seen = self._topics.hash_inputs, epoch
         if self.old_metadata:
             records.append((ConsumerGroupPartitionMetadataKey(group_id=self.group_id), None))
         return epoch
@@ -289,8 +289,8 @@ class ConsumerGroup(ConsumerTarget):
         regexes.subtract(member.regex for member in gone if member.regex)
         left = dict.fromkeys(member.regex for member in gone if member.regex)
         records += [self._regex_tombstone(regex) for regex in left if regexes[regex] <= 0 and regex in self.resolved]
-        partition = self._topics.hash_of(self._subscribed_after(gone, ()))
-        return (*records, _epoch_record(self.group_id, self.epoch + 1, partition))
+        metadata_hash = self._topics.hash_of(self._subscribed_after(gone, ()))
+        return (*records, _epoch_record(self.group_id, self.epoch + 1, metadata_hash))
 
     # Regular expressions
 
@@ -389,10 +389,10 @@ class ConsumerGroup(ConsumerTarget):
                 names.add(topic)
             elif topic not in self.subscribed and self.by_regex.get(topic, 0) + by <= 0:
                 names.discard(topic)
-        partition = self._topics.hash_of(names)
-        if changed or (known and partition != self.metadata_hash):
-            records.append(_epoch_record(self.group_id, self.epoch + 1, partition))
-            self._seen = self._topics.picture, self.epoch + 1
+        metadata_hash = self._topics.hash_of(names)
+        if changed or (known and metadata_hash != self.metadata_hash):
+            records.append(_epoch_record(self.group_id, self.epoch + 1, metadata_hash))
+            self._seen = self._topics.hash_inputs, self.epoch + 1
         return Decision(records=tuple(records), reply=True)
 
 

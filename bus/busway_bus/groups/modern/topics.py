@@ -29,8 +29,8 @@ class Topics:
         self._image = image
         self._hashes: dict[str, tuple[TopicImage, object, int]] = {}
         self._of_many: dict[frozenset[str], int] = {}
-        self._of_picture: object = None
-        self._picture: tuple[object, object] = (None, None)
+        self._hashed_inputs: object = None
+        self._hash_inputs: tuple[object, object] = (None, None)
 
     @property
     def version(self) -> object:
@@ -38,12 +38,12 @@ class Topics:
         return self._image().topics
 
     @property
-    def picture(self) -> object:
+    def hash_inputs(self) -> object:
         """Another object whenever `hash_of` may have changed, by topics, brokers or racks."""
         image = self._image()
-        if self._picture[0] is not image.topics or self._picture[1] is not image.brokers:
-            self._picture = image.topics, image.brokers
-        return self._picture
+        if self._hash_inputs[0] is not image.topics or self._hash_inputs[1] is not image.brokers:
+            self._hash_inputs = image.topics, image.brokers
+        return self._hash_inputs
 
     def names(self) -> Iterable[str]:
         """Return all names."""
@@ -95,8 +95,8 @@ class Topics:
         every = frozenset(names)
         if len(every) < MANY:
             return self._hash_of(every)
-        if self._of_picture is not self.picture:
-            self._of_picture = self.picture
+        if self._hashed_inputs is not self.hash_inputs:
+            self._hashed_inputs = self.hash_inputs
             self._of_many.clear()
         metadata_hash = self._of_many.get(every)
         if metadata_hash is None:

@@ -181,14 +181,14 @@ def _counts(group: ShareGroup, updated: ShareMember) -> Mapping[str, int]:
 def _group_epoch(group: ShareGroup, updated: ShareMember, records: list[Change], *, changed: bool) -> tuple[int, bool]:
     """Return the group's epoch, raised if a new target assignment is needed."""
     bump = changed or (group.target_epoch >= group.epoch and _unassigned(group))
-    topics_image = group.topics.picture
-    if not bump and group.seen is topics_image:
+    inputs = group.topics.hash_inputs
+    if not bump and group.seen is inputs:
         return group.epoch, False
     metadata_hash = group.topics.hash_of({name for name, count in _counts(group, updated).items() if count})
     if not bump and metadata_hash == group.metadata_hash:
-        group.seen = topics_image
+        group.seen = inputs
         return group.epoch, False
-    group.seen = topics_image
+    group.seen = inputs
     records.append(group.epoch_record(group.epoch + 1, metadata_hash))
     return group.epoch + 1, True
 

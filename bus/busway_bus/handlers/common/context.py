@@ -191,7 +191,7 @@ class RequestContext:
         """Context for requests to the controller for the client."""
         return ControllerRequestContext(principal=self.principal)
 
-    async def in_turns(
+    async def in_slices(
         self, steps: Generator[None, None, Any], keep: Callable[[list[Chunk]], None] | None = None
     ) -> Large:
         """Build a large response in turns with other hosts.

@@ -124,7 +124,7 @@ def first_pixel(png: Path) -> tuple[int, ...]:
 
 @pytest.mark.foreign
 @pytest.mark.slow
-async def test_a_picture_is_taken_when_the_page_is_ready(tmp_path: Path) -> None:
+async def test_a_screenshot_is_taken_when_the_page_is_ready(tmp_path: Path) -> None:
     """The mark comes late, while the page still loads something that never ends, as a live page does."""
     page = (
         "<body style='background:#fff'><script>setTimeout(() => { document.body.style.background = '#f00';"
@@ -140,9 +140,9 @@ async def test_a_picture_is_taken_when_the_page_is_ready(tmp_path: Path) -> None
     async with serving(application([Route("/", show), Route("/live", live)])) as url:
         await browser.screenshot(url, tmp_path / "page.png", width=320, height=200)
         assert first_pixel(tmp_path / "page.png") == (255, 0, 0)
-        with pytest.raises(browser.NoPicture, match=r"had no #never within 3 s"):
+        with pytest.raises(browser.NoScreenshot, match=r"had no #never within 3 s"):
             await browser.screenshot(url, tmp_path / "no.png", ready="#never", timeout_s=3)
-    with pytest.raises(browser.NoPicture, match="ERR_CONNECTION_REFUSED"):
+    with pytest.raises(browser.NoScreenshot, match="ERR_CONNECTION_REFUSED"):
         await browser.screenshot(url, tmp_path / "no.png")
 
 

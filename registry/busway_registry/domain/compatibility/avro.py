@@ -99,7 +99,7 @@ def incompatibilities(
     reported = []
     for breach in islice(each(answer), most):
         check.budget.spend(_STEPS_TO_TELL)
-        reported.append(breach.tell())
+        reported.append(breach.describe())
     return reported
 
 
@@ -236,7 +236,7 @@ def _absent(field: Field, reader: Record, here: Place) -> Incompatibility:
 
 def _new_enum(field: Field, breach: _Breach) -> Incompatibility:
     remedy = f"field {field.name} is new: give it a default; the default of its enum does not stand in for that"
-    return replace(breach.tell(), remedy=remedy)
+    return replace(breach.describe(), remedy=remedy)
 
 
 def _renamed(reader: Named, writer: Named, at: Place) -> Incompatibility:
@@ -284,7 +284,7 @@ def _mismatch(reader: Schema, writer: Schema, at: Place) -> Incompatibility:
 
 def _missing_branch(writer: Schema, java: Place, at: Place, cause: _Breach | None) -> Incompatibility:
     """Report a missing branch like Java. `cause` is the breach in the branch of the same name, for the remedy."""
-    hidden = cause.tell() if cause is not None else None
+    hidden = cause.describe() if cause is not None else None
     return Incompatibility(
         kind="MISSING_UNION_BRANCH",
         path=java.path(),

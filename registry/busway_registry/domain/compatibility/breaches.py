@@ -18,7 +18,7 @@ MOST_BREACHES: Final = 200
 _MOST_NODES: Final = 1_000
 """Limit of path nodes reported, counted from the end. No schema in use is so deep."""
 
-Told = TypeVar("Told")
+Message = TypeVar("Message")
 
 
 class TooMuchWork(ValueError):
@@ -85,30 +85,30 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Breach(Generic[Told]):
+class Breach(Generic[Message]):
     """A breach.
 
     Attributes:
         cause: the inner breach that it hides, if any; itself without a cause.
     """
 
-    tell: Callable[[], Told]
-    cause: "Breach[Told] | None" = None
+    describe: Callable[[], Message]
+    cause: "Breach[Message] | None" = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Several(Generic[Told]):
+class Several(Generic[Message]):
     """Two or more breaches, possibly nested; `first` is the first of all."""
 
-    parts: "Sequence[Breach[Told] | Several[Told]]"
-    first: Breach[Told]
+    parts: "Sequence[Breach[Message] | Several[Message]]"
+    first: Breach[Message]
 
 
-Breaches: TypeAlias = Breach[Told] | Several[Told] | None
+Breaches: TypeAlias = Breach[Message] | Several[Message] | None
 """Breaches of a pair of types; None for none."""
 
 
-def joined(breaches: "Sequence[Breaches[Told]]") -> "Breaches[Told]":
+def joined(breaches: "Sequence[Breaches[Message]]") -> "Breaches[Message]":
     """Join in order, without copying."""
     parts = [part for part in breaches if part is not None]
     if not parts:
@@ -116,14 +116,14 @@ def joined(breaches: "Sequence[Breaches[Told]]") -> "Breaches[Told]":
     return parts[0] if len(parts) == 1 else Several(parts, first(parts[0]))
 
 
-def first(breaches: Breach[Told] | Several[Told]) -> Breach[Told]:
+def first(breaches: Breach[Message] | Several[Message]) -> Breach[Message]:
     """Return the first breach."""
     return breaches.first if isinstance(breaches, Several) else breaches
 
 
-def each(breaches: "Breaches[Told]") -> Iterator[Breach[Told]]:
+def each(breaches: "Breaches[Message]") -> Iterator[Breach[Message]]:
     """Yield each breach once for each path to it. Callers must stop in time."""
-    under_way: list[Iterator[Breach[Told] | Several[Told]]] = [iter([] if breaches is None else [breaches])]
+    under_way: list[Iterator[Breach[Message] | Several[Message]]] = [iter([] if breaches is None else [breaches])]
     while under_way:
         part = next(under_way[-1], None)
         if part is None:

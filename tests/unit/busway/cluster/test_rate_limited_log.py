@@ -13,6 +13,6 @@ def test_the_same_thing_is_told_now_and_then(caplog: pytest.LogCaptureFixture) -
     rate_limited_log = RateLimitedLog(logging.getLogger("busway.test"), lambda: now)
     with caplog.at_level(logging.INFO, "busway.test"):
         for now in (0.0, 1.0, 2.0, EVERY_S):
-            rate_limited_log.tell(logging.INFO, "one", "at %g", now)
-        rate_limited_log.tell(logging.INFO, "other", "at %g", now)
+            rate_limited_log.log(logging.INFO, "one", "at %g", now)
+        rate_limited_log.log(logging.INFO, "other", "at %g", now)
     assert caplog.messages == ["at 0", "at 10 (2 more like this since the last line)", "at 10"]

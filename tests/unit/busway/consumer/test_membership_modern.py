@@ -12,7 +12,7 @@ from busway.consumer.membership_modern import (
     Identity,
     Share,
     TargetAssignment,
-    farewell,
+    leave_request,
     resolved,
 )
 from busway_protocol.messages.groups_modern import (
@@ -120,8 +120,8 @@ def test_what_changes_while_a_request_is_on_its_way_is_said_in_the_next() -> Non
 
 def test_a_static_member_leaves_for_a_while() -> None:
     """By -2; any other by -1."""
-    assert farewell(ME).member_epoch == -1
-    assert farewell(replace(ME, instance_id="one")).member_epoch == -2
+    assert leave_request(ME).member_epoch == -1
+    assert leave_request(replace(ME, instance_id="one")).member_epoch == -2
 
 
 def test_topics_without_a_name_wait() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from busway.errors import AcknowledgementFailed
 from busway.options import ShareConsumerOptions
 from busway.share.acquired import ACCEPT, GAP, REJECT, RELEASE, RENEW
-from busway.share.held import HeldPartition, Told, Word
+from busway.share.held import AcknowledgementSet, HeldPartition, Word
 from busway.share.session import ShareSession
 from busway.types import TopicPartition
 
@@ -28,10 +28,10 @@ def partitions(topics: list[Any]) -> list[tuple[UUID, int]]:
     return [(topic.topic_id, part.partition_index) for topic in topics for part in topic.partitions]
 
 
-async def told(*offsets: int, kind: int = ACCEPT) -> Told:
+async def told(*offsets: int, kind: int = ACCEPT) -> AcknowledgementSet:
     """Something became of these."""
     loop = asyncio.get_running_loop()
-    return Told({offset: Word(offset, offset, kind, 10.0, loop.create_future()) for offset in offsets})
+    return AcknowledgementSet({offset: Word(offset, offset, kind, 10.0, loop.create_future()) for offset in offsets})
 
 
 def holding(*offsets: int) -> HeldPartition:
@@ -41,7 +41,7 @@ def holding(*offsets: int) -> HeldPartition:
     return held
 
 
-def offsets(told: Told | None) -> list[int]:
+def offsets(told: AcknowledgementSet | None) -> list[int]:
     """Of which it tells."""
     return [] if told is None else sorted(told.words)
 
@@ -90,7 +90,9 @@ def test_batches_are_in_order_and_say_of_each_offset_once_what_was_told(kinds: d
     loop = asyncio.new_event_loop()
     try:
         said_of = [*((offset, offset, kind) for offset, kind in kinds.items()), (50, 2**60, GAP)]
-        one = Told({first: Word(first, last, kind, 10.0, loop.create_future()) for first, last, kind in said_of})
+        one = AcknowledgementSet(
+            {first: Word(first, last, kind, 10.0, loop.create_future()) for first, last, kind in said_of}
+        )
         batches = one.batches()
     finally:
         loop.close()

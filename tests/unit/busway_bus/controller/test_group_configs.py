@@ -21,7 +21,7 @@ SESSION = "consumer.session.timeout.ms"
 def changed(
     image: ClusterImage, config: BrokerConfig, *updates: tuple[str, int, str | None]
 ) -> tuple[ClusterImage, KafkaError | None]:
-    """The picture after a change of the group "g", and the reply."""
+    """The image after a change of the group "g", and the reply."""
     command = AlterConfigs(kind=GROUP_RESOURCE, updates=(("g", updates),), incremental=True)
     decision = command.decide(image, Surroundings(config=config, new_id=lambda: UUID(int=1), next_offset=0))
     delta = Delta(image)
@@ -44,7 +44,7 @@ def test_a_setting_is_in_force_at_once_and_taken_back() -> None:
 
 
 def test_a_setting_outlives_a_snapshot() -> None:
-    """Its records make the same picture."""
+    """Its records make the same image."""
     image, _ = changed(ClusterImage(), BrokerConfig.defaults(), (SESSION, ConfigOperation.SET, "50000"))
     delta = Delta(ClusterImage())
     for record in records_of(image):

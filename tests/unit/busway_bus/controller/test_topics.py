@@ -17,7 +17,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 
 class Cluster:
-    """A picture, and the decisions that change it."""
+    """An image, and the decisions that change it."""
 
     def __init__(self, brokers: int = 1) -> None:
         self.image, self.numbers = ClusterImage(), itertools.count(1)

@@ -1,4 +1,4 @@
-"""A picture as a file and back; what is damaged or cut off is known as such."""
+"""An image as a file and back; what is damaged or cut off is known as such."""
 
 from uuid import UUID
 
@@ -41,14 +41,14 @@ def content(image: ClusterImage = IMAGE) -> list[bytes]:
 
 
 def read(file: bytes) -> ClusterImage:
-    """The picture in a file."""
+    """The image in a file."""
     delta = Delta(ClusterImage())
     read_into(file, delta)
     return delta.image()
 
 
 @pytest.mark.parametrize("image", [IMAGE, ClusterImage()])
-def test_a_picture_comes_back(image) -> None:
+def test_an_image_comes_back(image) -> None:
     """All of it."""
     assert read(b"".join(content(image))) == image
 

@@ -1,4 +1,4 @@
-"""The map of pictures against a dict, and what a change of it copies."""
+"""The map of images against a dict, and what a change of it copies."""
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ def test_what_is_gone_is_gone(present, gone) -> None:
 
 
 def test_a_change_copies_one_block() -> None:
-    """The others are the same objects: a picture of ten thousand topics costs one change little."""
+    """The others are the same objects: an image of ten thousand topics costs one change little."""
     before = SortedMap({number: number for number in range(10_000)})
     after = before.updated({5_000: -1})
     shared = {id(block) for block in before._blocks} & {id(block) for block in after._blocks}

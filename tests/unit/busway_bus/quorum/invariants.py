@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from busway_bus.quorum.ready import Proposal, Reply, Send
 from busway_bus.quorum.states import NOBODY, Role
 from busway_bus.quorum.votes import majority
-from busway_bus.quorum.wire import heard
+from busway_bus.quorum.wire import leader_known_by
 from busway_protocol.messages.quorum import VoteRequest, VoteResponse
 
 if TYPE_CHECKING:
@@ -114,10 +114,10 @@ class Invariants:
             if isinstance(message.body, VoteRequest) and not partition.pre_vote:
                 self._voted(node, partition.replica_epoch, node.id)
             return
-        told = heard(message.body)
-        if told is None:
+        known = leader_known_by(message.body)
+        if known is None:
             return
-        self._told(node, told.epoch)
+        self._told(node, known.epoch)
         if isinstance(message.body, VoteResponse) and message.body.topics[0].partitions[0].vote_granted:
             asked = message.waiter.body.topics[0].partitions[0]
             if not asked.pre_vote:

@@ -168,7 +168,7 @@ PLANTED: Final = (
     Planted(
         "stale_epoch",
         "a leader of an earlier epoch is taken for this epoch's",
-        ((f"{_CORE}:Quorum._heard_of", _without_fencing),),
+        ((f"{_CORE}:Quorum._check_leader", _without_fencing),),
     ),
     Planted(
         "any_log",

@@ -78,7 +78,7 @@ def creation(name="t", topic_id=T, partitions=2):
 
 
 def with_broker(image):
-    """The picture as if the broker had registered."""
+    """The image as if the broker had registered."""
     return replace(image, brokers=SortedMap({1: BROKER}))
 
 
@@ -103,7 +103,7 @@ class Watcher:
 
 
 async def test_commands_are_durable_followed_and_there_after_a_restart():
-    """Create, grow and delete; each follower learns the new picture and what differs."""
+    """Create, grow and delete; each follower learns the new image and what differs."""
     files, watcher = SimFiles(), Watcher()
     node = start(files)
     await node.subscribe(watcher)
@@ -130,7 +130,7 @@ POINTS = ["queued", "flushing", "following"]
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_what_was_asked_is_carried_out_although_the_asker_is_cancelled(point):
-    """Cancelled while it waits for its turn, for the disk or for the followers: live picture and the next start's are the same."""
+    """Cancelled while it waits for its turn, for the disk or for the followers: live image and the next start's are the same."""
     files, watcher, flusher = SimFiles(), Watcher(), HeldFlusher()
     node = start(files, flusher)
     await node.subscribe(watcher)
@@ -281,7 +281,7 @@ async def test_a_disk_that_failed_takes_no_more_commands():
 
 
 async def test_a_follower_that_fails_does_not_undo_what_is_on_disk(caplog):
-    """The others are told, the picture is the new one, and whoever asked gets the reply."""
+    """The others are told, the image is the new one, and whoever asked gets the reply."""
     files, watcher = SimFiles(), Watcher()
     node = start(files)
 
@@ -368,8 +368,8 @@ async def test_what_was_decided_on_what_never_became_durable_is_refused():
     assert not node.image.topics
 
 
-async def test_a_refusal_is_told_when_the_picture_shows_what_it_rests_on():
-    """A topic that is being opened is there already for a second request: whoever is told so finds it in the picture."""
+async def test_a_refusal_is_told_when_the_image_shows_what_it_rests_on():
+    """A topic that is being opened is there already for a second request: whoever is told so finds it in the image."""
     node, watcher = start(SimFiles()), Watcher()
     await node.subscribe(watcher)
     await node.format()
@@ -456,7 +456,7 @@ async def test_a_leadership_that_ends_while_something_is_proposed_leaves_nothing
     assert node._newest is None
 
 
-async def test_a_new_leader_decides_when_its_picture_has_all_that_is_before_its_epoch():
+async def test_a_new_leader_decides_when_its_image_has_all_that_is_before_its_epoch():
     """What others wrote may not be committed yet: a decision without it would undo it."""
     node, writer = led()
     node.lost()

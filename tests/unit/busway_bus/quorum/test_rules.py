@@ -15,7 +15,7 @@ from busway_bus.quorum.progress import Followers
 from busway_bus.quorum.ready import LogWrite, Read, Reply, Send
 from busway_bus.quorum.states import TRANSITIONS, Election, Event, Role, role_at_start
 from busway_bus.quorum.voters import KRaftVersion, RefusedChange, ReplicaKey, VersionRange, Voter, VoterSet
-from busway_bus.quorum.votes import Ballot, Verdict, committed_offset, majority
+from busway_bus.quorum.votes import Ballot, BallotResult, committed_offset, majority
 from busway_bus.quorum.wire import fetch_response, vote_request
 from busway_protocol.errors import ErrorCode
 
@@ -100,10 +100,10 @@ def test_a_ballot_counts_each_voter_once() -> None:
     for voter, granted in ((2, False), (2, True), (9, True), (3, True)):
         ballot.record(voter, granted=granted)
     assert (ballot.granted, ballot.rejected, ballot.unanswered) == ({1, 3}, {2}, (4, 5))
-    assert ballot.verdict is Verdict.OPEN
+    assert ballot.result is BallotResult.OPEN
     ballot.record(4, granted=False)
     ballot.record(5, granted=False)
-    assert ballot.verdict is Verdict.LOST
+    assert ballot.result is BallotResult.LOST
     assert ballot.is_lost
 
 

@@ -200,8 +200,8 @@ async def test_a_disk_that_refuses_a_deletion_does_not_keep_other_changes_from_b
     assert local.undeleted
 
 
-async def test_what_the_picture_does_not_know_yet_is_reported(local, files):
-    """A replica that cannot be served, until the picture says so; and when it is back."""
+async def test_what_the_image_does_not_know_yet_is_reported(local, files):
+    """A replica that cannot be served, until the image says so; and when it is back."""
     files.full = ("t-1/",)
     image = await change(local, ClusterImage(), *creation("t", T, 2))
     report = local.report()
@@ -220,7 +220,7 @@ async def test_what_the_picture_does_not_know_yet_is_reported(local, files):
 
 
 async def test_partitions_of_other_brokers_are_not_opened(local):
-    """They are in the picture and not here."""
+    """They are in the image and not here."""
     record = creation("t", T, 1)[1]
     record.replicas = record.isr = [7]
     await change(local, ClusterImage(), TopicRecord(name="t", topic_id=T), record)

@@ -191,7 +191,7 @@ def test_a_leader_that_becomes_a_follower_lets_go_of_who_waits():
     assert effects == (Effect.LEADERSHIP_LOST,)
     state.flushed(10)
     assert state.high_watermark == 0, "a follower commits nothing by itself"
-    assert state.leader_told(50) == MOVED
+    assert state.leader_high_watermark(50) == MOVED
     assert state.high_watermark == 10, "it has no more"
 
 
@@ -251,7 +251,7 @@ def test_an_end_that_is_cut_off_has_never_been():
     state.registered(image((ME, SECOND), leader=SECOND, epoch=1, partition_epoch=1), now_ms=0)
     state.truncated(2)
     state.transactions_restored(0)
-    assert state.leader_told(2) == MOVED
+    assert state.leader_high_watermark(2) == MOVED
     assert (state.last_stable_offset, len(state.ending)) == (0, 0)
 
 
@@ -270,7 +270,7 @@ def test_a_role_takes_the_events_of_its_table_and_no_other(role, event):
         Event.FOLLOWER_FETCHED: lambda: state.fetched(SECOND, 0, 0),
         Event.ISR_ANSWERED: lambda: state.isr_altered(answer),
         Event.TIME_PASSED: lambda: state.time_passed(0, LAG_MAX_MS),
-        Event.LEADER_TOLD: lambda: state.leader_told(0),
+        Event.LEADER_HIGH_WATERMARK: lambda: state.leader_high_watermark(0),
     }[event]
     expected = TRANSITIONS.get((role, event))
     if expected is None:
@@ -350,7 +350,7 @@ class ThreeReplicas(RuleBasedStateMachine):
     def copy(self, count: int, told: int) -> None:
         """A fetch from the leader was answered."""
         self.happened(self.state.appended(self.state.log_end_offset + count))
-        self.happened(self.state.leader_told(told))
+        self.happened(self.state.leader_high_watermark(told))
 
     @precondition(lambda self: not self.leads)
     @rule(back=st.integers(0, 5))

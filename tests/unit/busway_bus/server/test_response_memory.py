@@ -5,7 +5,7 @@ import asyncio
 from busway_bus.kernel.limits import WRITE_ROUND_BYTES_MAX as ROUND
 from busway_bus.kernel.limits import WRITE_SHARE_BYTES_MAX as SHARE
 from busway_bus.server.response_memory import ResponseMemory
-from busway_bus.server.write_turns import WriteTurns
+from busway_bus.server.write_rounds import WriteRounds
 
 MIB = 1024 * 1024
 
@@ -44,7 +44,7 @@ def test_slices_are_small_where_many_do_not_read() -> None:
 class Writer:
     """A connection that takes everything, until its answer is over."""
 
-    def __init__(self, turns: WriteTurns, left: int) -> None:
+    def __init__(self, turns: WriteRounds, left: int) -> None:
         self.turns = turns
         self.left = left
 
@@ -57,7 +57,7 @@ class Writer:
 
 async def test_the_loop_looks_for_requests_between_rounds() -> None:
     """A hundred clients that take everything at once do not get it in one round, and all get it in the end, in order."""
-    turns = WriteTurns()
+    turns = WriteRounds()
     writers = [Writer(turns, SHARE) for _ in range(100)]
     for writer in writers:
         writer.write_on()
@@ -73,7 +73,7 @@ async def test_the_loop_looks_for_requests_between_rounds() -> None:
 
 async def test_one_that_takes_without_end_gets_its_share_of_a_round() -> None:
     """50 MB for one client, and small answers for others beside it: none of them waits for more than a round."""
-    turns = WriteTurns()
+    turns = WriteRounds()
     greedy = Writer(turns, 50 * SHARE)
     greedy.write_on()
     rounds = 0
@@ -88,7 +88,7 @@ async def test_one_that_takes_without_end_gets_its_share_of_a_round() -> None:
 
 async def test_who_is_gone_has_no_turn() -> None:
     """A connection that ends while it waits in line is not written to."""
-    turns = WriteTurns()
+    turns = WriteRounds()
     first, second = Writer(turns, 2 * SHARE), Writer(turns, 2 * SHARE)
     for writer in (first, second):
         writer.write_on()

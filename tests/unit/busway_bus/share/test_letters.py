@@ -3,7 +3,7 @@
 import pytest
 
 from busway_bus.share.in_flight import Cause, Letter
-from busway_bus.share.letters import NOTHING, Content, Origin, first_of, found, pack
+from busway_bus.share.letters import NOTHING, Content, Origin, contents_of, first_of, pack
 from busway_protocol.records.batch import CorruptBatch
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import decode_records
@@ -23,8 +23,8 @@ def source(codec: str = "none", base: int = 4) -> bytes:
 
 
 def taken(batch: bytes, *offsets: int) -> dict[int, Content]:
-    """What `found` finds."""
-    steps = found(batch, offsets)
+    """What `contents_of` finds."""
+    steps = contents_of(batch, offsets)
     try:
         while True:
             next(steps)

@@ -3,7 +3,7 @@
 import pytest
 
 from busway_bus.kernel.share_state import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareState, StateBatch
-from busway_bus.share.acquiring import Wish, acquire, wanted_up_to
+from busway_bus.share.acquiring import AcquireOptions, acquire, wanted_up_to
 from busway_bus.share.in_flight import Acquired, InFlight
 from busway_bus.share.limits import ShareLimits
 from busway_bus.share.state import Acknowledgement, SharePartitionState
@@ -36,9 +36,11 @@ def take(
     now_ms: int = 0,
 ) -> list[Acquired]:
     """What a member gets of batches from the next offset on."""
-    wish = Wish(member_id=member, max_records=max_records, batch_size=batch_size, record_limit=record_limit)
+    options = AcquireOptions(
+        member_id=member, max_records=max_records, batch_size=batch_size, record_limit=record_limit
+    )
     offset = state.next_fetch_offset
-    return acquire(state, wish, fetched, offset=offset, aborted=aborted or [], limits=limits, now_ms=now_ms)
+    return acquire(state, options, fetched, offset=offset, aborted=aborted or [], limits=limits, now_ms=now_ms)
 
 
 def say(

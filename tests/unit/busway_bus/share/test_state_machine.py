@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from busway_bus.kernel.share_state import ShareState, StateBatch
-from busway_bus.share.acquiring import Wish, acquire, wanted_up_to
+from busway_bus.share.acquiring import AcquireOptions, acquire, wanted_up_to
 from busway_bus.share.in_flight import Acquired, Change, RecordState
 from busway_bus.share.limits import ShareLimits
 from busway_bus.share.state import Acknowledgement, SharePartitionState
@@ -111,10 +111,10 @@ class Sharing(RuleBasedStateMachine):
                 if last >= up_to:
                     break
         rolled_back = fetched[1:2] if aborted and len(fetched) > 1 else []
-        wish = Wish(member_id=member, max_records=wanted, batch_size=size, record_limit=record_limit)
+        options = AcquireOptions(member_id=member, max_records=wanted, batch_size=size, record_limit=record_limit)
         start, end = self.state.start, self.state.end
         acquired = acquire(
-            self.state, wish, fetched, offset=offset, aborted=rolled_back, limits=self.limits, now_ms=self.now
+            self.state, options, fetched, offset=offset, aborted=rolled_back, limits=self.limits, now_ms=self.now
         )
         if fetched:
             for between in range(max(offset, start), fetched[0][0]):

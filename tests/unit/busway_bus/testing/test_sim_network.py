@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from busway_bus.testing.sim_network import Weather
+from busway_bus.testing.sim_network import NetworkConditions
 from busway_bus.testing.world import SimProcess, World
 
 PORT = 7000
@@ -37,7 +37,7 @@ def test_bytes_come_in_order_in_any_pieces() -> None:
     """To the end, which is told; the other direction goes on."""
 
     async def workload(world: World) -> int:
-        world.network.weather = Weather(cut_chance=0.5, window_bytes=(3000,))
+        world.network.conditions = NetworkConditions(cut_chance=0.5, window_bytes=(3000,))
         client, server, near, far = await pair(world)
         sent = bytes(range(256)) * 200
 
@@ -66,7 +66,7 @@ def test_who_is_not_read_from_has_to_wait() -> None:
     """No more than the window and the buffers' limits are on their way."""
 
     async def workload(world: World) -> None:
-        world.network.weather = Weather(window_bytes=(10_000,))
+        world.network.conditions = NetworkConditions(window_bytes=(10_000,))
         client, server, near, far = await pair(world)
         taken = 0
 

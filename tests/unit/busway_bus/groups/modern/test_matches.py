@@ -27,8 +27,8 @@ def join(driver: Driver, *regexes: str) -> None:
 
 def resolve(driver: Driver, found: dict[str, frozenset[str]], *, last: bool = True) -> list[str]:
     """What is written of it, by regular expression."""
-    picture = driver.group._topics.version if last else None
-    decision = driver.shard.resolve("g", found, picture, driver.now)
+    version = driver.group._topics.version if last else None
+    decision = driver.shard.resolve("g", found, version, driver.now)
     driver.carry_out(decision)
     return [key.regular_expression for key, _ in decision.records if type(key) is ConsumerGroupRegularExpressionKey]
 

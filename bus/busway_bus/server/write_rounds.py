@@ -18,7 +18,7 @@ class Writer(Protocol):
         """Continue in this turn."""
 
 
-class WriteTurns:
+class WriteRounds:
     """Shares the iterations of one event loop between its connections."""
 
     def __init__(self) -> None:
