@@ -24,7 +24,7 @@ ELSEWHERE = {
 SMALL = 60
 """Lines up to which a pure module needs no test of its own."""
 UNTESTED_LEFT = {
-    "busway_bus": 21,
+    "busway_bus": 17,
     "busway": 6,
     "busway_protocol": 1,
     "busway_registry": 1,
