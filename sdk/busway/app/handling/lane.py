@@ -44,10 +44,7 @@ class LaneContext:
     """Dependencies of a lane.
 
     Attributes:
-        attempts: dependencies of attempts.
-        sleep: waits between attempts.
-        on_finished: called with handled records whose sends are acknowledged or, with exactly_once, that wait for their
-            transaction.
+        on_finished: called with handled records whose sends are acknowledged or, with exactly_once, that wait for their transaction.
         on_failure: called with an error that stops the app.
     """
 
@@ -84,7 +81,6 @@ class Lane:
         self._sending: dict[asyncio.Future[Any], list[InFlightRecord]] = {}
         self._unacknowledged = 0
         self._acknowledged = asyncio.Event()
-        """Set when there is room for more."""
 
     def add(self, items: Sequence[InFlightRecord]) -> None:
         """Queue the next records; `pump` starts them."""
