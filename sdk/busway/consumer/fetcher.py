@@ -86,7 +86,6 @@ class Fetcher:
         self._arrived.set()
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out records of held partitions."""
         for partition in partitions:
             if partition in self.assigned:
                 self.assigned[partition].held = False
@@ -100,7 +99,6 @@ class Fetcher:
     # The loop
 
     async def run(self) -> None:
-        """Fetch until cancelled."""
         try:
             while True:
                 self._wake.clear()
@@ -154,7 +152,6 @@ class Fetcher:
         self._arrived.set()
 
     def _put_off(self, partitions: Iterable[FetchPosition]) -> None:
-        """Postpone partitions by _RETRY_S and refresh the metadata meanwhile."""
         later = REAL_TIME.now_s() + _RETRY_S
         for assigned in partitions:
             assigned.retry_at = later

@@ -4,8 +4,7 @@ What lives here: the member at the last poll, partition tenures, the offsets of 
 and commits (`consumer`), requests (`busway.producer`).
 
 Rebalances run while the program works on records. So offsets are committed as the member that received the records, and
-only of partitions kept without a break: after a revocation another member may have read and committed them, even if
-they were assigned again.
+only of partitions kept without a break: after a revocation another member may have committed them.
 """
 
 import dataclasses
@@ -120,7 +119,6 @@ class HandedOut:
         self._refused.clear()
 
     def polled(self) -> None:
-        """Record the member when a poll returns."""
         if self._consumer.is_subscribed() and self._consumer.is_settled():
             self._member = self._consumer.member()
 
@@ -311,7 +309,6 @@ class HandedOut:
                 self._consumer.seek(partition, known.first)
 
     def _is_here(self, partition: TopicPartition, known: _Handed) -> bool:
-        """Return whether the partition was kept without a break and its topic not recreated."""
         is_kept = known.tenure is not None and known.tenure == self._consumer.tenure(partition)
         return is_kept and not self._is_replaced(partition, known)
 

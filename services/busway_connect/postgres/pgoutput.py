@@ -80,8 +80,6 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Type:
-    """A type that is not built in."""
-
     oid: int
     schema: str
     name: str
@@ -89,8 +87,6 @@ class Type:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """An inserted row."""
-
     relation: int
     new: Row
 

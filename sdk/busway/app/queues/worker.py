@@ -304,7 +304,7 @@ class QueueWorker:
             self._resting.discard(me)
 
     async def _renew(self) -> None:
-        """Renew locks before they expire, so that no other member gets the records."""
+        """Renew locks before they expire."""
         while True:
             lock_ms = self.consumer.acquisition_lock_timeout_ms
             part_s = _LOCK_LOOK_S if lock_ms is None else lock_ms / 1000 / _RENEWALS
