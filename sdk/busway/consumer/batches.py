@@ -87,6 +87,7 @@ class _Reader:
         self._name = f"{state.partition.topic}-{state.partition.partition}"
 
     async def fetch(self) -> PartitionData:
+        """Return the next response with batches; retry retriable errors until the timeout."""
         deadline = REAL_TIME.now_s() + self._timeout_s
         backoff = self._cluster.backoff()
         problem: BuswayError | None = None

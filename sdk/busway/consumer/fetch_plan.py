@@ -42,6 +42,7 @@ def plan(
     leader_of: Callable[[FetchPosition], int | None],
     asked: Container[int],
 ) -> FetchPlan:
+    """Return the next requests; leaders in `asked` have a fetch in flight."""
     result = FetchPlan()
     for partition in assigned:
         if partition.placing or (partition.position is not None and partition.paused):

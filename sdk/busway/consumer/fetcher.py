@@ -86,6 +86,7 @@ class Fetcher:
         self._arrived.set()
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out records of held partitions."""
         for partition in partitions:
             if partition in self.assigned:
                 self.assigned[partition].held = False
@@ -152,6 +153,7 @@ class Fetcher:
         self._arrived.set()
 
     def _put_off(self, partitions: Iterable[FetchPosition]) -> None:
+        """Postpone partitions by _RETRY_S and refresh the metadata meanwhile."""
         later = REAL_TIME.now_s() + _RETRY_S
         for assigned in partitions:
             assigned.retry_at = later

@@ -156,6 +156,7 @@ class ClassicMember(GroupMember):
         await self._take_over(tuple(TopicPartition(*partition) for partition in given))
 
     async def _shares(self, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+        """Return the assignments if this member leads; otherwise nothing."""
         membership = self.membership
         leads = answer.leader == answer.member_id
         logger.info(

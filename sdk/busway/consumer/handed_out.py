@@ -119,6 +119,7 @@ class HandedOut:
         self._refused.clear()
 
     def polled(self) -> None:
+        """Record the member when a poll returns."""
         if self._consumer.is_subscribed() and self._consumer.is_settled():
             self._member = self._consumer.member()
 
@@ -309,6 +310,7 @@ class HandedOut:
                 self._consumer.seek(partition, known.first)
 
     def _is_here(self, partition: TopicPartition, known: _Handed) -> bool:
+        """Return whether the partition was kept without a break and its topic not recreated."""
         is_kept = known.tenure is not None and known.tenure == self._consumer.tenure(partition)
         return is_kept and not self._is_replaced(partition, known)
 

@@ -91,7 +91,6 @@ class HeartbeatState:
         return self._said != _KnownState(self._wish, self._acknowledged)
 
     def wants(self, wish: DesiredSubscription) -> None:
-        """Change the subscription."""
         self._wish = wish
 
     def has(self, share: Share, *, done: bool) -> None:
@@ -127,7 +126,6 @@ class HeartbeatState:
         return request
 
     def answered(self, answer: ConsumerGroupHeartbeatResponse) -> TargetAssignment:
-        """Record a response and return its assignment."""
         self._said = self._saying
         self._epoch = answer.member_epoch
         if answer.assignment is not None:

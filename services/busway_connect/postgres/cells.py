@@ -76,6 +76,7 @@ def masked_length(types: Types, column: Column, codec: Codec, mask: Mask) -> int
 
 
 def masked(cell: Cell, mask: Mask, length: int) -> Cell:
+    """Return the cell with all its values masked."""
     unchanged = cell.unchanged
     return replace(
         cell,

@@ -80,6 +80,8 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Type:
+    """A type that is not built in."""
+
     oid: int
     schema: str
     name: str

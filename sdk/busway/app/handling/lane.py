@@ -81,6 +81,7 @@ class Lane:
         self._sending: dict[asyncio.Future[Any], list[InFlightRecord]] = {}
         self._unacknowledged = 0
         self._acknowledged = asyncio.Event()
+        """Set when there is room for more."""
 
     def add(self, items: Sequence[InFlightRecord]) -> None:
         """Queue the next records; `pump` starts them."""

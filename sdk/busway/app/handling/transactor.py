@@ -415,6 +415,7 @@ class Transactor:
             self._refused[where] = problem
 
     async def _restart_partitions(self, problem: BuswayError) -> None:
+        """Restart all partitions from their committed offsets, with a new producer."""
         logger.warning("all partitions are begun anew from what is committed, with a new producer: %s", problem)
         self.outcomes.renewed += 1
         self.outcomes.failed(problem)

@@ -277,6 +277,7 @@ class Table(HeldRows[K, V], Extension):
     async def _write(
         self, attempt: Attempt[K, V], keys: Iterable[K], *, linger: bool = True
     ) -> "list[asyncio.Future[RecordMetadata]]":
+        """Send rows changed by a handler, without waiting for acknowledgements."""
         copy = self._copies.of(attempt.partition)
         try:
             futures = await self.topic.app.send_encoded(
@@ -438,6 +439,7 @@ class Table(HeldRows[K, V], Extension):
 
 
 def _in_order(route: Route) -> bool:
+    """Return whether the handler gets the records of a partition strictly one after another."""
     return route.ordering == "partition" or route.batch is not None
 
 
