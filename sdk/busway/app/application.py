@@ -101,11 +101,10 @@ class Application(TableDeclarations):
         self._working: asyncio.Task[None] | None = None
         self._stop_by = 0.0
         self.worker: Worker | None = None
-        """The running consume loop with its counters; None while the app does not run, or without handlers."""
+        """None while the app does not run, or without handlers."""
         self.shares_together = False
         """Whether one instance must own partition n of all topics, because a table has several sources."""
         self.sleep: Sleep = APP_TIME.sleep
-        """Waits between attempts; replaced by tests."""
 
     # Running
 
@@ -213,12 +212,12 @@ class Application(TableDeclarations):
             stack.push_async_callback(ended, asyncio.ensure_future(explain_wait(self, consumer)))
 
     def _producers(self, consumer_options: dict[str, Any]) -> Callable[[], Producer]:
-        """Make the factory of this instance's transactional producers, all with one transactional id.
+        """Make the factory of this instance's transactional producers, all with one transactional
+        id.
 
-        The id of a static member is derived from its group.instance.id, so a restart aborts the transaction of its
-        predecessor. Other members get a
-        random id: their open transactions end by timeout. The next owners wait for that because they fetch stable
-        offsets (KIP-447).
+        A static member's id derives from its group.instance.id, so a restart aborts its
+        predecessor's transaction. Others get a random id: their open transactions end by timeout,
+        which the next owners wait for because they fetch stable offsets (KIP-447).
         """
         options = options_from(ConsumerOptions, consumer_options)
         own = options.group_instance_id or str(current_machine().uuid4())

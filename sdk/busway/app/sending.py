@@ -1,8 +1,7 @@
 """Sending by an app.
 
-What lives here: `Sending`: into a topic at once or, from an exactly_once handler, with the handler's transaction; dead
-letters. What does
-not: transactions (`handling.transactor`), the producer (`busway.producer`).
+What lives here: `Sending`: at once or, from an exactly_once handler, with its transaction; dead letters. What does not:
+transactions (`handling.transactor`), the producer (`busway.producer`).
 """
 
 import asyncio

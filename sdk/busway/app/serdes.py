@@ -136,7 +136,7 @@ class Serdes:
         """Decode a record with the schemas in memory.
 
         Raises:
-            Undecodable: the bytes are of another type.
+            Undecodable: as `decode`.
             SchemaMissing: a schema must be fetched first.
         """
         topic, partition, offset, timestamp_ms, _, key, value, headers, _, _ = record

@@ -53,7 +53,6 @@ class Commit:
             raise problems[0]
 
     def end(self, problem: BuswayError | None) -> None:
-        """Notify the commits that wait in `left_to_others`."""
         self._end.set_result(problem)
 
 

@@ -33,8 +33,6 @@ class Member:
 
 
 class Coordinator(CoordinatorLink):
-    """Connection to the coordinator of a group."""
-
     def __init__(self, cluster: ClusterClient, group: str, level: int = logging.INFO) -> None:
         super().__init__(cluster, group, CoordinatorKind.GROUP, logger, level)
         self.group = group

@@ -100,7 +100,6 @@ class Fetcher:
     # The loop
 
     async def run(self) -> None:
-        """Fetch until cancelled."""
         try:
             while True:
                 self._wake.clear()

@@ -1,8 +1,7 @@
 """Group membership, as far as both group protocols share it.
 
-What lives here: `GroupMember`, the consumer's interface to its group: revoking, losing, errors. What does not: the
-protocols (`group_classic`, `group_modern`) and their choice (`protocols`), finding the coordinator (`coordinator`),
-heartbeats (`heartbeat`, `heartbeat_modern`), commits (`offsets`) and reading (`fetcher`).
+What lives here: `GroupMember`: revoking, losing, errors. What does not: the protocols (`group_classic`,
+`group_modern`), heartbeats, commits (`offsets`), reading (`fetcher`).
 
 Partitions are given up in a rebalance or at the end of the session. An unavailable coordinator is neither.
 """
@@ -94,7 +93,6 @@ class GroupMember(ABC):
         self._pace = pace
         self._heartbeat_thread = HeartbeatThread(self._coordinator, connect)
         self._news = asyncio.Event()
-        """Set when `run` has something to process."""
         self._is_overdue = False
         self._polled = asyncio.Event()
         self.problem: Exception | None = None
@@ -124,7 +122,6 @@ class GroupMember(ABC):
         """React to changed partition counts."""
 
     def metadata(self) -> GroupMetadata:
-        """Return the current identity of the member."""
         membership, known = self.membership, self._metadata
         if (known.generation, known.member_id) != (membership.generation, membership.member_id):
             self._metadata = dataclasses.replace(

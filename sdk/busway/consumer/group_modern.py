@@ -69,7 +69,6 @@ class ModernMember(GroupMember):
         self._given: TargetAssignment | None = None
         self._heartbeat_error: Refused | None = None
         self._names: dict[UUID, str] = {}
-        """Names of owned and assigned topics."""
         self._has: Share = frozenset()
         self._stepped: TargetAssignment | None = None
         self._acknowledged: TargetAssignment | None = None

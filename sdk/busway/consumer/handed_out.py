@@ -4,8 +4,7 @@ What lives here: the member at the last poll, partition tenures, the offsets of 
 and commits (`consumer`), requests (`busway.producer`).
 
 Rebalances run while the program works on records. So offsets are committed as the member that received the records, and
-only of partitions kept without a break: after a revocation another member may have read and committed them, even if
-they were assigned again.
+only of partitions kept without a break: after a revocation another member may have committed them.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Heartbeats of classic groups, and what both group protocols share of them.
 
-What lives here: `send_heartbeats`, timings, poll tracking. What does not: heartbeats of consumer groups (`heartbeat_modern`), the
-thread for a blocked event loop (`heartbeat_thread`), reactions to responses (`group_classic`).
+What lives here: `send_heartbeats`, timings, poll tracking. What does not: consumer groups (`heartbeat_modern`), the
+thread (`heartbeat_thread`), reactions to responses (`group_classic`).
 
 A coordinator that is unreachable, moved or loading is found again and retried for the same member and generation,
 without limit. Only an error that it returns ends a session.
@@ -35,7 +35,6 @@ class PollTracker:
         self._polled_s: float | None = None
 
     def polled(self) -> None:
-        """Record a poll."""
         now_s = REAL_TIME.monotonic_s()
         with self._lock:
             self._polled_s = now_s
@@ -57,7 +56,6 @@ class HeartbeatTimings:
 
     @staticmethod
     def of(options: ConsumerOptions) -> "HeartbeatTimings":
-        """Derive timings from options."""
         return HeartbeatTimings(
             interval_s=options.heartbeat_interval_ms / 1000,
             answer_s=min(options.request_timeout_ms, options.session_timeout_ms / _TRIES_IN_SESSION) / 1000,
@@ -107,7 +105,6 @@ class CoordinatorContact:
         return self._backoff.next()
 
     def heard(self) -> None:
-        """Record a success."""
         if self._failing:
             logger.info("group %s: the coordinator hears this member again", self._coordinator.group)
             self._backoff.reset()

@@ -107,7 +107,6 @@ class HeartbeatThread:
             self._loop.call_soon_threadsafe(function, *what)
 
     def stop(self) -> None:
-        """Stop heartbeats."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._end)
 

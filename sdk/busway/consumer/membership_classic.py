@@ -71,7 +71,6 @@ class ClassicMembership(Membership):
         return [JoinGroupRequestProtocol(name=name, metadata=data) for name in self.offered]
 
     def joined(self, member_id: str, generation: int, protocol: str) -> None:
-        """Record a join response."""
         self.member_id, self.generation, self.protocol = member_id, generation, protocol
 
     def wanted_topics(self, members: Sequence[JoinGroupResponseMember]) -> set[str]:

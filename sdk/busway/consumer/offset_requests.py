@@ -42,7 +42,6 @@ MODERN: Final = OffsetVersions(fetch=9, commit=9)
 def fetch_request(
     group: str, membership: Membership, versions: OffsetVersions, partitions: Iterable[TopicPartition], *, stable: bool
 ) -> OffsetFetchRequest:
-    """Build an OffsetFetch request."""
     partition_indexes: dict[str, list[int]] = {}
     for topic, partition_index in partitions:
         partition_indexes.setdefault(topic, []).append(partition_index)
@@ -75,7 +74,6 @@ def fetched(answer: OffsetFetchResponse, versions: OffsetVersions) -> Iterator[t
 def commit_request(
     group: str, membership: Membership, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> OffsetCommitRequest:
-    """Build an OffsetCommit request."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for partition, offset in offsets.items():
         topic = topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic, partitions=[]))

@@ -107,11 +107,8 @@ async def read_to_end(
 
     Args:
         starts: first offsets; otherwise the log start.
-        isolation_level: read_committed waits for transactions open before the end.
 
-    Raises:
-        BrokerError: the topic is not available.
-        ConnectionFailed: no broker is reachable.
+    Other arguments and errors: see `snapshot`.
     """
     async with snapshot(
         bootstrap_servers, topic, partitions, client_id=client_id, isolation_level=isolation_level

@@ -85,5 +85,4 @@ class FetchPosition:
 
     @property
     def buffered(self) -> bool:
-        """Whether records are buffered."""
         return bool(self.records or self.chunks)

@@ -38,7 +38,7 @@ async def unshared_now(coordinator: Coordinator, counts: Mapping[str, int]) -> l
 
     Raises:
         BrokerError, ConnectionFailed, RequestTimedOut: as `Coordinator.ask`, or the group has an error.
-        MalformedMessage: an assignment is malformed.
+        MalformedMessage: as `unassigned`.
     """
     answer: DescribeGroupsResponse = await coordinator.ask(DescribeGroupsRequest(groups=[coordinator.group]))
     (group,) = answer.groups

@@ -104,7 +104,6 @@ class Uncommitted:
         return {**self._handled, **self._handed_out}
 
     def all_of(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return `all` of these partitions."""
         known = self.all()
         return {partition: known[partition] for partition in partitions if partition in known}
 

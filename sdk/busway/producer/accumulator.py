@@ -298,7 +298,6 @@ class Accumulator:
         return queue.in_flight and queue.batches[0] is batch
 
     def all_batches(self) -> list[Batch]:
-        """Return every batch."""
         return [batch for queue in self._queues.values() for batch in queue.batches]
 
 

@@ -50,11 +50,9 @@ class SkippedTime:
         await asyncio.sleep(0)
 
     def starting(self) -> AbstractContextManager[None]:
-        """As `Clock.starting`."""
         return nullcontext()
 
     def passing(self) -> AbstractContextManager[None]:
-        """As `Clock.passing`."""
         return nullcontext()
 
     def stir(self) -> None:
@@ -64,7 +62,6 @@ class SkippedTime:
         """As `Clock.begin`."""
 
     def standing(self) -> str:
-        """As `Clock.standing`."""
         return ""
 
 
@@ -110,11 +107,9 @@ class ManualTime:
         self.time.awaits_reaction = True
 
     def starting(self) -> AbstractContextManager[None]:
-        """As `Clock.starting`."""
         return self.time.starting()
 
     def passing(self) -> AbstractContextManager[None]:
-        """As `Clock.passing`."""
         return self.time.passing()
 
     def stir(self) -> None:
@@ -122,10 +117,8 @@ class ManualTime:
         self.time.awaits_reaction = False
 
     def standing(self) -> str:
-        """As `Clock.standing`."""
         left_s = self.time.left_s()
         return "" if left_s is None else f"; time stands: await bus.advance({left_s:.3g}) ends the app's next wait"
 
     async def advance(self, seconds: float) -> None:
-        """As `FrozenTime.advance`."""
         await self.time.advance(seconds)

@@ -88,7 +88,6 @@ class Probe(Extension):
         self.killing = None
 
     def _cut(self) -> None:
-        """Stop all output of the app at once."""
         app = self._app
         assert app.worker is not None
         self._member = app.worker.consumer.member_id()
@@ -138,12 +137,7 @@ class Probe(Extension):
             await _either(self.came, self._app, f"app {self._app.name} was given no partitions")
 
     async def ready(self) -> None:
-        """Wait until the app has partitions.
-
-        Raises:
-            Exception: the reason for which it stopped by itself.
-            AssertionError: not in time.
-        """
+        """Wait until the app has partitions; errors as in `first_of`."""
         if self._app.worker is not None:
             await first_of(self.came, self._app, f"app {self._app.name} was given no partitions")
 

@@ -1,12 +1,11 @@
 """The time of an app under test, frozen until the test advances it.
 
 What lives here: `FrozenTime`, a second clock on one event loop. What does not: choosing the clock of a wait
-(`busway.net.clock`), a test bus's use of it (`clock`), a simulated machine (`busway_bus.testing`).
+(`busway.net.clock`), a test bus's use of it (`clock`).
 
 Frozen: waits between attempts, the commit interval, windows of batches, an outbox's intervals, and all asyncio waits
 and deadlines of handlers, dependencies, extensions, the lifespan and their tasks. Real: clients, broker, registry,
-reading of tables, a drain, the test, wall clocks. So joining a group, reconnecting, filling a batch and a session's
-heartbeats need no `advance`.
+reading of tables, a drain, the test, wall clocks. So joining a group, reconnecting and heartbeats need no `advance`.
 
 A timer belongs to the app where `WAITS_IN` of its context is not `Time.REAL`; tasks inherit it from the app's start.
 """

@@ -88,7 +88,6 @@ class Types:
         return oid in self._known
 
     def replace(self, known: Iterable[TypeInfo]) -> None:
-        """Replace all by the catalogue's current types."""
         self._known = {kind.oid: kind for kind in known}
 
     def resolved(self, oid: int, modifier: int) -> tuple[TypeInfo, int]:
@@ -121,7 +120,6 @@ _KEYS = """SELECT i.indisprimary, (SELECT array_agg(a.attname ORDER BY k.place) 
 
 
 def read_types(connection: Connection) -> list[TypeInfo]:
-    """Read all types."""
     rows = connection.execute(_TYPES).fetchall()
     return [
         TypeInfo(

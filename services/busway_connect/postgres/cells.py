@@ -29,7 +29,6 @@ class Cell:
 
 
 def column_schema(column: Column, codec: Codec) -> Schema:
-    """Return a column's schema with default and nullability."""
     default = defaults.default_of(codec, column.default)
     schema = replace(codec.schema, optional=column.optional or codec.always_optional)
     return schema if default is defaults.NONE else replace(schema, default=default, has_default=True)
@@ -88,7 +87,6 @@ def masked(cell: Cell, mask: Mask, length: int) -> Cell:
 
 
 def cell_of(index: int, column: Column, codec: Codec, schema: Schema, name: str) -> Cell:
-    """Return a column's cell under its field name."""
     nothing = None
     if not column.optional:
         nothing = schema.default if schema.has_default else codec.fallback

@@ -43,12 +43,10 @@ class PostgresConnector(Source):
 
     @classmethod
     def serves(cls, name: str) -> bool:
-        """Accept Debezium's names."""
         return serves(name)
 
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:
-        """Return errors by setting."""
         return problems(config)
 
     @classmethod

@@ -10,7 +10,6 @@ from typing import Any, Final
 from busway_connect.postgres.columns import Codec
 
 NONE: Final = object()
-"""No default."""
 _LITERAL: Final = re.compile(r"'([^']*(?:''[^']*)*)'")
 _FUNCTION: Final = re.compile(r"[(]?[A-Za-z0-9_.]+\(.*\)", re.DOTALL)
 _CLOCKS: Final = frozenset({"current_timestamp", "current_time", "current_date", "localtime", "localtimestamp"})

@@ -58,12 +58,10 @@ class Handover:
 
     @property
     def stopped(self) -> bool:
-        """Whether the thread must end."""
         return self._stopped
 
     @property
     def waiting(self) -> int:
-        """Count the records that are not yet read."""
         return len(self._records)
 
     def _tell(self) -> None:
@@ -108,7 +106,6 @@ class Handover:
         self._tell()
 
     def stop(self) -> None:
-        """Make the thread end."""
         with self._room:
             self._stopped = True
             self._room.notify_all()

@@ -102,11 +102,6 @@ def is_mask(name: str) -> bool:
 
 
 def read_masks(config: Mapping[str, str], patterns: Patterns) -> tuple[Mask, ...]:
-    """Return the settings in order of precedence.
-
-    Raises:
-        ValueError: as `mask_problems`.
-    """
     masks_by_rank: list[tuple[int, Mask]] = []
     for name, text in config.items():
         if truncates := _TRUNCATE.fullmatch(name):
@@ -125,7 +120,6 @@ def read_masks(config: Mapping[str, str], patterns: Patterns) -> tuple[Mask, ...
 
 
 def mask_problems(config: Mapping[str, str], patterns: Patterns) -> dict[str, str]:
-    """Return errors by setting."""
     wrong = {}
     for name, text in config.items():
         if not is_mask(name):

@@ -89,8 +89,6 @@ class Type:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """An inserted row."""
-
     relation: int
     new: Row
 

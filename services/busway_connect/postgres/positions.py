@@ -48,7 +48,6 @@ class InSnapshot:
     last: bool = False
 
     def offset(self) -> Offset:
-        """Return the offset to store."""
         stored: dict[str, Any] = {
             "snapshot": "INITIAL",
             "snapshot_completed": self.last,
@@ -89,7 +88,6 @@ class InStream:
     at_us: int | None = None
 
     def offset(self) -> Offset:
-        """Return the offset to store."""
         stored: dict[str, Any] = {
             "generation": self.generation,
             "lsn_proc": self.commit_lsn,

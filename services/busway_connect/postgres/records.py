@@ -307,7 +307,6 @@ class Layout:
         return [Part(key=self.key_of(row), value=self._envelope(op, None, row, origin, now_ns))]
 
     def deleted(self, old: Row, origin: Origin, now_ns: int) -> list[Part]:
-        """Return the record and tombstone of a DELETE."""
         row = self.row(old)
         key = self.key_of(row)
         parts = [Part(key=key, value=self._envelope("d", row, None, origin, now_ns))]
@@ -331,7 +330,6 @@ class Layout:
         return [*gone, Part(key=key, value=self._envelope("c", None, after, origin, now_ns), headers=back)]
 
     def truncated(self, origin: Origin, now_ns: int) -> list[Part]:
-        """Return the record of a TRUNCATE, without key."""
         return [Part(key=None, value=self._envelope("t", None, None, origin, now_ns))]
 
 

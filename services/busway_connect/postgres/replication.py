@@ -45,7 +45,6 @@ class ReplicationConnection:
         """The server requests a status update."""
 
     def fileno(self) -> int:
-        """For `select`."""
         return self._libpq.socket
 
     def _command(self, text: str, expected: pq.ExecStatus) -> pq.abc.PGresult:

@@ -57,7 +57,6 @@ class Stream:
 
     @property
     def between_transactions(self) -> bool:
-        """Whether no transaction is open."""
         return self._begin is None
 
     @property

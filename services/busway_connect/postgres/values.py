@@ -194,7 +194,6 @@ def time_us(text: str) -> int:
 
 
 def time_ms(text: str) -> int:
-    """Return milliseconds since midnight."""
     return _clock(text)[0] // 1000
 
 
@@ -263,7 +262,6 @@ def hstore_map(text: str) -> dict[str, str | None]:
 
 
 def hstore_json(text: str) -> str:
-    """Return an hstore as a JSON object."""
     return json.dumps(hstore_map(text), ensure_ascii=False, separators=(",", ":"))
 
 

@@ -55,7 +55,6 @@ class Acknowledged:
         return read_to_end(self._parts.bootstrap, topic, starts, starts=starts)
 
     def begin(self) -> None:
-        """Start a batch."""
         self._begun = _Batch()
 
     def mark(self, record: SourceRecord) -> tuple[Mark, bytes] | None:
@@ -66,7 +65,6 @@ class Acknowledged:
         """Do nothing: at least once needs no preparation."""
 
     async def took(self, record: SourceRecord, waiter: "asyncio.Future[Any] | None") -> None:
-        """Add the record to the batch."""
         if waiter is not None:
             self._begun.sent.append(waiter)
         self._begun.offsets.add(record)
@@ -125,7 +123,6 @@ class Acknowledged:
 
 @contextlib.asynccontextmanager
 async def acknowledged(parts: TaskContext, source: Source, admin: Admin) -> AsyncIterator[Acknowledged]:
-    """Open a run's delivery."""
     # No delivery timeout: a dropped batch would leave a hole before later ones. The task ends first, like in Kafka Connect.
     async with Producer(
         parts.bootstrap,

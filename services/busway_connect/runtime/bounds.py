@@ -24,7 +24,6 @@ OFFSETS_HELD_MAX: Final = 20_000
 
 
 def size_of(config: Mapping[str, str]) -> int:
-    """Count characters of names and values."""
     return sum(len(name) + len(text) for name, text in config.items())
 
 

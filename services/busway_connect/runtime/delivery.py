@@ -59,7 +59,6 @@ class Reached:
         return bool(self._offsets)
 
     def add(self, record: SourceRecord) -> None:
-        """Advance to this record."""
         if record.partition != self._latest:
             self._latest = record.partition
             self._key = str(sorted(record.partition.items()))

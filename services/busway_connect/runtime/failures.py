@@ -82,7 +82,6 @@ class Tolerance:
 
     @classmethod
     def of(cls, config: Config) -> "Tolerance":
-        """Read a connector's validated settings."""
         return cls(
             everything=config.get("errors.tolerance", "none") == "all",
             retry_timeout_ms=int(config.get("errors.retry.timeout", "0")),

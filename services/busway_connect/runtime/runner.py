@@ -150,7 +150,6 @@ class Runner:
     # Lifecycle
 
     async def run(self) -> None:
-        """Run until `end`."""
         while not self._ended:
             self._stop.clear()
             try:
@@ -336,7 +335,6 @@ class Runner:
             self.task = State(state)
 
     async def keep_states(self) -> None:
-        """Store the current states."""
         put = self._around.stores.statuses.put
         version = self.connector.version if self.connector is not None else None
         await put(self.name, None, self.state.name, self.state.trace, version)

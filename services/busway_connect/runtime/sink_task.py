@@ -26,7 +26,6 @@ POLL_MS: Final = 500
 
 
 def group_of(connector: str) -> str:
-    """Return a sink's consumer group."""
     return f"connect-{connector}"
 
 

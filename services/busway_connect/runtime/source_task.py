@@ -44,12 +44,7 @@ class SourceTask:
         self._parts = parts
 
     async def run(self, stop: asyncio.Event, resumed: asyncio.Event) -> None:
-        """Read and write until `stop` is set; pauses while `resumed` is not.
-
-        Raises:
-            Retriable, BuswayError: a system is unreachable.
-            TaskFailed: a bad record.
-        """
+        """Read and write until `stop` is set; pauses while `resumed` is not. Errors as in `SinkTask.run`."""
         parts, source = self._parts, self._source
         async with (
             Admin(parts.bootstrap, client_id=f"connector-adminclient-{parts.name}") as admin,

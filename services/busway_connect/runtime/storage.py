@@ -67,7 +67,6 @@ class CompactedTopic:
         self.note(key, value)
 
     def note(self, key: bytes, value: Any) -> None:
-        """Set the key's value in memory."""
         if value is None:
             self.values.pop(key, None)
         else:
@@ -127,7 +126,6 @@ class ConfigStore:
         self._topic = topic
 
     def connectors(self) -> dict[str, Stored]:
-        """Return all connectors."""
         connectors = {}
         for key, value in self._topic.values.items():
             if key.startswith(b"connector-") and isinstance(value, dict) and isinstance(value.get("properties"), dict):
@@ -151,11 +149,9 @@ class ConfigStore:
         return number if isinstance(number, int) else 0
 
     async def put_config(self, name: str, config: Mapping[str, str]) -> None:
-        """Store a connector's settings."""
         await self._topic.put(f"connector-{name}".encode(), {"properties": dict(config)})
 
     async def put_tasks(self, name: str, tasks: list[Mapping[str, str]]) -> None:
-        """Store its tasks' settings."""
         for number, config in enumerate(tasks):
             await self._topic.put(f"task-{name}-{number}".encode(), {"properties": dict(config)})
         await self._topic.put(f"commit-{name}".encode(), {"tasks": len(tasks)})

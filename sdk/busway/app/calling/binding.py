@@ -53,8 +53,7 @@ class Bound:
     """A handler whose parameters are bound.
 
     Attributes:
-        call: takes a record, or the list of a batch, and returns the handler's result.
-        dependencies: those of its parameters.
+        call: takes a record, or the list of a batch.
     """
 
     call: Callable[[Any], Awaitable[Any]]
@@ -254,7 +253,6 @@ def _is_base(hint: Any, kind: Any) -> bool:
 
 
 def _marked(hint: Any, default: Any) -> tuple[Any, Wanted | None]:
-    """Split a parameter's annotation into its type and its dependency."""
     depends = default if isinstance(default, Wanted) else None
     if typing.get_origin(hint) is Annotated:
         hint, *extras = typing.get_args(hint)
@@ -323,7 +321,7 @@ async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any], sh
 
 
 def _annotated(function: Any) -> Any:
-    """Return what carries a handler's annotations: the function, or what a class, an object or a partial calls."""
+    """Return the function, or what a class, an object or a partial calls."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isclass(function):

@@ -1,8 +1,7 @@
 """Handler arguments besides the record: `Depends(fn)` and `Context`.
 
-What lives here: the two markers, and calling dependencies, closing them, and keeping those of scope "app". What does
-not: which parameter has
-which (`binding`).
+What lives here: both markers; calling, closing and keeping dependencies. What does not: which
+parameter has which (`binding`).
 """
 
 import asyncio
@@ -78,10 +77,9 @@ class Current:
     """The current attempt of a task.
 
     Attributes:
-        key: of its record, raw; None in a batch.
+        key: raw; None in a batch.
         attempt: 1 for the first.
         tx: the value for `tx`.
-        deadline: of the call, if it has one.
     """
 
     key: bytes | None = None
@@ -110,10 +108,8 @@ class Shared:
     """Common state of the calls of a running app.
 
     Attributes:
-        app: that runs.
-        state: yielded by its lifespan.
+        state: yielded by the lifespan.
         values: of dependencies of scope "app", by function.
-        threads: for plain functions.
     """
 
     app: RunningService
@@ -142,8 +138,7 @@ class Dependency:
 
     Attributes:
         fn: named by the user.
-        run: what is called: `fn`, or its override.
-        scope: how long it lives.
+        run: `fn`, or its override.
         gets: sources of the parameters of `run`.
     """
 

@@ -1,23 +1,19 @@
 """Finding, replaying and discarding dead letters.
 
-What lives here: `DeadLetters`, for services and consoles; `busway dlq` is a thin layer above it. What does not: parsing
-dead letters (`letter`), writing them (`handling.attempts`), skipping records replayed for others (`headers`,
-`handling.assigned_partition`).
+What lives here: `DeadLetters`, for services, consoles and `busway dlq`. What does not: parsing
+(`letter`), writing dead letters (`handling.attempts`), skipping records replayed for others
+(`headers`).
 
-A dead letter is never changed or deleted. Those done, replayed or discarded, are kept as committed offsets of the
-consumer group
-`<dead-letter topic>.replayed`: everything below the offset, and what is done ahead as runs in its metadata
-(`offset_set`). Brokers keep
-4 KiB of that, some hundred gaps in a partition; a replay that would need more stops before it sends what could not be
-marked. Two more
-bounds: brokers delete offsets of a group without members after `offsets.retention.minutes` (7 days), and records after
-`retention.ms`
-(7 days), so a topic that keeps its dead letters longer needs both set; and a topic that was deleted and created again
-starts with nothing
-done only once its group is deleted too.
+A dead letter is never changed or deleted. Those replayed or discarded are committed offsets of the
+consumer group `<dead-letter topic>.replayed`: everything below the offset, and runs beyond it in
+its metadata (`offset_set`). Bound: 4 KiB of metadata, some hundred gaps in a partition; a replay
+stops before it sends what could not be marked. Brokers delete offsets of a group without members
+after `offsets.retention.minutes` (7 days), and records after `retention.ms` (7 days): to keep dead
+letters longer, set both. When the topic is deleted and created again, delete the group too, or its
+marks stay.
 
-At least once: a record is marked after its acknowledgement, so a crash in between replays at most `WINDOW` records
-twice.
+At least once: a record is marked after its acknowledgement; a crash in between replays at most
+`WINDOW` records twice.
 """
 
 import asyncio
@@ -266,7 +262,6 @@ class _Marking:
         return marked
 
     def check(self, letters: Sequence[DeadLetter]) -> None:
-        """Refuse marks that exceed the offset's metadata."""
         for partition, done in self._with(letters).items():
             if len(done.text) > MAX_TEXT:
                 raise TooManyGaps(
@@ -312,7 +307,7 @@ class _Sender:
 
         Raises:
             TooManyGaps: none of it was sent.
-            BuswayError: not all of it was acknowledged; the acknowledged ones are marked.
+            BuswayError: the acknowledged ones are marked, others are left.
         """
         window, self._window = self._window, []
         self._marking.check(window)

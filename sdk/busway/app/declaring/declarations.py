@@ -69,7 +69,6 @@ class Declarations(Sending):
         self.topics: dict[str, Topic[Any, Any]] = {}
         self.routes: list[Route] = []
         self.queue_routes: list[Route] = []
-        """Handlers of queues; each is a member of its share group."""
         self.extensions: list[Extension] = []
         self.overrides: dict[Callable[..., Any], Any] = {}
         """Replacements of dependencies from the next start on, by the function named in `Depends`: a function, or a

@@ -1,11 +1,11 @@
 """The interface of extensions: tables, SQL, metrics and crash points.
 
-What lives here: the interface, with methods that do nothing. What does not: calling it (`handling`, `application`), the
-extensions.
+What lives here: the interface, with methods that do nothing. What does not: calling it (`hooks`),
+the extensions.
 
-Order of calls: `starting`; for new partitions `assigned`; for each record `around`, `finished`; for committed offsets
-`committed`; for removed
-partitions `revoked`; at the end `stopped`. `reached` names the steps in between, for tests that crash there.
+Order of calls: `starting`; for new partitions `assigned`; for each record `around`, `finished`; for
+committed offsets `committed`; for removed partitions `revoked`; at the end `stopped`. `reached`
+names the steps in between, for crash tests.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -25,6 +25,9 @@ class ExtensionFailed(BuswayError):
 class Hooks:
     """The extensions of a running app, in the order of `extend`.
 
+    Raises:
+        ExtensionFailed: an extension raised; a `BuswayError` of `starting` or `assigned` is raised as it is.
+
     Attributes:
         watched: whether any extension watches ended calls, which are then timed.
         stepped: whether any extension watches steps, each of which is then awaited.
@@ -49,12 +52,7 @@ class Hooks:
         ]
 
     async def start(self, app: RunningService, stack: AsyncExitStack) -> None:
-        """Start them in order; the stack stops them in reverse, also one whose start failed.
-
-        Raises:
-            ExtensionFailed: one raised.
-            BuswayError: as one raised it.
-        """
+        """Start them in order; the stack stops them in reverse, also one whose start failed."""
         for extension in self._extensions:
             stack.push_async_callback(self._stop, extension, app)
             try:
@@ -70,11 +68,8 @@ class Hooks:
             logger.error("%s", _failed(extension, "stopped", problem))
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offsets to start from; the lowest if extensions differ, so that nothing is missed.
-
-        Raises:
-            ExtensionFailed: one raised.
-            BuswayError: as one raised it.
+        """Return the offsets to start from; the lowest if extensions differ, so that nothing is
+        missed.
         """
         offsets: dict[TopicPartition, int] = {}
         for extension, call in self._assigned:
@@ -88,11 +83,7 @@ class Hooks:
         return offsets
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Notify extensions of removed partitions.
-
-        Raises:
-            ExtensionFailed: one raised; all were notified.
-        """
+        """Notify all of removed partitions, also after one raised."""
         problems = []
         for extension, call in self._revoked:
             try:
@@ -103,11 +94,7 @@ class Hooks:
             raise problems[0]
 
     def around(self, route: Route, call: Call) -> Call:
-        """Wrap the call of a route; the first extension is outermost.
-
-        Raises:
-            ExtensionFailed: one raised.
-        """
+        """Wrap the call of a route; the first extension is outermost."""
         for extension, wrap in reversed(self._around):
             try:
                 call = wrap(route, call)
@@ -116,11 +103,7 @@ class Hooks:
         return call
 
     def finished(self, handling: Handling) -> None:
-        """Notify extensions of an ended call.
-
-        Raises:
-            ExtensionFailed: one raised.
-        """
+        """Notify extensions of an ended call."""
         for extension, call in self._finished:
             try:
                 call(handling)
@@ -128,11 +111,7 @@ class Hooks:
                 raise _failed(extension, "finished", problem) from problem
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Notify extensions of committed offsets.
-
-        Raises:
-            ExtensionFailed: one raised.
-        """
+        """Notify extensions of committed offsets."""
         for extension, call in self._committed:
             try:
                 await call(offsets)
@@ -140,11 +119,7 @@ class Hooks:
                 raise _failed(extension, "committed", problem) from problem
 
     async def reached(self, point: str, partition: TopicPartition, offset: int) -> None:
-        """Notify extensions of a step.
-
-        Raises:
-            ExtensionFailed: one raised.
-        """
+        """Notify extensions of a step."""
         for extension, call in self._reached:
             try:
                 await call(point, *partition, offset)

@@ -22,8 +22,8 @@ OPEN_BYTES_MAX: Final = 64 * 1024 * 1024
 LOW_WATER: Final = 4
 """A paused partition resumes when each handler has at most this part of its bound queued."""
 AHEAD_MAX: Final = 20_000
-"""Records between the lowest unfinished one and the last one received; above, the partition is paused. Those finished
-ahead are committed with the offset, so they are not redelivered; `offset_set` has room for some 800 gaps, records
+"""Records between the lowest unfinished one and the last received; above, the partition is paused.
+Those finished ahead are committed as metadata; `offset_set` has room for some 800 gaps, records
 behind those are redelivered.
 """
 

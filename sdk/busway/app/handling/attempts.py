@@ -74,9 +74,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptContext:
-    """Dependencies of attempts: group name, hooks, decoding, raw sending, clock and randomness, and the transactor of
-    exactly_once handlers.
-    """
+    """What attempts depend on."""
 
     group: str
     hooks: Hooks
@@ -91,10 +89,11 @@ class Attempts:
     """One handler's attempts at the records of a topic.
 
     Args:
-        context: their dependencies.
-        handler: to call.
         buries_unreadable: whether an unreadable record may be dead-lettered.
         rest: waits in place; raises if the partition is revoked meanwhile.
+
+    Raises:
+        HandlerFailed: a record is unreadable or failed for good, and may not be dead-lettered.
     """
 
     def __init__(self, context: AttemptContext, handler: Handler, *, buries_unreadable: bool, rest: Rest) -> None:
@@ -113,9 +112,6 @@ class Attempts:
         """Decode the record; None if it was dead-lettered instead.
 
         Undecodable bytes are a poison record; an unavailable registry is waited for.
-
-        Raises:
-            HandlerFailed: it is unreadable and may not be dead-lettered.
         """
         if self._transactor is not None and (refused := self._transactor.refused(item)) is not None:
             await self.bury(item, refused, 1)
@@ -147,13 +143,11 @@ class Attempts:
     async def make(
         self, item: InFlightRecord, typed: ConsumerRecord[Any, Any], mark: Current, sent: Sent
     ) -> float | None:
-        """Make attempt number `mark.attempt`; return seconds until the next one, or None when the record is done.
+        """Make attempt number `mark.attempt`; return seconds until the next, None when the record
+        is done.
 
         Args:
             sent: receives what a successful handler sent without waiting.
-
-        Raises:
-            HandlerFailed: it failed for good and may not be dead-lettered.
         """
         hooks = self._context.hooks
         started = self.clock()
@@ -178,10 +172,8 @@ class Attempts:
     async def wanted(
         self, item: InFlightRecord, typed: ConsumerRecord[Any, Any], started: float, attempt: int
     ) -> bool | float:
-        """Evaluate the filter: False also if it failed and the record is dead-lettered, seconds until its retry.
-
-        Raises:
-            HandlerFailed: the filter failed for good, and the record may not be dead-lettered.
+        """Evaluate the filter: False also if it failed and the record is dead-lettered, seconds
+        until its retry.
         """
         if self._where is None:
             return True
@@ -278,11 +270,7 @@ class Attempts:
         )
 
     async def bury(self, item: InFlightRecord, problem: Exception, attempts: int) -> None:
-        """Dead-letter a record whose handler failed for good.
-
-        Raises:
-            HandlerFailed: it may not be dead-lettered.
-        """
+        """Dead-letter a record whose handler failed for good."""
         where = f"{self.route.name} failed on {item.where}"
         if not self.route.dead_letter:
             raise HandlerFailed(f"{where} after {attempts} attempts: {problem!r}") from problem

@@ -20,14 +20,7 @@ logger = logging.getLogger("busway.app")
 
 
 class Commits:
-    """Commits the offsets of partitions.
-
-    Args:
-        assigned: returns the current partitions.
-        consumer: that commits.
-        position: returns the consumer's position in a partition.
-        interval_s: between commits.
-    """
+    """Commits the offsets of partitions, every `interval_s` seconds."""
 
     def __init__(
         self,

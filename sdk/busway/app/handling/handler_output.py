@@ -1,11 +1,10 @@
 """The output of one exactly_once handler call.
 
-What lives here: `HandlerOutput`: records and rows of a call, kept until it returns, and callbacks for the outcome. What does
-not: sending them
-(`transactor`), rows (`busway.app.tables`).
+What lives here: `HandlerOutput`: records and rows of a call, kept until it returns, and callbacks
+for the outcome. What does not: sending (`transactor`), rows (`busway.app.tables`).
 
-Nothing is sent before the call returns. So a failed call has nothing to take back, and a call that waits for its next
-attempt keeps no transaction open.
+Nothing is sent before the call returns: a failed call has nothing to take back, and one that waits
+for its next attempt keeps no transaction open.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -125,8 +124,8 @@ class OutsideOutput(HandlerOutput):
     """Hold changes made outside of handlers, for one of the app's transactions.
 
     Args:
-        partition: the partition that they commit with.
-        add: takes it when it is complete.
+        partition: that they commit with.
+        add: takes it when complete.
     """
 
     __slots__ = ("_add",)

@@ -16,13 +16,11 @@ class InFlightRecord:
 
     Attributes:
         done: where it is marked when all handlers are done.
-        record: as received.
         size: bytes of its key and value.
-        typed: decoded; None before that, and when it is unreadable.
+        typed: None before it is decoded, and when it is unreadable.
         pending: handlers that are not done with it.
-        partition: its partition; `queues.worker.NO_OFFSETS` in a queue.
+        partition: `queues.worker.NO_OFFSETS` in a queue.
         buried: whether a handler dead-lettered it.
-        unreadable: whether it cannot be decoded.
         handed_on: whether it is queued for a transaction.
     """
 

@@ -44,10 +44,7 @@ class LaneContext:
     """Dependencies of a lane.
 
     Attributes:
-        attempts: dependencies of attempts.
-        sleep: waits between attempts.
-        on_finished: called with handled records whose sends are acknowledged or, with exactly_once, that wait for their
-            transaction.
+        on_finished: called with handled records whose sends are acknowledged or, with exactly_once, that wait for their transaction.
         on_failure: called with an error that stops the app.
     """
 

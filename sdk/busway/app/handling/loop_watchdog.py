@@ -1,8 +1,7 @@
 """A blocked event loop, and the handler that blocks it.
 
-What lives here: `LoopWatch`, a thread that pings the loop and inspects its stack when it does not answer. What does
-not: partitions without
-progress (`busway.app.monitoring.health`), group membership meanwhile (`busway.consumer.heartbeat_thread`).
+What lives here: `LoopWatch`, a thread that pings the loop and inspects its stack when it does not
+answer. What does not: partitions without progress (`busway.app.monitoring.health`).
 """
 
 import asyncio

@@ -17,15 +17,12 @@ class PartitionOffsets:
 
     Attributes:
         done: finished offsets.
-        exactly_once: whether its offsets go into transactions.
         committed: the last commit; None before the first.
         is_replaced: whether the topic of its records was deleted and created again.
         open_bytes: of records that are not finished or, with exactly_once, not committed.
-        paused: whether fetching is paused because it is full.
-        closing: whether it is being revoked.
         reset_at: where a reset started the partition, for which the group has no offset; None after a commit or a seek.
         left_at: the consumer's position when the revocation began; later records are not handled here.
-        dropped: nothing of it may enter a transaction any more: it was lost, or is restarted.
+        dropped: lost or restarted; nothing of it may enter a transaction any more.
     """
 
     __slots__ = (
@@ -58,7 +55,7 @@ class PartitionOffsets:
         """Return what to commit; None for nothing.
 
         Args:
-            position: the consumer's position: also behind markers and aborted records that follow the last record.
+            position: also behind markers and aborted records that follow the last record.
         """
         finished = self.done.all_finished
         if finished is None:
@@ -95,11 +92,7 @@ class PartitionOffsets:
         return OffsetAndMetadata(position if self.done.first < 0 else min(position, self.done.first))
 
     def is_behind(self, position: int | None) -> bool:
-        """Return whether all records are finished and the offset can move past markers, aborted records or a reset.
-
-        Raises:
-            HandlerFailed: as `committable_with`.
-        """
+        """Return whether all records are finished and the offset can move past markers, aborted records or a reset."""
         begun = self.committed is not None or self.done.first >= 0
         if (begun and not self.done.open) or (self.committed is None and self.reset_at is not None):
             return self.committable_with((), position) != self.committed

@@ -1,11 +1,10 @@
 """Which record of a partition a handler gets next.
 
 What lives here: the order of keys, parked records and the bound on concurrency, as a pure state machine. What does not:
-calling handlers and waiting (`lane`), what may be committed (`completed_offsets`).
+calling handlers and waiting (`lane`).
 
-A record is *queued*, then *running*, perhaps *parked* until its next attempt is due, and finally finished. While a
-record of a key is parked,
-or runs beside others, its key is *held*: later records of that key stay *behind* it, in order.
+A record is *queued*, *running*, perhaps *parked* until its next attempt is due, and finished. While a record of a key
+is parked, or runs beside others, its key is *held*: later records of that key stay *behind* it, in order.
 """
 
 from collections import deque
@@ -45,7 +44,6 @@ class Schedule(Generic[T]):
 
     @property
     def running(self) -> int:
-        """Records in the handler."""
         return self._running
 
     @property
@@ -59,7 +57,6 @@ class Schedule(Generic[T]):
         return self.queued + self._held_back + self._running + self._parked
 
     def add(self, key: bytes | None, item: T) -> None:
-        """Queue the partition's next record."""
         self._queued.append((self._key(key), item))
 
     def _key(self, key: bytes | None) -> Hashable:

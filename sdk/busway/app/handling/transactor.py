@@ -1,22 +1,20 @@
 """Handlers' output, committed exactly once in transactions with the offsets of their records.
 
 What lives here: `Transactor`: one transaction after another, retries after an abort, a new producer after a fatal
-error. What does not: the
-output of a call (`handler_output`), partitions and lanes (`worker`), the requests (`busway.producer`).
+error. What does not: the output of a call (`handler_output`), partitions and lanes (`worker`), the requests
+(`busway.producer`).
 
-While one transaction commits, handlers continue and the output for the next one is queued. It begins when no record is
-left to be handled, after `INTERVAL_S` at the latest, and is open only while its records are sent. So readers of
-committed records wait for no handler, and handlers wait for no commit.
+While one transaction commits, handlers continue and their output is queued for the next. That begins when no record is
+left to be handled, after `INTERVAL_S` at the latest, and is open only while its records are sent: readers of committed
+records wait for no handler, and handlers for no commit.
 
 Output enters transactions in the order in which calls returned, and only as a whole: records, table rows, and the
 offsets of the handled records under the member's current id and generation (KIP-447). A fenced member commits nothing,
 so a process that was frozen has no visible writes.
 
-- Aborted, and the partitions are still assigned: the same output enters the next transaction. No handler is called
-  again.
-- Brokers refuse a record for good: transactions are bisected until the output at fault is alone. Its record is
-  dead-lettered.
-- The producer is fenced or otherwise fatal: all partitions restart from their committed offsets, with a new producer.
+- Aborted, with its partitions still assigned: the same output enters the next transaction; no handler is called again.
+- Refused for good: transactions are bisected until the output at fault is alone; its record is dead-lettered.
+- Producer fenced or failed: all partitions restart from their committed offsets, with a new producer.
 """
 
 import asyncio
@@ -102,10 +100,7 @@ class Transactor:
     """Commits handlers' output in transactions.
 
     Args:
-        make_producer: makes a transactional producer, not started; always of one transactional id, so each fences the
-            one before.
-        host: owner of the partitions.
-        hooks: extensions to notify of steps and commits.
+        make_producer: makes a transactional producer, not started; always of one transactional id, so each fences the one before.
         interval_s: how long output waits for more.
     """
 
@@ -145,7 +140,6 @@ class Transactor:
     # Output of handlers
 
     def add(self, output: HandlerOutput) -> None:
-        """Queue output for one of the next transactions."""
         for item in output.items:
             item.handed_on = True
         if output.partition.dropped:

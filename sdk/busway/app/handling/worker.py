@@ -95,12 +95,10 @@ class Worker(RebalanceListener):
 
     @property
     def handled(self) -> int:
-        """Records whose handlers all returned or filtered them out."""
         return self.counts.handled
 
     @property
     def dead_lettered(self) -> int:
-        """Records that went to a dead-letter topic."""
         return self.counts.dead_lettered
 
     @property
@@ -110,7 +108,6 @@ class Worker(RebalanceListener):
 
     @property
     def records_in_hand(self) -> int:
-        """Records in handlers at this moment."""
         return sum(lane.schedule.running for assigned in self._assigned.values() for lane in assigned.lanes)
 
     def reads(self, consumer: Consumer) -> None:
@@ -119,7 +116,6 @@ class Worker(RebalanceListener):
 
     @property
     def consumer(self) -> Consumer:
-        """The consumer to read from."""
         assert self._consumer is not None
         return self._consumer
 
@@ -155,7 +151,6 @@ class Worker(RebalanceListener):
             self._failed.cancel()  # nothing, where it is done
 
     def _watch(self) -> AbstractContextManager[None]:
-        """Watch for a handler that blocks the event loop, from a thread."""
         return LoopWatch([handler.route for handler in self._context.handlers]) if has_threads() else nullcontext()
 
     async def _feed(self, consumer: Consumer) -> None:
@@ -293,7 +288,6 @@ class Worker(RebalanceListener):
     # Host of the transactor
 
     def metadata(self) -> GroupMetadata:
-        """Return the member's current id and generation."""
         return self.consumer.member()
 
     def position(self, assigned: PartitionOffsets) -> int | None:
@@ -314,14 +308,12 @@ class Worker(RebalanceListener):
         )
 
     def is_behind(self) -> list[AssignedPartition]:
-        """Return partitions that are finished and whose offset can move past markers and aborted records."""
         ours = (assigned for assigned in self._assigned.values() if assigned.exactly_once)
         return [assigned for assigned in ours if assigned.is_behind(self.position(assigned))]
 
     async def committed(
         self, outputs: Sequence[HandlerOutput], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]
     ) -> None:
-        """Record a committed transaction."""
         moved = {}
         for assigned, at in offsets.items():
             if assigned.committed is None or assigned.committed.offset != at.offset:
@@ -353,7 +345,6 @@ class Worker(RebalanceListener):
         return {assigned.partition: assigned.done.first for assigned in gone}
 
     async def restart_partitions(self, firsts: Mapping[TopicPartition, int]) -> None:
-        """Restart those still assigned, from their committed offsets."""
         if firsts and not self._ending:
             await self._begin(firsts)
 

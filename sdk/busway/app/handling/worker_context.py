@@ -22,7 +22,7 @@ class WorkerContext:
     """Hold the common dependencies of an app's workers.
 
     Attributes:
-        make_producer: makes a transactional producer for exactly_once handlers; None without any.
+        make_producer: for exactly_once handlers; None without any.
     """
 
     group: str

@@ -57,7 +57,6 @@ class Health(Extension):
         self.stall_timeout_s = stall_timeout_s
         self.progress = Progress()
         self.unreachable: BuswayError | None = None
-        """Why the last look failed."""
         self._clock = clock
         self._app: RunningService | None = None
         self._admin: Admin | None = None
@@ -73,26 +72,22 @@ class Health(Extension):
     # Extension
 
     async def starting(self, app: RunningService) -> None:
-        """Reset all state."""
         self._app = app
         self._looking = asyncio.Lock()  # bound to this event loop, which may differ from the last start
         self._joined, self._looked_s, self.unreachable = False, None, None
         self.progress = Progress()
 
     async def stopped(self, app: RunningService) -> None:
-        """Disconnect."""
         self._app = self._admin = None
         await self._stack.aclose()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Track new partitions."""
         self._joined = True
         self._looked_s = None
         self.progress.assigned(partitions, self.now_s())
         return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Drop removed partitions."""
         self.progress.revoked(partitions)
 
     def finished(self, handling: Handling) -> None:
@@ -101,7 +96,6 @@ class Health(Extension):
             self.progress.finished(TopicPartition(handling.topic, handling.partition), self.now_s())
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Note committed offsets."""
         self.progress.committed(offsets, self.now_s())
 
     # Looking
@@ -148,12 +142,10 @@ class Health(Extension):
         self.progress.ends(ends, self.now_s())
 
     def parked(self) -> Mapping[TopicPartition, int]:
-        """Return the number of records that wait for their next attempt, by partition."""
         worker = self._app.worker if self._app is not None else None
         return worker.parked() if worker is not None else {}
 
     def transactions(self) -> Outcomes | None:
-        """Return the outcomes of the app's transactions; None where it makes none."""
         worker = self._app.worker if self._app is not None else None
         return None if worker is None else worker.outcomes
 

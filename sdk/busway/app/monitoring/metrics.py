@@ -80,23 +80,19 @@ class Metrics(Health):
     # Extension
 
     async def starting(self, app: RunningService) -> None:
-        """Set the build info."""
         await super().starting(app)
         self._build.clear()
         self._build.labels(app.name, app.group_id, version("busway")).set(1)
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Count a rebalance."""
         self._rebalances.inc()
         return await super().assigned(partitions)
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Count a rebalance."""
         self._rebalances.inc()
         await super().revoked(partitions)
 
     def around(self, route: Route, call: Call) -> Call:
-        """Count calls in progress."""
         in_flight = self._in_flight.labels(route.name)
 
         async def counted(record: Any) -> Any:
@@ -109,7 +105,6 @@ class Metrics(Health):
         return counted
 
     def finished(self, handling: Handling) -> None:
-        """Count the call."""
         super().finished(handling)
         key = (handling.topic, handling.route.name, handling.outcome)
         if (count := self._of.get(key)) is None:
@@ -143,7 +138,6 @@ class _Partitions(Collector):
         self._health = health
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """Yield the metric families."""
         where = ("topic", "partition")
         offsets = GaugeMetricFamily("busway_committed_offset", "The group's offset.", labels=where)
         lags = GaugeMetricFamily("busway_lag_records", "Records behind the group's offset.", labels=where)

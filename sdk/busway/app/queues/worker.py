@@ -1,12 +1,10 @@
 """Feeding one queue's handler and acknowledging its records.
 
-What lives here: `QueueWorker`: concurrency, lock renewal, accepting, releasing and rejecting records, draining. What
-does not: calling the
+What lives here: `QueueWorker`: concurrency, lock renewal, acknowledgements, draining. What does not: calling the
 handler and dead letters (`handling.attempts`), the share group (`busway.share`).
 
-At least once: a record is accepted when its handler has returned and its sends are acknowledged, rejected when it is
-dead-lettered, and
-released otherwise. Its delivery count is its attempt, so processes that died with it count too.
+At least once: a record is accepted when its handler has returned and its sends are acknowledged, rejected when
+dead-lettered, and released otherwise. Its delivery count is its attempt, so processes that died with it count too.
 """
 
 import asyncio
@@ -55,10 +53,8 @@ class QueueContext:
     """Dependencies of a queue's worker.
 
     Attributes:
-        attempts: dependencies of attempts, with the name of the share group.
-        handler: to call.
-        consumer: to read from; the worker starts and stops it.
-        sleep: waits between attempts.
+        attempts: with the name of the share group.
+        consumer: the worker starts and stops it.
         drain_timeout_s: how long running handlers may take to end.
     """
 
@@ -304,7 +300,7 @@ class QueueWorker:
             self._resting.discard(me)
 
     async def _renew(self) -> None:
-        """Renew locks before they expire, so that no other member gets the records."""
+        """Renew locks before they expire."""
         while True:
             lock_ms = self.consumer.acquisition_lock_timeout_ms
             part_s = _LOCK_LOOK_S if lock_ms is None else lock_ms / 1000 / _RENEWALS

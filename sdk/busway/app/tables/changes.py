@@ -33,7 +33,6 @@ class Change:
     outgoing: Callable[[Attempt[Any, Any]], Iterable[Outgoing]]
 
     def finish(self, output: HandlerOutput) -> None:
-        """Queue its rows, after the call returned."""
         self._end()
         if self.attempt.put:
             for row in self.outgoing(self.attempt):

@@ -63,7 +63,6 @@ class Copy:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """Count a call that may change rows."""
         self.open += 1
         try:
             yield
@@ -111,11 +110,9 @@ class Copies:
         return self._copies.get(partition) or Copy(known=None)
 
     def clear(self) -> None:
-        """Forget all states."""
         self._copies.clear()
 
     def keep_only(self, partitions: Set[int]) -> None:
-        """Forget the rows of all other partitions."""
         self._forget(self._copies.keys() - partitions)
 
     def give_up(self, partitions: Set[int]) -> None:

@@ -157,7 +157,6 @@ class GlobalTable(Rows[K, V], Extension):
             await self._following
 
     async def stopped(self, app: RunningService) -> None:
-        """Stop following and forget the rows."""
         following, self._following = self._following, None
         if following is not None:
             following.cancel()

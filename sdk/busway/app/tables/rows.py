@@ -79,7 +79,6 @@ class Rows(Mapping[K, V]):
         self._changes: Feed[tuple[K, V | None]] = Feed()
 
     __hash__ = object.__hash__
-    """A table hashes by identity."""
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -193,16 +192,11 @@ class Attempt(Generic[K, V]):
 
     Attributes:
         topic, partition, offset: of the record, of the last one of a batch.
-        key: of the record.
-        route: the handler's name.
-        batch: whether it takes a batch.
         asked, flushed: whether it has called `includes`, and `flush`.
         in_order: whether records of the partition are handled strictly one after another.
-        before: rows and origins before the call.
-        put: rows and origins set by the call.
+        before, put: rows and origins before the call, and set by it.
         written: keys of rows being sent.
         unsent: keys of rows not yet queued in the output of an exactly_once call.
-        ended: the call has returned or failed.
         shared: common origin of all rows that include only events of this topic.
     """
 
@@ -270,11 +264,9 @@ class HeldRows(Rows[K, V]):
             self._set_row(key, before, origin)
 
     def _undo(self, attempt: Attempt[K, V]) -> None:
-        """Undo a call's changes, unless the partition was revoked."""
         if attempt.partition in self._held:
             attempt.undo(self)
 
 
 def names(texts: Iterable[str]) -> str:
-    """Format names for messages."""
     return ", ".join(sorted(texts))

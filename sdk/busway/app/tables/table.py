@@ -4,9 +4,9 @@ What lives here: `Table`: changing it as part of a handler's work. What does not
 them (`copies`), the table that is whole in every instance (`global_table`).
 
 Partition n of the table belongs to partition n of the handlers' topics: its new owner first restores the rows. A change
-is in memory at once and is written when the handler returns; the record is finished on acknowledgement. So after a
-crash nothing is missing, but the last records may be handled again. To make that harmless, a header of each row's
-record names the last included event.
+is in memory at once and is written when the handler returns; the record is finished on acknowledgement. After a crash
+nothing is missing, but the last records may be handled again. To make that harmless, a header of each row's record
+names the last included event.
 
     totals = app.table("totals", key=str, value=int, format="json")
 
@@ -15,13 +15,13 @@ record names the last included event.
         if not totals.includes(sale.shop, record):
             await totals.put(sale.shop, totals.get(sale.shop, 0) + sale.amount)
 
-A pure rule may keep the offset in the value instead (`last_offset`), and return its input for an event that is
-included. Both need a row's events in order. Records of one key always are; a handler that keeps rows by another key is
-subscribed with `ordering="partition"`.
+A pure rule may keep the offset in the value instead (`last_offset`), and return its input for an included event. Both
+need a row's events in order. Records of one key always are; a handler that keeps rows by another key is subscribed with
+`ordering="partition"`.
 
 Handlers of a table lock rows (`row_locks`), each call from its first line until its rows are sent: the rows of its
-record's key or, with `ordering="partition"` and in batches, all of the partition. So no call decides on unfinished
-changes of another, and the log has the order of the decisions. A handler must not wait for another handler of the same
+record's key or, with `ordering="partition"` and in batches, all of the partition. So the log has the order of the
+decisions, and none sees unfinished changes of another call. A handler must not wait for another handler of the same
 rows. Rows put outside of handlers, and reads, take no lock.
 """
 
@@ -306,7 +306,6 @@ class Table(HeldRows[K, V], Extension):
             yield *encoded, headers
 
     def _rows_of(self, attempt: Attempt[K, V]) -> Iterator[Outgoing]:
-        """Return the records of changes since the last call."""
         keys = list(attempt.unsent)
         attempt.unsent.clear()
         for key, value, headers in self._encoded(attempt, keys):
@@ -334,7 +333,6 @@ class Table(HeldRows[K, V], Extension):
         self._lanes = sum(len({topic.name for topic in route.topics} & self._sources) for route in app.routes)
 
     async def stopped(self, app: RunningService) -> None:
-        """Forget the rows; the topic has them."""
         self._held.clear()
         self._copies.clear()
         self._changed_by.clear()

@@ -154,7 +154,6 @@ class SimulatedBus:
 
 
 async def _until_reached(work: Callable[[], Awaitable[V]]) -> V:
-    """Call `work` until a broker answers; return its result."""
     while True:
         try:
             return await work()

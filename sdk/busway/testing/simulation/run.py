@@ -414,7 +414,6 @@ class _Instance:
                 self._start_if_down()
 
     async def stop(self) -> None:
-        """Stop it as a signal does."""
         process, app = self._process, self._app
         if process is None or app is None or not process.alive:
             return

@@ -34,7 +34,6 @@ class Story:
         self._lines: list[_Line] = []
 
     def tell(self, who: str, what: str) -> None:
-        """Add an event."""
         self._lines.append(_Line(self._now(), who, what))
 
     def handled(self, who: str, handling: Handling) -> None:
@@ -59,7 +58,6 @@ class Story:
         self._lines.append(_Line(self._now(), who, text, last))
 
     def text(self) -> str:
-        """Return the story."""
         lines = [f"{line.at_s:9.3f}  {line.who:<10} {line.what}" for line in self._lines]
         if len(lines) > LINES_MAX:
             half = LINES_MAX // 2
@@ -75,17 +73,14 @@ class Teller(Extension):
         self._who = who
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Add an assignment."""
         if partitions:
             self._story.tell(self._who, f"is given {_shown(partitions)}")
         return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Add a revocation."""
         self._story.tell(self._who, f"gives up {_shown(partitions)}")
 
     def finished(self, handling: Handling) -> None:
-        """Add a call's end."""
         self._story.handled(self._who, handling)
 
 
