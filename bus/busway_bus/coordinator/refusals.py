@@ -10,7 +10,7 @@ from busway_bus.kernel.peer_warnings import Complaints
 
 
 class Refusals:
-    """The refusals of one coordinator; `now` is the monotonic clock in s."""
+    """The refusals of one coordinator; `now` is monotonic, in s."""
 
     def __init__(self, log: logging.Logger, now: Callable[[], float]) -> None:
         self._log = log
@@ -18,7 +18,6 @@ class Refusals:
         self._complaints = Complaints()
 
     def tell(self, host: str, text: str) -> None:
-        """Log that a host was refused."""
         left_out = self._complaints.admit(host, self._now())
         if left_out is None:
             return
