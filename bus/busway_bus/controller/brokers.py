@@ -18,7 +18,6 @@ PLAINTEXT = 0
 
 
 def addresses(registration: "RegisterBroker") -> Mapping[str, Address]:
-    """Return the broker's addresses, by listener."""
     return {
         end.name: Address(host=end.host, port=end.port, security_protocol=PLAINTEXT) for end in registration.endpoints
     }

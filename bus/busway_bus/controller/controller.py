@@ -36,8 +36,6 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRequestContext:
-    """The principal of a command."""
-
     principal: Principal
 
 

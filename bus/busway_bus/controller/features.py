@@ -34,8 +34,6 @@ _LOWERED_BY_AN_UPGRADE = (
 
 
 class UpgradeType(IntEnum):
-    """The direction in which a level may change."""
-
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3

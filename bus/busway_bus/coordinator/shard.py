@@ -33,8 +33,7 @@ class Shard(Protocol):
         """Return the record; None for an unknown type. ProtocolError: damage."""
         ...
 
-    def apply(self, record: Record, now: int, /) -> None:
-        ...
+    def apply(self, record: Record, now: int, /) -> None: ...
 
     def next_deadline(self) -> int | None:
         """Return the time of the next `tick`; None for never."""

@@ -11,16 +11,11 @@ FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 """Default of socket.request.max.bytes, as Kafka's."""
 
 CONNECTIONS_MAX: Final = 10_000
-"""Default of max.connections. Kafka has none.
-
-A reconnect storm must not exhaust the file descriptors of a laptop.
-"""
+"""Default of max.connections. Kafka has none. A reconnect storm must not exhaust the file descriptors of a laptop."""
 
 MEMBERS_PER_CONNECTION_MAX: Final = 64
-"""Members of one connection that are fenced when it is closed.
-
-More keep their sessions, with a warning. Clients have a connection for each consumer.
-"""
+"""Members of one connection that are fenced when it is closed. More keep their sessions, with a warning. Clients have a
+connection for each consumer."""
 
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 """One CreateTopics call may not fill the disk with directories."""
@@ -35,10 +30,7 @@ CREATED_PARTITIONS_MAX: Final = 10_000
 """Partitions of one command, as in Kafka: the batch must fit the metadata log."""
 
 COMMANDS_MAX: Final = 10_000
-"""Commands waiting for the writer or to be followed.
-
-A connection has one at a time, but they outlive it.
-"""
+"""Commands waiting for the writer or to be followed. A connection has one at a time, but they outlive it."""
 
 RECORDS_ENCODED_ON_LOOP_MAX: Final = 1_000
 """Records of a decision encoded on the event loop, not in a thread."""
@@ -50,16 +42,12 @@ TOPIC_NAME_CHARS_MAX: Final = 249
 """Kafka's limit: a directory `topic-partition` with suffix must fit 255 bytes."""
 
 RESPONSE_BYTES_MAX: Final = 96 * 1024 * 1024
-"""Untaken responses of all connections.
-
-Fetched records stay in the files until there is room: only very many clients that do not read reach this.
-"""
+"""Untaken responses of all connections. Fetched records stay in the files until there is room: only very many clients
+that do not read reach this."""
 
 ANSWER_BYTES_MAX: Final = 32 * 1024 * 1024
-"""A response that describes many groups, transactions or producers.
-
-Twice the largest group. The rest gets a retriable error.
-"""
+"""A response that describes many groups, transactions or producers. Twice the largest group. The rest gets a retriable
+error."""
 
 LARGE_ANSWERS_AT_ONCE_MAX: Final = 2
 """Large responses built and encoded at a time: they share one core."""
@@ -68,10 +56,7 @@ METADATA_ANSWERS_BYTES_MAX: Final = 8 * 1024 * 1024
 """Cached Metadata responses for all topics: 0.4 MiB for 10,000 partitions, per version."""
 
 WRITE_ROUND_BYTES_MAX: Final = 1024 * 1024
-"""Bytes of files sent between two polls of the event loop: 0.3 ms.
-
-Producers get their turn beside many consumers.
-"""
+"""Bytes of files sent between two polls of the event loop: 0.3 ms. Producers get their turn beside many consumers."""
 
 WRITE_SHARE_BYTES_MAX: Final = 256 * 1024
 """Of them to one client: more than Linux' doubled default socket.send.buffer.bytes."""
@@ -95,16 +80,11 @@ PARTIAL_REQUEST_CONTENDED_MS: Final = 2_000
 """The same while other connections wait for its memory."""
 
 REQUEST_BYTES_PER_S_MIN: Final = 32 * 1024
-"""Minimum rate of a request, after `PARTIAL_REQUEST_TIMEOUT_MS`.
-
-A slow line is served, a trickle not for ever.
-"""
+"""Minimum rate of a request, after `PARTIAL_REQUEST_TIMEOUT_MS`. A slow line is served, a trickle not for ever."""
 
 REQUEST_BYTES_MAX: Final = 96 * 1024 * 1024
-"""Default of queued.max.request.bytes: waiting requests of all connections.
-
-With one request of FRAME_BYTES_MAX on top, which is always admitted, half of 512 MiB is left.
-"""
+"""Default of queued.max.request.bytes: waiting requests of all connections. With one request of FRAME_BYTES_MAX on top,
+which is always admitted, half of 512 MiB is left."""
 
 REQUEST_BYTES_FREE: Final = 4 * 1024
 """Uncounted bytes of each connection: a heartbeat is always read."""
@@ -116,10 +96,8 @@ REQUEST_BYTES_QUEUED_MAX: Final = 1024 * 1024
 """Bytes read ahead of a connection whose request is in progress."""
 
 REQUEST_BYTES_WORKED_MAX: Final = 4 * 1024 * 1024
-"""The same of concurrent requests, while batches are verified or inspected.
-
-Five requests of the producers' default size, as Kafka's have in flight, fit almost at once.
-"""
+"""The same of concurrent requests, while batches are verified or inspected. Five requests of the producers' default
+size, as Kafka's have in flight, fit almost at once."""
 
 FRAME_GROWTH_BYTES_MIN: Final = 4 * 1024
 """Growth of a frame's buffer, up to `FRAME_GROWTH_BYTES_MAX`, whatever its stated size."""
@@ -139,10 +117,7 @@ SYNCS_AT_ONCE_MAX: Final = 8
 """Logs synced concurrently: a disk takes so many at almost the price of one."""
 
 SYNCS_NEXT_MAX: Final = SYNCS_AT_ONCE_MAX
-"""Logs whose next sync is prepared.
-
-More would be synced without what is appended until their turn.
-"""
+"""Logs whose next sync is prepared. More would be synced without what is appended until their turn."""
 
 RECOVERY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Appended bytes between two producer snapshots: read again after a kill, 0.1 s."""
@@ -171,10 +146,7 @@ DESCRIPTORS_SCANNED_MAX: Final = 64
 FILE_NAME_BYTES_MAX: Final = 255
 
 CUTS_MAX: Final = 4
-"""Cuts of earlier starts that are kept.
-
-A broker that dies again and again must not fill the disk.
-"""
+"""Cuts of earlier starts that are kept. A broker that dies again and again must not fill the disk."""
 
 CLEANED_KEYS_MAX: Final = 500_000
 """Keys of one round of cleaning: about 100 MB. More take several rounds, as in Kafka."""
@@ -189,16 +161,11 @@ FETCH_BYTES_MAX: Final = 55 * 1024 * 1024
 """Default of fetch.max.bytes: a fetch response never grows past it."""
 
 FETCH_SESSION_PARTITIONS_MAX: Final = 200_000
-"""Partitions in all fetch sessions together, 1/3 KB each.
-
-A client above it names its partitions in every request, as before KIP-227.
-"""
+"""Partitions in all fetch sessions together, 1/3 KB each. A client above it names its partitions in every request, as
+before KIP-227."""
 
 BAD_PEER_LINES: Final = 5
-"""Log lines about one peer's bad requests in `BAD_PEER_LOG_INTERVAL_MS`.
-
-A scanner must not fill the disk.
-"""
+"""Log lines about one peer's bad requests in `BAD_PEER_LOG_INTERVAL_MS`. A scanner must not fill the disk."""
 
 BAD_PEERS_LINES: Final = 20
 """The same for all peers: they may have many addresses."""
@@ -209,11 +176,8 @@ DISK_FAILURE_LOG_INTERVAL_MS: Final = 30_000
 """Interval of log lines about refused appends: clients retry ten times a second."""
 
 GROUPS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Members of all groups.
-
-Ten thousand consumers in groups of ten that read the same hundred topics take half of it. Of this and similar bounds a
-host gets at most as much as it leaves free (`fair_share`): alone half.
-"""
+"""Members of all groups. Ten thousand consumers in groups of ten that read the same hundred topics take half of it. Of
+this and similar bounds a host gets at most as much as it leaves free (`fair_share`): alone half."""
 
 GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
 """Members of one group: their leader gets all of it in one response."""
@@ -225,19 +189,15 @@ NAME_BYTES: Final = 176
 """A topic's name without its letters: string, place in a set (up to six), and count."""
 
 SUBSCRIBED_ELEMENTS_MAX: Final = 100_000
-"""Topics and partitions in a classic group's different subscriptions.
-
-Decoded at once for each generation, in 20 ms; beyond that, the group may read any topic.
-"""
+"""Topics and partitions in a classic group's different subscriptions. Decoded at once for each generation, in 20 ms;
+beyond that, the group may read any topic."""
 
 PENDING_GROUP_MEMBERS_MAX: Final = 10_000
 """Handed-out unused member ids of one group."""
 
 TRANSACTIONS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""All transactional ids of a node: 100,000, of one host 50,000 (`fair_share`).
-
-Kafka has no bound, and any client may make ids.
-"""
+"""All transactional ids of a node: 100,000, of one host 50,000 (`fair_share`). Kafka has no bound, and any client may
+make ids."""
 
 TRANSACTION_BYTES: Final = 512
 """A transactional id without its name and partitions."""
@@ -252,10 +212,7 @@ TRANSACTIONS_PER_TICK_MAX: Final = 100
 """Transactions aborted for their age or forgotten at once."""
 
 VERIFICATION_ASKS_MAX: Final = 5
-"""Verifications for one request whose producer's transactions end meanwhile.
-
-From version 2 on one more is the rule.
-"""
+"""Verifications for one request whose producer's transactions end meanwhile. From version 2 on one more is the rule."""
 
 ENDING_AT_ONCE_MAX: Final = 100
 """Transactions whose markers are being written at a time."""
@@ -273,10 +230,7 @@ SILENT_WAIT_MS_MIN: Final = 1_000
 """Least wait for silent static members: they may ask for 0."""
 
 STALE_DEADLINES_MIN: Final = 64
-"""Stale entries of a list of deadlines before they are removed.
-
-They must also outnumber the valid ones.
-"""
+"""Stale entries of a list of deadlines before they are removed. They must also outnumber the valid ones."""
 
 GROUPS_PER_TICK_MAX: Final = 100
 """Groups whose timers run at once: after a start all sessions end together."""
@@ -285,10 +239,8 @@ MEMBERS_PER_TICK_MAX: Final = 20
 """Fenced members of a modern group at once: three records each."""
 
 ASSIGNED_AT_ONCE_MAX: Final = 20_000
-"""Topics of all members, and partitions, balanced within a heartbeat: 10 ms.
-
-A larger group is balanced in steps; members keep their partitions until then.
-"""
+"""Topics of all members, and partitions, balanced within a heartbeat: 10 ms. A larger group is balanced in steps;
+members keep their partitions until then."""
 
 ASSIGNED_PER_STEP_MAX: Final = 2_000
 """The same in one step: about 1 ms."""
@@ -303,10 +255,7 @@ MIGRATED_MEMBERS_MAX: Final = 1_000
 """Members of a group that changes protocol: all is written at once."""
 
 GROUP_PATTERNS_MAX: Final = 100
-"""Different regular expressions of one group.
-
-Each is compared with all topics, and keeps the matches.
-"""
+"""Different regular expressions of one group. Each is compared with all topics, and keeps the matches."""
 
 GROUPS_RESOLVED_AT_ONCE_MAX: Final = 4
 """Groups whose regular expressions are resolved at a time: matches are in memory."""
@@ -321,11 +270,9 @@ OFFSETS_PER_COMMIT_MAX: Final = 1_000
 """Offsets of one commit written at once, 15 µs each."""
 
 OFFSETS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""All groups of a node without members: 30,000 groups, or 140,000 offsets.
-
-Kafka has no bound, and any client may commit for new groups, kept for `offsets.retention.minutes`, seven days. A replay
-may exceed it; an existing offset can always be moved.
-"""
+"""All groups of a node without members: 30,000 groups, or 140,000 offsets. Kafka has no bound, and any client may
+commit for new groups, kept for `offsets.retention.minutes`, seven days. A replay may exceed it; an existing offset can
+always be moved."""
 
 GROUP_BYTES: Final = 2048
 """A group without members and offsets."""
@@ -349,17 +296,11 @@ TYPED_SETTINGS_MAX: Final = 1_000
 """Typed settings of topics that are cached: each takes 0.5 ms to make."""
 
 PRODUCERS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Producers of all partitions of a node: 131,072, counted per partition.
-
-Kafka has no bound, and any client may write with ids that no broker assigned, kept for `producer.id.expiration.ms`, a
-day.
-"""
+"""Producers of all partitions of a node: 131,072, counted per partition. Kafka has no bound, and any client may write
+with ids that no broker assigned, kept for `producer.id.expiration.ms`, a day."""
 
 IDLE_PRODUCERS_KEPT_MS: Final = 15 * 60_000
-"""Retention of idle producers while half of that is used.
-
-Clients give a batch up after two minutes by default.
-"""
+"""Retention of idle producers while half of that is used. Clients give a batch up after two minutes by default."""
 
 PRODUCER_BYTES: Final = 512
 """A producer with its last five batches."""
@@ -368,10 +309,7 @@ VERIFICATION_BYTES: Final = 256
 """One of `VERIFICATIONS_MAX`."""
 
 VERIFICATIONS_MAX: Final = 10_000
-"""Producers of one partition with a pending or refused verification.
-
-Beyond it the oldest is verified again.
-"""
+"""Producers of one partition with a pending or refused verification. Beyond it the oldest is verified again."""
 
 ABORTED_PER_FETCH_MAX: Final = 10_000
 """Aborted transactions in a fetch of one partition; beyond, less is read."""
@@ -386,19 +324,14 @@ SHARE_PARTITIONS_LOOKED_AT_MAX: Final = 64
 """Share partitions examined to find an unused one."""
 
 SHARE_RECORDS_MAX: Final = 1_000_000
-"""Offsets between first unfinished and last fetched, of all share partitions.
-
-Members may report each by itself, which takes 130 bytes.
-"""
+"""Offsets between first unfinished and last fetched, of all share partitions. Members may report each by itself, which
+takes 130 bytes."""
 
 SHARE_GROUP_RECORDS_MAX: Final = SHARE_RECORDS_MAX // 4
 """The same of one group, to leave room for others."""
 
 SHARE_RELEASES_AT_ONCE_MAX: Final = 1_000
-"""Share partitions, and their acquired records, released at once.
-
-For a member that is gone, or for timed-out locks.
-"""
+"""Share partitions, and their acquired records, released at once. For a member that is gone, or for timed-out locks."""
 
 SHARE_STATES_BYTES_MAX: Final = 64 * 1024 * 1024
 """All share states of a node's share coordinator; Kafka has no bound."""
@@ -412,10 +345,8 @@ SHARE_STATE_BATCHES_MAX: Final = 20_000
 """Batches of one share partition: twice its records in flight; a snapshot is one record."""
 
 SHARE_SPAN_MAX: Final = SHARE_STATE_BATCHES_MAX // 2
-"""Offsets from first unfinished to last fetched, with pending dead letters.
-
-Until then those that wait do not hold up others.
-"""
+"""Offsets from first unfinished to last fetched, with pending dead letters. Until then those that wait do not hold up
+others."""
 
 DEAD_LETTERS_AT_ONCE_MAX: Final = 8
 """Dead-letter batches built at a time: each may hold a decompressed batch."""
@@ -430,10 +361,7 @@ SHARE_STATES_PER_TICK_MAX: Final = 100
 """Share partitions whose snapshots are renewed, or that are forgotten, at once."""
 
 SHARE_STATE_BATCHES_PER_TICK_MAX: Final = 2_000
-"""Batches in one turn's snapshots, in one batch of the log.
-
-A share partition's are one record.
-"""
+"""Batches in one turn's snapshots, in one batch of the log. A share partition's are one record."""
 
 SHARE_MEMBER_ID_CHARS_MAX: Final = 36
 """Of a share group's member id: a client-made id's length, as in Kafka."""
@@ -460,16 +388,10 @@ EXPLAINED_ASSIGNMENT_BYTES_MAX: Final = 64 * 1024
 """Assignments of a classic group decoded for the history: about 10 ms."""
 
 OBSERVERS_MAX: Final = 1_000
-"""Observers counted by the metadata log's leader.
-
-More are served, but their fetches do not wait.
-"""
+"""Observers counted by the metadata log's leader. More are served, but their fetches do not wait."""
 
 OBSERVER_SESSION_MS: Final = 300_000
 """An observer without a fetch is forgotten then, as in Kafka."""
 
 PROPOSALS_MAX: Final = 10_000
-"""Batches of the metadata log that wait for a majority.
-
-A leader without one accepts them until it notices.
-"""
+"""Batches of the metadata log that wait for a majority. A leader without one accepts them until it notices."""

@@ -60,8 +60,4 @@ class Writer(Protocol):
         """
 
     def check_disk(self) -> None:
-        """Check that no sync has failed; after one nothing more becomes durable.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Raise KAFKA_STORAGE_ERROR after a failed sync: nothing more becomes durable."""

@@ -11,8 +11,6 @@ from typing import Any, Final, Protocol, TypeVar, overload
 
 
 class Comparable(Protocol):
-    """A key with a total order."""
-
     def __lt__(self, other: Any, /) -> bool:
         """Whether it sorts before the other."""
 
@@ -28,8 +26,6 @@ _Block = tuple[tuple[K, ...], tuple[V, ...]]
 
 
 class SortedMap(Mapping[K, V]):
-    """A mapping with comparable keys, built from its items."""
-
     __slots__ = ("_blocks", "_firsts", "_size")
 
     def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:

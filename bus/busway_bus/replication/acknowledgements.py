@@ -22,8 +22,6 @@ def _offset(waiting: Waiting) -> int:
 
 
 class Acknowledgements:
-    """Pending acknowledgements of one partition."""
-
     __slots__ = ("_committed", "_local")
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ Key = tuple[str, UUID, int]
 
 @dataclass(slots=True, eq=False)
 class CachedPartition:
-    """A partition of a session. The last three fields are from the last response."""
+    """A partition of a session, with fields of the last response."""
 
     key: Key
     request: FetchPartition

@@ -32,7 +32,6 @@ class TransactionVerifications:
     def __init__(self) -> None:
         self.verifier: TransactionVerifier | None = None
         self._turns: dict[int, asyncio.Task[None]] = {}
-        """The newest task by producer id."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def waiting(self, producer_id: int) -> bool:
@@ -73,8 +72,7 @@ class TransactionVerifications:
         Args:
             producer: producer id and epoch.
             add: add the partitions to the transaction.
-            abortable: whether the client knows TRANSACTION_ABORTABLE.
-            host: the client's host.
+            abortable: the client knows TRANSACTION_ABORTABLE.
         """
         if self.verifier is None:
             codes: Mapping[tuple[str, int], ErrorCode] = {}

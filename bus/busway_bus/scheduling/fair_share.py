@@ -22,8 +22,6 @@ TURN_S: Final = ROUND_S / 10
 
 
 class FairScheduler:
-    """Fair scheduler of client work."""
-
     def __init__(self, machine: Machine = OS) -> None:
         self._monotonic_s = machine.monotonic_s
         self._waiting: dict[str, deque[Callable[[], None]]] = {}

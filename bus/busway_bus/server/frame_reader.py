@@ -20,7 +20,6 @@ _ZEROS: Final = bytes(FRAME_GROWTH_BYTES_MAX)
 
 
 def scratch_buffer() -> memoryview:
-    """Make the shared buffer of an event loop's connections."""
     return memoryview(bytearray(_SCRATCH_BYTES))
 
 
@@ -48,16 +47,13 @@ class FrameReader:
 
     @property
     def partial(self) -> bool:
-        """Whether a frame is incomplete."""
         return self._frame is not None or bool(self._head)
 
     @property
     def held(self) -> int:
-        """Bytes of memory of the partial frame."""
         return 0 if self._frame is None else len(self._frame)
 
     def drop(self) -> None:
-        """Drop the partial frame."""
         self._frame, self._head, self.arrived, self.size = None, b"", 0, 0
 
     def buffer(self, limit: int = _SCRATCH_BYTES) -> memoryview:

@@ -59,11 +59,7 @@ class Listeners:
         self._closing = False
 
     async def bind(self) -> None:
-        """Bind the ports, without accepting yet.
-
-        Raises:
-            CannotListen: a port is in use, or a host is not local.
-        """
+        """Bind the ports, without accepting yet, or raise CannotListen."""
         for endpoint in self._config.listeners:
             await self._bind(endpoint)
 

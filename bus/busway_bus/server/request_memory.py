@@ -34,7 +34,6 @@ class Room:
 
     @property
     def contended(self) -> bool:
-        """Whether connections wait for room."""
         return bool(self._line)
 
     def has_room(self, quota: "ConnectionQuota") -> bool:
@@ -53,13 +52,11 @@ class Room:
         return False
 
     def changed(self, by: int) -> None:
-        """Count more or fewer bytes of a connection."""
         self.used += by
         if by < 0:
             self._resume_next()
 
     def left(self, quota: "ConnectionQuota") -> None:
-        """Remove a connection that needs no room."""
         self._line.pop(quota, None)
         if self._turn is quota:
             self._turn = None

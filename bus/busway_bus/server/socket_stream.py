@@ -40,7 +40,6 @@ class SocketStream(Stream):
         self._watching_writes = False
 
     def resume_reading(self) -> None:
-        """Start or resume reading."""
         if not self._reading and not self.closing:
             self._reading = True
             if not self._waits_for_turn:
@@ -54,14 +53,12 @@ class SocketStream(Stream):
         self._reading = False
 
     def close(self) -> None:
-        """Close after the queue is written."""
         self.closing = True
         self.pause_reading()
         if not self.waiting:
             self.abort()
 
     def abort(self) -> None:
-        """Close at once."""
         if self._lost:
             return
         self.pause_reading()
@@ -72,7 +69,6 @@ class SocketStream(Stream):
         self._loop.call_soon(self.owner.lost)
 
     def write(self) -> None:
-        """Write what the client accepts now."""
         super().write()
         if self.closing and not self._lost and not self.waiting:
             self.abort()

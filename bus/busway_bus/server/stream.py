@@ -46,8 +46,6 @@ class Owner(Protocol):
 
 
 class Shared:
-    """The state that streams of one event loop share."""
-
     def __init__(self) -> None:
         self.memory = ResponseMemory()
         self.turns = WriteTurns()
@@ -89,7 +87,6 @@ class Stream(ABC):
         return self._blocked or bool(self._queue)
 
     def put(self, pieces: Iterable[Piece]) -> None:
-        """Queue a response, and write."""
         for piece in pieces:
             self._queue.append(piece)
             if not isinstance(piece, FileSlice):
@@ -109,7 +106,6 @@ class Stream(ABC):
         self._memory.update(self, held + self.owed)
 
     def owe(self, count: int) -> None:
-        """Update `owed`."""
         if count != self.owed and not self._lost:
             self.owed = count
             self._memory.update(self, self._held() + count)
@@ -146,11 +142,9 @@ class Stream(ABC):
     # Shared by subclasses
 
     def cut_off(self) -> None:
-        """Close, as others need the memory."""
         self.owner.cut_off()
 
     def write_on(self) -> None:
-        """Continue in this stream's turn."""
         self.owner.write_on()
 
     def _room(self, piece: FileSlice) -> int:

@@ -46,7 +46,6 @@ class WriteTurns:
             self._round = asyncio.get_running_loop().call_soon(self._next_round)
 
     def leave(self, writer: Writer) -> None:
-        """Remove a closed connection."""
         self._queue.pop(writer, None)
 
     def _next_round(self) -> None:

@@ -25,23 +25,19 @@ class Content:
         self.on_disk = bytearray()
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Append to the cache."""
         first = len(self.cached) // PAGE
         for piece in pieces:
             self.cached += piece
         self.dirty.update(range(first, (len(self.cached) + PAGE - 1) // PAGE))
 
     def rewrite(self, position: int) -> None:
-        """Mark the pages from `position` on as dirty."""
         self.dirty.update(range(position // PAGE, (len(self.cached) + PAGE - 1) // PAGE))
 
     def truncate(self, size: int) -> None:
-        """Truncate the cache."""
         del self.cached[size:]
         self.dirty = {page for page in self.dirty if page * PAGE < size}
 
     def sync(self) -> None:
-        """Write everything to disk."""
         self._write_back(self.dirty, len(self.cached))
         self.dirty = set()
 
@@ -85,7 +81,6 @@ class Directory:
         self.changes: list[Change] = []
 
     def sync(self) -> None:
-        """Write all changes to disk."""
         changes, self.changes = self.changes, []
         for change in changes:
             change.settle()
@@ -127,7 +122,6 @@ class Change:
                 directory.changes.append(self)
 
     def settle(self) -> None:
-        """Write it to disk."""
         if not self._settled:
             self._settled = True
             for directory, name, node in self._entries:

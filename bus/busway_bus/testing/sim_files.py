@@ -1,8 +1,7 @@
 """`Files` in memory, which lose unsynced data and fail as disks do.
 
 What lives here: the open files of a simulated disk, and its faults. Seeded random numbers decide which unsynced pages
-and names survive a power cut, so that a history can be repeated. What does not: the cache (`sim_disk`), time
-(`sim_threads`), the meaning of the bytes.
+and names survive a power cut: a history can be repeated. What does not: the cache (`sim_disk`), time (`sim_threads`).
 """
 
 import errno
@@ -49,32 +48,22 @@ class SimLoan:
         self.descriptor = -1
 
     def read(self, position: int, size: int) -> bytes:
-        """Read at most `size` bytes from `position`."""
         self._files.check_read()
         return bytes(self._content.cached[position : position + size])
 
     def read_now(self, position: int, size: int) -> bytes:
-        """Read from memory.
-
-        Raises:
-            BlockingIOError: the file is cold, or too short.
-        """
         if self._files.is_cold(self._path) or len(self._content.cached) < position + size:
             raise BlockingIOError(errno.EAGAIN, "simulated pages that are not in memory", self._path)
         return self.read(position, size)
 
     def in_memory(self, position: int, size: int) -> bool:
-        """Whether it is not cold."""
         return not self._files.is_cold(self._path)
 
     def warm(self, position: int, size: int) -> None:
-        """Bring the file into memory."""
         self._files.cold.discard(self._path)
 
 
 class SimFile:
-    """One open file."""
-
     __slots__ = ("_content", "_directory", "_files", "_named", "_path", "_spoiled", "closed", "disposable", "size")
 
     def __init__(self, files: "SimFiles", path: str, directory: Directory, content: Content) -> None:
@@ -94,49 +83,38 @@ class SimFile:
         return self._content.cached
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Write at the end."""
         self._check_open()
         self._files.check_write(sum(map(len, pieces)))
         self._content.append(pieces)
         self.size = len(self._content.cached)
 
     def read(self, position: int, size: int) -> bytes:
-        """Read at most `size` bytes from `position`."""
         self._check_open()
         self._files.check_read()
         return bytes(self._content.cached[position : position + size])
 
     def read_now(self, position: int, size: int) -> bytes:
-        """Read from memory.
-
-        Raises:
-            BlockingIOError: the file is cold.
-        """
         if self._files.is_cold(self._path):
             raise BlockingIOError(errno.EAGAIN, "simulated pages that are not in memory", self._path)
         return self.read(position, size)
 
     def lend(self) -> SimLoan:
-        """Return a reader that stays valid after `close`."""
         self._check_open()
         return SimLoan(self._files, self._path, self._content)
 
     def truncate(self, size: int) -> None:
-        """Truncate to `size` bytes."""
         self._check_open()
         self._files.check_disk()
         self._content.truncate(size)
         self.size = len(self._content.cached)
 
     def rewrite(self, position: int) -> None:
-        """Rewrite the content from `position` in place."""
         self._check_open()
         self._files.check_read()
         self._files.check_disk()
         self._content.rewrite(position)
 
     def sync(self) -> None:
-        """Sync the content, and the name the first time. A failure is final."""
         if self._spoiled is not None:
             raise self._spoiled
         if self.closed:
@@ -154,11 +132,9 @@ class SimFile:
             self._named = True
 
     def close(self) -> None:
-        """Close without syncing."""
         self.closed = True
 
     def spoil(self, problem: OSError) -> None:
-        """Close, and fail every later sync."""
         self._spoiled = problem
         self.close()
 
@@ -242,7 +218,6 @@ class SimFiles:
             raise OSError(errno.EIO, "simulated input/output error in a read")
 
     def is_cold(self, path: str) -> bool:
-        """Whether a file is not in memory."""
         return path in self.cold or self._hit(self.faults.cold)
 
     def check_sync(self) -> None:
@@ -255,7 +230,6 @@ class SimFiles:
             raise OSError(errno.EIO, "simulated input/output error in a sync")
 
     def used(self) -> int:
-        """Return the bytes in all files."""
         return size_of(self._root)
 
     # The tree
@@ -282,7 +256,6 @@ class SimFiles:
         return self.open(path)
 
     def open(self, path: str) -> SimFile:
-        """Open a file; create it if necessary."""
         with self._guard:
             directory, name = self._place(path)
             node = directory.names.get(name)
@@ -295,13 +268,11 @@ class SimFiles:
             return SimFile(self, path, directory, node)
 
     def read_bytes(self, path: str) -> bytes | None:
-        """Read a small file; None if missing."""
         self.check_read()
         node = self._find(path)
         return bytes(node.cached) if isinstance(node, Content) else None
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace a small file durably: write, sync, rename, sync the directory."""
         with self._guard:
             directory, name = self._place(path)
             self.check_sync()
@@ -362,13 +333,11 @@ class SimFiles:
         return sorted(node.names) if isinstance(node, Directory) else []
 
     def sizes(self, path: str) -> Mapping[str, int]:
-        """Return the sizes of a directory's files; empty if missing."""
         node = self._find(path)
         files = sorted(node.names.items()) if isinstance(node, Directory) else []
         return {name: len(file.cached) for name, file in files if isinstance(file, Content)}
 
     def make_directory(self, path: str) -> None:
-        """Make a directory durably, if missing."""
         with self._guard:
             self._make(path)
             self.check_disk()
@@ -381,7 +350,6 @@ class SimFiles:
             Change((parent, name, Directory()))
 
     def make_directories(self, names: Sequence[str]) -> None:
-        """Make directories below the root, with one sync."""
         with self._guard:
             for name in names:
                 self._make(name)
@@ -421,12 +389,10 @@ class SimFiles:
     # `DataDirectory`
 
     def volume(self) -> tuple[int, int]:
-        """Return the disk's size and free bytes; (-1, -1) if unbounded."""
         capacity = self.faults.capacity
         return (-1, -1) if capacity is None else (capacity, max(capacity - self.used(), 0))
 
     def connections_max(self) -> int:
-        """Return a high limit."""
         return 1_000_000
 
     def close(self) -> None:

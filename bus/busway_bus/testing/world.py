@@ -101,7 +101,6 @@ class SimProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it was not crashed."""
         return not self.process.dead
 
     def start(
@@ -136,11 +135,7 @@ class SimProcess:
             task.cancel()
 
     async def run(self, work: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `work` in this process.
-
-        Raises:
-            Crashed: the process was crashed before the end.
-        """
+        """Run `work` in this process. Crashed: it was crashed before the end."""
         return await self.start(work, *args, **kwargs)
 
     def crash(self) -> None:
@@ -152,7 +147,6 @@ class SimProcess:
         self._world.loop.freeze(self.process)
 
     def thaw(self) -> None:
-        """Continue it, as SIGCONT does."""
         self._world.loop.thaw(self.process)
 
     def jump(self, seconds: float) -> None:
@@ -203,7 +197,6 @@ class SimNode:
 
     @property
     def running(self) -> bool:
-        """Whether it has a process."""
         return self.process is not None and self.process.alive
 
     async def start(self) -> None:
@@ -253,7 +246,6 @@ class SimNode:
         )
 
     async def stop(self) -> None:
-        """Stop it cleanly."""
         assert self.process is not None, f"{self.name} does not run"
         assert self.node is not None, f"{self.name} does not run"
         await self.process.run(self.node.stop)
@@ -298,7 +290,6 @@ class SimNode:
             self.process.freeze()
 
     def thaw(self) -> None:
-        """Continue it."""
         if self.process is not None:
             self.process.thaw()
 
@@ -335,12 +326,10 @@ class World:
 
     @property
     def trace(self) -> Trace:
-        """All events."""
         return self.loop.trace
 
     @property
     def now(self) -> float:
-        """Virtual seconds since the start."""
         return self.loop.time()
 
     def chance(self, purpose: str) -> Random:
@@ -348,7 +337,6 @@ class World:
         return Random(f"{self.seed}/{purpose}")  # noqa: S311 - a simulation can be run again
 
     def host(self, name: str) -> Host:
-        """Return a host; make it if necessary."""
         return self.loop.host(name)
 
     def node(self, name: str, properties: Mapping[str, str] | None = None) -> SimNode:
@@ -361,7 +349,6 @@ class World:
         return SimNode(self, name, properties or {})
 
     def process(self, name: str) -> SimProcess:
-        """Make a process on a host, for clients and services."""
         return SimProcess(self, self.loop.new_process(name))
 
     def crash(self, process: Process, why: str = "killed", *, silent: bool = False) -> None:
@@ -375,7 +362,6 @@ class World:
             self.network.process_ended(process, silent=silent)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait in virtual time."""
         await asyncio.sleep(seconds)
 
     def run(self, workload: Callable[["World"], Awaitable[R]]) -> R:

@@ -46,12 +46,8 @@ BY_NAME: Final[Mapping[str, State]] = {name: state for state, name in _SHOWN.ite
 
 
 class Event(Enum):
-    """An event of a transactional id."""
-
     INITIALIZED = auto()
-    """InitProducerId."""
     ADDED = auto()
-    """Partitions were added."""
     COMMITTED = auto()
     ABORTED = auto()
     """By its producer, or by the coordinator (timeout, new producer)."""
