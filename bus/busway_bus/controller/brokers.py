@@ -42,7 +42,6 @@ class RegisterBroker:
     features: tuple[tuple[str, int, int], ...]
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[int]:
-        """Replace an older registration."""
         epoch = surroundings.next_offset
         record = RegisterBrokerRecord(
             broker_id=self.node_id,

@@ -1,8 +1,7 @@
 """Commands on topics: create, grow, delete.
 
-What lives here: the rules for names and counts. What does not: the placement of partitions (`placement`). Names are
-checked as in Kafka's `Topic`; a dot and an underscore collide, being equal in metric names. Texts are Kafka's, since
-clients parse some.
+What lives here: rules for names and counts, as in Kafka's `Topic`; a dot and an underscore collide, being equal in
+metric names. Texts are Kafka's: clients parse some. What does not: the placement of partitions (`placement`).
 """
 
 import re

@@ -360,7 +360,6 @@ class GroupCoordinator:
     # Groups
 
     def explanation(self, group_id: str) -> str | None:
-        """Return a group's last rebalances as `History.text`."""
         return self.shard(group_id).explanation(group_id)
 
     def group(self, group_id: str) -> Group | None:
@@ -370,7 +369,6 @@ class GroupCoordinator:
         return self.runtime.shard(self.runtime.partition_of(group_id))
 
     def groups(self) -> list[Group]:
-        """Return all groups, by partition and name."""
         return [group for shard in self.runtime.all_shards().values() for _, group in sorted(shard.groups.items())]
 
     async def delete(self, group_id: str) -> ErrorCode:

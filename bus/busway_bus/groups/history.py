@@ -24,8 +24,6 @@ _LINE_BYTES: Final = 200
 
 
 class History:
-    """The last rebalances of every group."""
-
     def __init__(self, wall_ms: Callable[[], int], limit: int = EXPLAINED_BYTES_MAX) -> None:
         self.wall_ms = wall_ms
         self._limit = limit

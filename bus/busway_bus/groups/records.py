@@ -64,8 +64,6 @@ class MemberMetadata:
 
 @message(api_key=2, versions=(0, 4), flexible=4)
 class GroupMetadataValue:
-    """A generation with its members and assignments."""
-
     protocol_type: Str
     generation: Int32
     protocol: NullableStr

@@ -1,8 +1,8 @@
-"""An immutable sorted map; an updated one shares nearly all of its content.
+"""An immutable sorted map; an update shares nearly all content.
 
-What lives here: `SortedMap`, for images that differ little. Keys are sorted, in blocks of at most `BLOCK`. A change
-copies one block and the list of blocks: one topic among ten thousand costs a few hundred pointers. The order depends on
-the keys alone, so every process iterates alike. What does not: its content.
+What lives here: `SortedMap`, for images that differ little. Keys are sorted, in blocks of at most `BLOCK`; a change
+copies one block and the list of blocks: a few hundred pointers for ten thousand topics. The order depends on the keys
+alone: every process iterates alike. What does not: its content.
 """
 
 from bisect import bisect_left, bisect_right

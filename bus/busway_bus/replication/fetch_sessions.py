@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227).
 
-What lives here: sessions, epochs, read order, eviction, as plain state. What does not: reading, the clock (times are
-arguments). A session caches the last response for each partition, so that a response has only changes.
+What lives here: sessions, epochs, read order, eviction, as plain state, with the last response of each partition: a
+response has only changes. What does not: reading, the clock.
 """
 
 from collections import OrderedDict

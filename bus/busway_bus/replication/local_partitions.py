@@ -1,8 +1,8 @@
 """The partitions of this node, following the cluster image.
 
-What lives here: the map of partitions to logs, opened, deleted and reconfigured by the deltas of the image. Disk I/O
-runs in other threads, in batches: a topic of a thousand partitions delays only its creator. What does not: appending
-and reading (`manager`), contents of a directory (`log.store`).
+What lives here: the map of partitions to logs, opened, deleted and reconfigured by the image's deltas. Disk I/O runs in
+other threads, in batches: a topic of a thousand partitions delays only its creator. What does not: appending and
+reading (`manager`), directories (`log.store`).
 """
 
 import asyncio
@@ -304,7 +304,6 @@ class LocalPartitions:
         return {partition.key for partition in kept} - {partition.key for partition in self._kept}
 
     async def _remove(self) -> None:
-        """Remove files of deleted partitions, by directory."""
         try:
             while self._doomed:
                 await off_loop(functools.partial(self._store.remove, self._doomed.popleft()))

@@ -1,8 +1,8 @@
 """Appends to the partitions of this node, and their acknowledgement.
 
-What lives here: inspection, writes in order of arrival, flushes, acknowledgements. What does not: the set of partitions
-(`local_partitions`), the rules of commitment (`partition_state`), maintenance of logs (`log_manager`), rules of the
-protocol (handlers) or of the disk (log).
+What lives here: inspection, writes in order of arrival, flushes, acknowledgements. What does not: the partitions
+(`local_partitions`), commitment (`partition_state`), maintenance (`log_manager`), rules of the protocol (handlers) or
+the disk (log).
 """
 
 import asyncio

@@ -157,8 +157,6 @@ class SocketAcceptor:
 
 
 class TransportAcceptor:
-    """Accepts through the event loop's servers."""
-
     def __init__(self, accept: Accept, shared: Shared, backlog: int) -> None:
         self._accept = accept
         self._shared = shared

@@ -1,7 +1,7 @@
 """Bound on all responses in memory that clients have not accepted.
 
-What lives here: the count, and closing the connection that has accepted nothing for longest. What does not: sockets and
-queues (`stream`), turns of writes (`write_turns`). Fetched records are not counted while they are in their file.
+What lives here: the count, closing the connection that has accepted nothing for longest. What does not: sockets and
+queues (`stream`), turns (`write_turns`). Fetched records do not count while in their file.
 """
 
 from typing import Protocol

@@ -1,8 +1,7 @@
 """A stream on its own socket, with reads into frames and `sendfile`.
 
-What lives here: system calls of one connected socket, on any event loop with descriptor watchers (asyncio, uvloop).
-Transports of event loops hide the socket and thus `sendfile`. What does not: the queue and the turns (`stream`),
-accepting (`acceptor`).
+What lives here: system calls of one connected socket, on any event loop with descriptor watchers (asyncio, uvloop),
+whose transports hide `sendfile`. What does not: the queue and the turns (`stream`), accepting (`acceptor`).
 """
 
 import os
@@ -179,7 +178,6 @@ class SocketStream(Stream):
         return True if count == room else self._block()
 
     def _ended(self, piece: FileSlice) -> bool:
-        """Report a shortened file."""
         try:
             piece.take(1)
         except OSError as problem:

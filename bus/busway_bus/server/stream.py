@@ -1,8 +1,8 @@
 """One client's bytes: received as they arrive, sent from memory and files.
 
-What lives here: the interface of a socket for its connection (`Stream`) and the reverse (`Owner`); the shared queue of
-responses, in which parts of files stay files, and the wait for pages not in memory. What does not: sockets
-(`socket_stream`, `transport_stream`), frames (`frame_reader`), requests (`connection`).
+What lives here: the interface of a socket for its connection (`Stream`) and the reverse (`Owner`); the queue of
+responses, in which parts of files stay files, and the wait for uncached pages. What does not: sockets (`socket_stream`,
+`transport_stream`), frames (`frame_reader`), requests (`connection`).
 """
 
 import asyncio
@@ -136,7 +136,6 @@ class Stream(ABC):
         """Send from the queue's front; False to wait for `Owner.write_on`."""
 
     def _held(self) -> int:
-        """Return the bytes of responses in memory."""
         return self._queued_bytes
 
     # Shared by subclasses

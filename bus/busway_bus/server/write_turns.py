@@ -1,8 +1,8 @@
 """Fair shares of the file bytes written per event loop iteration.
 
-What lives here: quotas per connection and in total, and the queue of connections at their quota. What does not: the
-writes (`stream`), turns of requests (`scheduling.fair_share`). Otherwise a fast reader would be written to for a whole
-response of 50 MB, and a hundred of them would delay a request by all theirs.
+What lives here: quotas per connection and in total, the queue of connections at their quota: a hundred fast readers of
+50 MB would otherwise delay a request by all theirs. What does not: the writes (`stream`), turns of requests
+(`scheduling.fair_share`).
 """
 
 import asyncio
@@ -39,7 +39,6 @@ class WriteTurns:
         return room
 
     def written(self, writer: Writer, count: int) -> None:
-        """Count written bytes of files."""
         self._left -= count
         self._written[writer] = self._written.get(writer, 0) + count
         if self._round is None:

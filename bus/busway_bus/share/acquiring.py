@@ -115,7 +115,6 @@ class _Giving:
     # Fetched before
 
     def again(self) -> None:
-        """Acquire available records fetched before."""
         for batch in self._state.in_flight.between(self._first, self._last):
             if self._left <= 0:
                 return
@@ -201,7 +200,6 @@ class _Giving:
         self._state.in_flight.replace(gap, [*before, *given, *behind])
 
     def new(self) -> None:
-        """Acquire records behind the last fetched one."""
         state = self._state
         given = self._batches(max(self._next, state.end), self._last)
         if not given:

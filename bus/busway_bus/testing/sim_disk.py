@@ -68,10 +68,7 @@ class Content:
 
 
 class Directory:
-    """A directory: names in the cache and on disk, with their changes.
-
-    Changes are in order.
-    """
+    """A directory: names in the cache and on disk, with changes in order."""
 
     __slots__ = ("changes", "names", "on_disk")
 
@@ -92,7 +89,6 @@ class Directory:
         self.changes = []
 
     def fall_back(self, pick: Pick) -> None:
-        """Reset the cache to the disk, with everything below."""
         self.names = dict(self.on_disk)
         for name in sorted(self.names):
             node = self.names[name]

@@ -150,8 +150,8 @@ class SimFiles:
         chance: draws the accesses that `faults` hits.
 
     Attributes:
-        failing: whether all writes and syncs fail, as on a dying disk.
-        failing_syncs: whether all syncs fail.
+        failing: all writes and syncs fail, as on a dying disk.
+        failing_syncs: all syncs fail.
         syncs: number of syncs, of files and of replaced small files.
         cold: paths of files not in memory until waited for.
         steps_left: disk steps before a `PowerCut`; it fails all later steps until `cut_power` or `power_on`.
@@ -179,12 +179,7 @@ class SimFiles:
         return bool(chance) and self._chance is not None and self._chance.random() < chance
 
     def check_disk(self) -> None:
-        """Count a step.
-
-        Raises:
-            OSError: by a fault.
-            PowerCut: after the last step.
-        """
+        """Count a step; raise OSError by a fault, PowerCut at the end."""
         self._step()
         if self.failing or self._hit(self.faults.writes):
             raise OSError(errno.EIO, "simulated input/output error")
@@ -211,7 +206,6 @@ class SimFiles:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def check_read(self) -> None:
-        """Raise OSError by a fault."""
         if self._off:
             raise PowerCut
         if self._hit(self.faults.reads):
@@ -221,7 +215,6 @@ class SimFiles:
         return path in self.cold or self._hit(self.faults.cold)
 
     def check_sync(self) -> None:
-        """Count a sync; raise OSError by a fault."""
         self._step()
         self.syncs += 1
         if self._chance is not None and self.waits is not None and self.faults.sync_s[1]:
@@ -252,7 +245,6 @@ class SimFiles:
         return self._directory(parent or "."), name
 
     def open_later(self, path: str, size: int) -> SimFile:
-        """Open a file at once."""
         return self.open(path)
 
     def open(self, path: str) -> SimFile:
@@ -296,14 +288,12 @@ class SimFiles:
                 Change((directory, name, None))
 
     def sync_directory(self, path: str) -> None:
-        """Sync a directory's names and removals."""
         with self._guard:
             directory = self._directory(path)
             self.check_sync()
             directory.sync()
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or directory, then sync the target directory."""
         with self._guard:
             target = self._move(old, new)
             self.check_disk()
@@ -320,7 +310,6 @@ class SimFiles:
         return target
 
     def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Rename several, then sync their target directories."""
         with self._guard:
             targets = [self._move(old, new) for old, new in pairs]
             for target in targets:
@@ -328,7 +317,6 @@ class SimFiles:
                 target.sync()
 
     def list(self, path: str) -> Sequence[str]:
-        """List a directory, sorted; empty if missing."""
         node = self._find(path)
         return sorted(node.names) if isinstance(node, Directory) else []
 

@@ -2,11 +2,10 @@
 
 What lives here: which callback runs next, and when. Each process appears to have a loop of its own: its callbacks run
 in the order of their calls, a round at a time. The seed draws the process of the next round, the order of simultaneous
-events, and the duration of work in threads. Time advances by a tiny step for each callback and each clock reading, and
-to the next event when nothing is ready. Work in threads happens at one moment, as a single step, some time after its
-submission. What does not: the network (`sim_network`), the disk (`sim_files`), faults (`world`).
-
-No callback of a crashed process runs again: a task's step, a timer, or a thread's result.
+events, and the duration of work in threads, which happens as a single step some time after its submission. Time
+advances by a tiny step for each callback and each clock reading, and to the next event when nothing is ready. No
+callback of a crashed process runs again. What does not: the network (`sim_network`), the disk (`sim_files`), faults
+(`world`).
 """
 
 # mypy: disable-error-code="override"
@@ -55,15 +54,11 @@ Without a process (None) it is a call of the world.
 
 
 class SimThreads(Protocol):
-    """The executors, for the loop (`sim_threads`)."""
-
     def submit(self, executor: Any, func: Callable[..., Any], args: tuple[Any, ...]) -> SimFuture:
         """Run `func` some time from now; return its future."""
 
 
 class SimNetwork(Protocol):
-    """The network, for the loop (`sim_network`)."""
-
     def addresses(self, name: Any, port: Any) -> list[Any]:
         """Resolve a name as `getaddrinfo` does."""
 
@@ -115,7 +110,6 @@ class SimLoop(asyncio.BaseEventLoop):
     # Processes
 
     def host(self, name: str) -> Host:
-        """Return a host; make it if necessary."""
         host = self.hosts.get(name)
         if host is None:
             number = len(self.hosts)
@@ -189,7 +183,6 @@ class SimLoop(asyncio.BaseEventLoop):
             self._runnable.append(process)
 
     def put(self, handle: Handle) -> None:
-        """Append a handle to its process's callbacks."""
         process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
         if not process.dead:
             process.ready.append(handle)
@@ -272,7 +265,6 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._runnable.append(process)
 
     def _round(self, process: Process) -> None:
-        """Run a process's callbacks that are ready at the start."""
         ready = process.ready
         todo = len(ready)
         self.steps += todo

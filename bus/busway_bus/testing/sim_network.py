@@ -53,7 +53,6 @@ class SimServer(asyncio.AbstractServer):
             self.close()
 
     def close(self) -> None:
-        """Stop accepting."""
         self.serving = False
         self._network.release(self)
 
@@ -84,7 +83,6 @@ class Network:
     # Names
 
     def host_of(self, name: str | None) -> Host | None:
-        """Return the host that a name means to the running process."""
         if name in _OWN or name in _ALL:
             return PROCESS.get(self.loop.world).host
         for host in self.loop.hosts.values():
@@ -134,7 +132,6 @@ class Network:
         return self.chance.uniform(*self.weather.delay_s)
 
     def passes(self, sender: Host, receiver: Host) -> bool:
-        """Whether packets pass from one host to another."""
         return not self._silent or (sender.name, receiver.name) not in self._silent
 
     async def connect(self, factory: Callable[[], Any], name: Any, port: Any) -> tuple[SimTransport, Any]:

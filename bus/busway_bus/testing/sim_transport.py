@@ -126,7 +126,6 @@ class SimTransport(asyncio.Transport):
     # Process
 
     def soon(self, callback: Callable[..., None], *args: Any) -> None:
-        """Call in this end's process."""
         self._loop.call_soon(callback, *args, context=self._context)
 
     def begin(self, protocol: Any) -> None:
@@ -226,7 +225,6 @@ class SimTransport(asyncio.Transport):
         self.kernel_closed(reset=bool(self._inbox))
 
     def _pump(self) -> None:
-        """Hand over as much as the window allows."""
         self._pump_queued = False
         while self._unsent and self._window > 0:
             data = self._unsent.popleft()
@@ -384,7 +382,6 @@ class SimTransport(asyncio.Transport):
             self._look()
 
     def vanish(self) -> None:
-        """Lose the host's power."""
         self.vanished = self.lost = self._closing = True
 
     def answer_the_past(self) -> None:

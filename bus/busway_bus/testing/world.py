@@ -143,7 +143,6 @@ class SimProcess:
         self._world.crash(self.process)
 
     def freeze(self) -> None:
-        """Stop it, as SIGSTOP does."""
         self._world.loop.freeze(self.process)
 
     def thaw(self) -> None:
@@ -192,7 +191,6 @@ class SimNode:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients."""
         return f"{self.name}:{PORT}"
 
     @property
@@ -202,9 +200,7 @@ class SimNode:
     async def start(self) -> None:
         """Start it in a new process, on the current disk.
 
-        Raises:
-            Crashed: the process was crashed during the start.
-                Any error of a node's start.
+        Raises a node's errors, and Crashed if it was crashed during the start.
         """
         assert not self.running, f"{self.name} runs"
         self.disk.power_on()
@@ -255,8 +251,7 @@ class SimNode:
     def crash(self, *, at_step: int | None = None) -> None:
         """Kill it, as SIGKILL does: its writes stay in the page cache.
 
-        Args:
-            at_step: do so at the disk step after this many more, within an operation.
+        `at_step`: at the disk step after this many more, within an operation.
         """
         if at_step is None:
             self._end("killed", power=True)
@@ -264,10 +259,9 @@ class SimNode:
             self.disk.steps_left, self.disk.on_cut = at_step, lambda: self._end("killed at the disk", power=True)
 
     def power_cut(self, *, at_step: int | None = None) -> None:
-        """Cut its host's power. Unsynced data is lost, partly or whole; peers get no notice.
+        """Cut its host's power; `at_step` as of `crash`.
 
-        Args:
-            at_step: as of `crash`.
+        Unsynced data is lost, partly or whole; peers get no notice.
         """
         if at_step is None:
             self._end("power cut", power=False)
@@ -285,7 +279,6 @@ class SimNode:
         self.host.waited_s += seconds
 
     def freeze(self) -> None:
-        """Stop its process, as SIGSTOP does."""
         if self.process is not None:
             self.process.freeze()
 
@@ -340,11 +333,9 @@ class World:
         return self.loop.host(name)
 
     def node(self, name: str, properties: Mapping[str, str] | None = None) -> SimNode:
-        """Make a broker on a new host with an empty disk.
+        """Make a broker on a new host with empty disk, at `name:9092`.
 
-        Args:
-            name: of the host; clients reach it at `name:9092`.
-            properties: further settings by Kafka's names.
+        `properties`: further settings by Kafka's names.
         """
         return SimNode(self, name, properties or {})
 
@@ -354,8 +345,7 @@ class World:
     def crash(self, process: Process, why: str = "killed", *, silent: bool = False) -> None:
         """End a process at once; its code never runs again.
 
-        Args:
-            silent: its host lost power: peers get no notice.
+        `silent`: its host lost power: peers get no notice.
         """
         if not process.dead:
             self.loop.crash(process, why)
@@ -367,10 +357,8 @@ class World:
     def run(self, workload: Callable[["World"], Awaitable[R]]) -> R:
         """Run a workload to its end. A world runs once.
 
-        Raises:
-            Stuck: no event is left, or a limit was exceeded.
-            Mistakes: the code under test failed.
-                Any error of the workload.
+        Raises the workload's errors; Stuck without further events or beyond a limit; Mistakes if the code under test
+        failed.
         """
         World._worlds += 1
         if World._last is not None:

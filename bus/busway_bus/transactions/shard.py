@@ -1,7 +1,7 @@
 """The transactional ids of one partition of `__transaction_state`.
 
-What lives here: the table, its operations, and `apply`, the only way to change it, both live and in a replay. What does
-not: checks (`fencing`), effects of events (`transaction`), storage and waiting (`coordinator.runtime`), markers
+What lives here: the table, its operations, and `apply`, which alone changes it, live and in a replay. What does not:
+checks (`fencing`), effects of events (`transaction`), storage and waiting (`coordinator.runtime`), markers
 (`coordinator.markers`).
 """
 
@@ -143,7 +143,6 @@ class TransactionShard:
 
     @property
     def held_bytes(self) -> int:
-        """Approximate memory of the shard."""
         return self._account.held
 
     # Records

@@ -24,7 +24,6 @@ class State(IntEnum):
 
     @property
     def shown(self) -> str:
-        """The name in responses."""
         return _SHOWN[self]
 
     @property

@@ -56,7 +56,6 @@ class Transaction:
     # Events
 
     def initialized(self, timeout_ms: int, epoch: int, last_epoch: int, now: int) -> "Transaction":
-        """Begin with this epoch."""
         return self._begun(self.producer_id, timeout_ms, epoch, last_epoch, now)
 
     def repeated(self, timeout_ms: int, now: int) -> "Transaction":

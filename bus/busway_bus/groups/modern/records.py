@@ -67,8 +67,6 @@ class ConsumerGroupMemberMetadataKey:
 
 @struct
 class ClassicProtocol:
-    """A classic member's protocol, with its subscription."""
-
     name: Str
     metadata: Bytes
 

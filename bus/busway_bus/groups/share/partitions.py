@@ -55,7 +55,6 @@ def begin(group: ShareGroup, topics: Named) -> Change:
 
 
 def begun(group: ShareGroup, topics: Named) -> Change:
-    """Mark partitions as initialized."""
     now = group.partitions
     initialized = _joined(now.initialized, topics)
     return record(group, replace(now, initializing=_without(now.initializing, topics), initialized=initialized))

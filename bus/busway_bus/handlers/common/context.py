@@ -155,8 +155,6 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An encoded response without header."""
-
     body: list[Chunk]
 
 
