@@ -80,7 +80,6 @@ class ControllerNode:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of the first listener."""
         return self.advertised[self.config.listeners[0].name].address
 
     async def start(self) -> None:

@@ -102,7 +102,6 @@ class Node:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients of the first listener."""
         return self.advertised[self.config.listeners[0].name].address
 
     async def start(self) -> None:

@@ -18,7 +18,6 @@ PLAINTEXT = 0
 
 
 def addresses(registration: "RegisterBroker") -> Mapping[str, Address]:
-    """Return the broker's addresses, by listener."""
     return {
         end.name: Address(host=end.host, port=end.port, security_protocol=PLAINTEXT) for end in registration.endpoints
     }
@@ -43,7 +42,6 @@ class RegisterBroker:
     features: tuple[tuple[str, int, int], ...]
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[int]:
-        """Replace an older registration."""
         epoch = surroundings.next_offset
         record = RegisterBrokerRecord(
             broker_id=self.node_id,

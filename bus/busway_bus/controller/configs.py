@@ -27,8 +27,6 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 
 class ConfigOperation(IntEnum):
-    """What to do with one setting."""
-
     SET = 0
     DELETE = 1
     APPEND = 2
@@ -36,7 +34,6 @@ class ConfigOperation(IntEnum):
 
 
 Update = tuple[str, int, str | None]
-"""Name, operation and value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +52,6 @@ class AlterConfigs:
     validate_only: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[KafkaError | None, ...]]:
-        """Make one decision for all resources."""
-
         kind = _kind(self.kind, surroundings.config)
 
         def alteration(resource: str, updates: Sequence[Update]) -> Callable[[ClusterImage], Decision[None]]:

@@ -1,7 +1,7 @@
 """The interface to the node that decides on the cluster's metadata.
 
-What lives here: `Controller`, commands, their inputs beside the image. What does not: each command (the other modules),
-the log of their records (`quorum.metadata_log`), the controller's location.
+What lives here: `Controller`, commands, their inputs beside the image. What does not: each command, the log of their
+records (`quorum.metadata_log`), the controller's location.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,8 +36,6 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRequestContext:
-    """The principal of a command."""
-
     principal: Principal
 
 

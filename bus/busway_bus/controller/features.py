@@ -1,7 +1,7 @@
 """The command on the features of the cluster (KIP-584).
 
 What lives here: raising and lowering finalized levels, with Kafka's rules and texts. What does not: the supported
-features (`metadata.features`), code that depends on a level, which reads it from the image.
+features (`metadata.features`), code that depends on a level.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,8 +34,6 @@ _LOWERED_BY_AN_UPGRADE = (
 
 
 class UpgradeType(IntEnum):
-    """The direction in which a level may change."""
-
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3

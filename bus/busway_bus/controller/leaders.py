@@ -46,7 +46,6 @@ class BeginEpochs:
     partitions: tuple[tuple[str, int], ...]
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[None]:
-        """See `begin_epochs`."""
         return begin_epochs(image, self.partitions)
 
 
@@ -117,7 +116,6 @@ class ElectLeaders:
 
 
 def _elect(image: ClusterImage, topic: str, partition_index: int, kind: int) -> KafkaError:
-    """Return why no election is held."""
     if kind not in _NO_CANDIDATE:
         return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
     if topic not in image.topics:

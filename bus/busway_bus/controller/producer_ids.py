@@ -22,7 +22,6 @@ class AllocateProducerIds:
     broker_epoch: int
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[range]:
-        """Reserve the block."""
         block = range(image.next_producer_id, image.next_producer_id + BLOCK_SIZE)
         record = ProducerIdsRecord(
             broker_id=self.broker_id, broker_epoch=self.broker_epoch, next_producer_id=block.stop

@@ -30,8 +30,6 @@ class AlterPartitionReassignments:
     moves: tuple[Move, ...]
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[KafkaError | None, ...]]:
-        """Decide on each move alone."""
-
         def judgement(move: Move) -> Callable[[ClusterImage], Decision[None]]:
             return lambda newest: _move(newest, move)
 

@@ -1,8 +1,7 @@
 """Commands on topics: create, grow, delete.
 
-What lives here: the rules for names and counts. What does not: the placement of partitions (`placement`). Names are
-checked as in Kafka's `Topic`; a dot and an underscore collide, being equal in metric names. Texts are Kafka's, since
-clients parse some.
+What lives here: rules for names and counts, as in Kafka's `Topic`; a dot and an underscore collide, being equal in
+metric names. Texts are Kafka's: clients parse some. What does not: the placement of partitions (`placement`).
 """
 
 import re
@@ -32,11 +31,7 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def check_name(name: str) -> None:
-    """Refuse an invalid topic name.
-
-    Raises:
-        KafkaError: INVALID_TOPIC_EXCEPTION.
-    """
+    """Refuse an invalid topic name: INVALID_TOPIC_EXCEPTION."""
     problem = None
     if not name:
         problem = "the empty string is not allowed"
@@ -73,8 +68,6 @@ class CreateTopics:
     validate_only: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[TopicImage | KafkaError, ...]]:
-        """Make one decision for all topics."""
-
         def creation(topic: NewTopic) -> Callable[[ClusterImage], Decision[TopicImage]]:
             return lambda newest: create(newest, topic, surroundings)
 
@@ -82,11 +75,7 @@ class CreateTopics:
 
 
 def check_count(topics: Iterable[NewTopic], config: BrokerConfig) -> None:
-    """Refuse a whole request with far too many partitions.
-
-    Raises:
-        KafkaError: POLICY_VIOLATION.
-    """
+    """Refuse a whole request with far too many partitions: POLICY_VIOLATION."""
     default = config.get("num.partitions")
     counts = (
         len(topic.assignments) or (default if topic.partitions == DEFAULT else topic.partitions) for topic in topics
@@ -142,7 +131,6 @@ def _check_configs(image: ClusterImage, topic: NewTopic) -> None:
 
 
 def _replicas(image: ClusterImage, topic: NewTopic, config: BrokerConfig) -> Sequence[tuple[int, tuple[int, ...]]]:
-    """Return (number, replicas) of a new topic's partitions."""
     if topic.assignments:
         _check_assignments(image, topic)
         return sorted(topic.assignments)
@@ -193,8 +181,6 @@ class CreatePartitions:
     validate_only: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[UUID | KafkaError, ...]]:
-        """Make one decision for all topics."""
-
         def growth(topic: Growth) -> Callable[[ClusterImage], Decision[UUID]]:
             return lambda newest: grow(newest, topic)
 
@@ -250,8 +236,6 @@ class DeleteTopics:
     def decide(
         self, image: ClusterImage, surroundings: Surroundings
     ) -> Decision[tuple[tuple[str, UUID] | KafkaError, ...]]:
-        """Make one decision for all topics."""
-
         def deletion(topic: str | UUID) -> Callable[[ClusterImage], Decision[tuple[str, UUID]]]:
             return lambda newest: delete(newest, topic)
 

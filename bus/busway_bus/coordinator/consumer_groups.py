@@ -16,8 +16,6 @@ MATCHED_AT_ONCE: Final = 100
 
 
 def consumer_limits(config: BrokerConfig, setting: Callable[[str, str], Any]) -> ConsumerLimits:
-    """Read the limits of consumer groups; `setting` is as in `metadata.group_settings`."""
-
     def of_group(group_id: str) -> GroupSettings:
         return GroupSettings(
             session_timeout_ms=setting(group_id, "consumer.session.timeout.ms"),
@@ -36,11 +34,7 @@ def consumer_limits(config: BrokerConfig, setting: Callable[[str, str], Any]) ->
 def matching(
     regexes: Sequence[str], image: ClusterImage
 ) -> Generator[None, None, tuple[object, dict[str, frozenset[str]]]]:
-    """Match topics against regular expressions, a step at a time.
-
-    Returns:
-        The version of the topics that were compared, and the matches of each expression.
-    """
+    """Match topics in steps; return their version, and matches by expression."""
     matches: dict[str, set[str]] = {regex: set() for regex in regexes}
     patterns: list[tuple[set[str], Pattern]] = []
     for regex in regexes:

@@ -1,6 +1,6 @@
 """Fencing of group members whose process is gone.
 
-What lives here: which members are dynamic, their longest heartbeat interval, their removal. What does not: its time
+What lives here: which members are dynamic, their longest heartbeat interval, their removal. What does not: when
 (`member_connections`), the rules (`groups.shard`).
 """
 
@@ -23,15 +23,13 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("busway.groups")
 HANDED_OUT_MS: Final = 3000
-"""Assumed heartbeat interval of a client with a new member id. It joins again at once."""
+"""Assumed heartbeat interval of a client with a new member id: it rejoins at once."""
 
 
 class MemberFencing:
     """Fences the dynamic members of this node's groups whose connections were closed.
 
-    Args:
-        grace_ms: `group.disconnect.grace.ms`; 0 fences no member.
-        begin: runs a task until the node stops.
+    `grace_ms`: `group.disconnect.grace.ms`; 0 fences no member.
     """
 
     def __init__(
@@ -54,14 +52,14 @@ class MemberFencing:
         heartbeat: bool = False,
         interval_ms: int = 0,
     ) -> None:
-        """Note the connection of a dynamic member's request, as `MemberConnections.heard`."""
+        """Note a dynamic member's connection, as `MemberConnections.heard`."""
         key = group_id, member_id
         longest_ms = self._longest_ms(key)
         if longest_ms is not None:
             self.connections.heard(carrier, key, longest_ms, heartbeat=heartbeat, interval_ms=interval_ms)
 
     def joins(self, carrier: Carrier, group_id: str, member_id: str) -> None:
-        """Note which connection carries JoinGroup, as `heard`. With an id that was handed out it is the member's first."""
+        """Note JoinGroup's connection. With a handed-out id it is the first."""
         key = group_id, member_id
         longest_ms = self._longest_ms(key)
         if longest_ms is not None:
@@ -70,14 +68,14 @@ class MemberFencing:
             self.connections.heard(carrier, key, longest_ms, rejoins=not first)
 
     def joined(self, carrier: Carrier, group_id: str, member_id: str) -> None:
-        """Note which connection carries the answer of JoinGroup, as `heard`."""
+        """Note the connection of JoinGroup's response."""
         key = group_id, member_id
         longest_ms = self._longest_ms(key)
         if longest_ms is not None:
             self.connections.heard(carrier, key, longest_ms, rejoins=None)
 
     def parked(self, carrier: Carrier, group_id: str, waiter: Waiter) -> None:
-        """Note the connection of a new member's first JoinGroup. Only the response carries the member id."""
+        """Note a new member's first JoinGroup; only the response carries the id."""
         group = self._group(group_id)
         newcomer = next(reversed(group.members.values()), None) if isinstance(group, ClassicGroup) else None
         if newcomer is not None and newcomer.join is waiter and newcomer.instance_id is None:
@@ -85,7 +83,6 @@ class MemberFencing:
             self.connections.heard(carrier, key, newcomer.session_timeout_ms // 3, id_sent=False)
 
     def unloaded(self, shard: ExplainedShard) -> None:
-        """Forget the members of an unloaded shard."""
         for group_id in shard.groups:
             self.connections.forget_group(group_id)
 
@@ -122,7 +119,7 @@ class MemberFencing:
             self._begin(self._fence_some())
 
     async def _fence_some(self) -> None:
-        """Fence `MEMBERS_PER_TICK_MAX` per loop iteration. A host's connections may all close at once."""
+        """Fence `MEMBERS_PER_TICK_MAX` per loop iteration: all connections may close at once."""
         while self._fenced:
             part = self._fenced[:MEMBERS_PER_TICK_MAX]
             for key, waited_ms in part:
@@ -131,7 +128,7 @@ class MemberFencing:
             del self._fenced[: len(part)]  # behind the await, so that one task does this at a time
 
     async def _fence(self, key: MemberKey, waited_ms: int) -> None:
-        """Fence a dynamic member without a connection and without a pending rebalance.
+        """Fence a dynamic member without a connection and a pending rebalance.
 
         If this cannot be written, the session timeout applies.
         """

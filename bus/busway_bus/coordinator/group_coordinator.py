@@ -48,7 +48,7 @@ from busway_protocol.types import ZERO_UUID
 
 logger = logging.getLogger("busway.groups")
 LOAD_GRACE_S: Final = 0.5
-"""How long a start waits for the groups. A large node serves other requests before them."""
+"""Time that a start waits for groups before it serves."""
 _RETRIABLE: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -68,9 +68,7 @@ class WaitingCarrier(Carrier, Protocol):
 class GroupCoordinator:
     """All groups of this node.
 
-    Args:
-        create_topic: creates the offsets topic.
-        cluster: the current image.
+    Methods raise KafkaError if the coordinator is elsewhere, is loading or cannot write, or as `GroupShard`'s.
     """
 
     def __init__(
@@ -140,7 +138,6 @@ class GroupCoordinator:
         self.fencing.unloaded(shard)
 
     def _new_member_id(self, prefix: str) -> str:
-        """Return the client id with a random suffix, as Kafka does."""
         return f"{prefix}-{self._machine.uuid4()}"
 
     async def ensure(self) -> None:
@@ -153,11 +150,7 @@ class GroupCoordinator:
     # Members
 
     async def join(self, group_id: str, request: Join, peer: WaitingCarrier) -> JoinResult:
-        """Join a group; return when the rebalance, or the connection, ends.
-
-        Raises:
-            KafkaError: the coordinator is elsewhere, is loading or cannot write. So for all methods below.
-        """
+        """Join a group; return when the rebalance, or the connection, ends."""
         partition, now = self.runtime.partition_of(group_id), self.runtime.now()
 
         def parked(waiter: "asyncio.Future[Any]") -> None:
@@ -174,7 +167,6 @@ class GroupCoordinator:
         return joined
 
     async def sync(self, group_id: str, request: Sync, parked: Parked) -> SyncResult:
-        """Send or fetch assignments; return once they are durable."""
         partition, now = self.runtime.partition_of(group_id), self.runtime.now()
         return await self.runtime.park(
             partition, lambda shard, waiter: shard.sync(group_id, request, waiter, now), parked
@@ -190,7 +182,6 @@ class GroupCoordinator:
     async def leave(
         self, group_id: str, identities: Sequence[tuple[str, str | None]], reasons: Sequence[str | None] = ()
     ) -> list[ErrorCode]:
-        """Remove members, by member and instance id; return their codes."""
         codes = await leave_in_parts(self.runtime, group_id, identities, reasons)
         for (member_id, _), code in zip(identities, codes, strict=True):
             if code is ErrorCode.NONE:
@@ -198,11 +189,6 @@ class GroupCoordinator:
         return codes
 
     async def consumer_heartbeat(self, group_id: str, heartbeat: ConsumerHeartbeat) -> HeartbeatResult:
-        """Handle a ConsumerGroupHeartbeat; return once its effect is durable.
-
-        Raises:
-            KafkaError: as `GroupShard.consumer_heartbeat` too.
-        """
         partition, now = self.runtime.partition_of(group_id), self.runtime.now()
         result = await self.runtime.write(partition, lambda shard: shard.consumer_heartbeat(group_id, heartbeat, now))
         if result.unresolved:
@@ -224,7 +210,7 @@ class GroupCoordinator:
             self._start_task(self._assign_in_steps(partition, plan))
 
     async def _assign_in_steps(self, partition: int, plan: Plan) -> None:
-        """Compute a target assignment and write it in parts. It counts with the last."""
+        """Compute a target assignment; write it in parts. The last counts."""
         try:
             targets = await self._replicas.scheduler.run("", plan.steps)
             for part, last in plan.parts(targets):
@@ -237,7 +223,7 @@ class GroupCoordinator:
             plan.group.unplanned()
 
     async def _resolve(self, partition: int, group_id: str, regexes: Sequence[str]) -> None:
-        """Match a group's regular expressions in steps; write one result after another."""
+        """Match a group's regular expressions in steps; write each result."""
         try:
             async with self._resolving:
                 image = self._cluster()
@@ -256,7 +242,6 @@ class GroupCoordinator:
                 shard.resolution_failed(group_id)
 
     def close(self) -> None:
-        """Stop all tasks and timers."""
         self.connections.close()
         for task in self._tasks:
             task.cancel()
@@ -265,10 +250,9 @@ class GroupCoordinator:
     # Offsets
 
     async def commit(self, group_id: str, committer: Committer, offsets: NewOffsets) -> OffsetErrors:
-        """Commit offsets in one batch, as in Kafka; return a code for each once durable.
+        """Commit offsets in one batch, as in Kafka; return codes once durable.
 
-        Raises:
-            KafkaError: as `GroupShard.check_commit` too; INVALID_COMMIT_OFFSET_SIZE if one batch does not hold them.
+        INVALID_COMMIT_OFFSET_SIZE: one batch does not hold them.
         """
         partition, wall_ms = self.runtime.partition_of(group_id), self._machine.wall_ms()
         metadata = sum(len(offset.metadata) for offset in offsets.values())
@@ -308,17 +292,15 @@ class GroupCoordinator:
     ) -> OffsetErrors:
         """Write offsets that count on commit of the transaction; return their codes.
 
-        They are durable on return, and one batch, as in Kafka: the transaction has all or none, however it ends
-        meanwhile.
+        Durable on return, and one batch, as in Kafka: the transaction has all or none, however it ends meanwhile.
 
         Args:
             verifier: checks that the group's partition belongs to the transaction, before its first offsets there.
             add: add the partition if it does not (KIP-890).
 
         Raises:
-            KafkaError: as `GroupShard.check_commit` too; from `verifier`; TRANSACTION_ABORTABLE if the transaction
-                ended meanwhile; INVALID_PRODUCER_EPOCH after a newer producer; INVALID_COMMIT_OFFSET_SIZE if they exceed a
-                batch.
+            KafkaError: from `verifier`; TRANSACTION_ABORTABLE if the transaction ended meanwhile; INVALID_PRODUCER_EPOCH
+                after a newer producer; INVALID_COMMIT_OFFSET_SIZE if they exceed a batch.
         """
         partition = self.runtime.partition_of(group_id)
         batch = BatchBuilder(
@@ -357,13 +339,9 @@ class GroupCoordinator:
     async def offsets(
         self, group_id: str, member_id: str | None = None, epoch: int = -1
     ) -> tuple[dict[TopicPartition, CommittedOffset], frozenset[TopicPartition]]:
-        """Return durable committed offsets, and the partitions with offsets of open transactions.
+        """Return durable committed offsets, and partitions with pending offsets.
 
-        Args:
-            member_id: of the requester, if sent, with its epoch.
-
-        Raises:
-            KafkaError: as `Group.check_fetch` too.
+        `member_id`: of the requester, if sent, with its epoch.
         """
         partition = self.runtime.partition_of(group_id)
 
@@ -376,45 +354,30 @@ class GroupCoordinator:
         return await self.runtime.read(partition, read)
 
     async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> OffsetErrors:
-        """Delete offsets of a group; return a code for each.
-
-        Raises:
-            KafkaError: as `GroupShard.delete_offsets` too.
-        """
         partition = self.runtime.partition_of(group_id)
         return await self.runtime.write(partition, lambda shard: shard.delete_offsets(group_id, partitions))
 
     # Groups
 
     def explanation(self, group_id: str) -> str | None:
-        """Return a group's last rebalances, as `History.text`; None if unknown.
-
-        Raises:
-            KafkaError: the coordinator is elsewhere, or is loading.
-        """
         return self.shard(group_id).explanation(group_id)
 
     def group(self, group_id: str) -> Group | None:
-        """Return a group, None if it does not exist."""
         return self.shard(group_id).groups.get(group_id)
 
     def shard(self, group_id: str) -> ExplainedShard:
-        """Return the shard of a group."""
         return self.runtime.shard(self.runtime.partition_of(group_id))
 
     def groups(self) -> list[Group]:
-        """Return all groups, by partition and name."""
         return [group for shard in self.runtime.all_shards().values() for _, group in sorted(shard.groups.items())]
 
     async def delete(self, group_id: str) -> ErrorCode:
-        """Delete an empty group with its offsets."""
         if self.runtime.partitions == 0:
             return ErrorCode.GROUP_ID_NOT_FOUND
         partition = self.runtime.partition_of(group_id)
         return await self.runtime.write(partition, lambda shard: shard.delete_group(group_id))
 
     async def expire(self) -> None:
-        """Delete expired offsets, and groups with nothing left."""
         self.runtime.load()
         for partition, shard in self.runtime.shards().items():
             for part in shard.expirable():
@@ -432,7 +395,7 @@ class GroupCoordinator:
         return shard.expire(part, self._machine.wall_ms(), retention_ms, self._topic_exists)
 
     def _topic_exists(self, topic: str, topic_id: UUID) -> bool:
-        """Whether an offset's topic still exists. Without an id, any of that name does."""
+        """Whether an offset's topic exists. Without an id, any of that name."""
         return topic in self._cluster().topics and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
 
 

@@ -14,7 +14,6 @@ from busway_bus.kernel.limits import MEMBERS_PER_TICK_MAX
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Identity = tuple[str, str | None]
-"""Member id and instance id."""
 
 
 async def leave_in_parts(
@@ -26,10 +25,8 @@ async def leave_in_parts(
 ) -> list[ErrorCode]:
     """Remove members from a group; return a code for each.
 
-    Members of a consumer group are removed `MEMBERS_PER_TICK_MAX` at a time. Parts before a failed one stay removed.
-
-    Raises:
-        KafkaError: the first part cannot be written.
+    Members of a consumer group are removed `MEMBERS_PER_TICK_MAX` at a time. Parts before a failed one stay removed;
+    KafkaError only for the first.
     """
     partition = runtime.partition_of(group_id)
     codes: list[ErrorCode] = []

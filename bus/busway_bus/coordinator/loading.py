@@ -1,7 +1,7 @@
 """Loading of shards from their logs, in slices between other work.
 
-What lives here: when a log is read, and retries after disk errors. What does not: which records count (`replay`), the
-use of a loaded shard (`runtime`).
+What lives here: when a log is read, retries after disk errors. What does not: which records count (`replay`), the use
+of a shard (`runtime`).
 """
 
 import asyncio
@@ -25,9 +25,7 @@ logger = logging.getLogger("busway.coordinator")
 class Loader(Generic[S]):
     """Loads the shards of one topic.
 
-    Args:
-        now: time in ms at which records are applied.
-        loaded: called with each partition and its shard.
+    `now`: time in ms at which records are applied.
     """
 
     def __init__(
@@ -50,11 +48,10 @@ class Loader(Generic[S]):
 
     @property
     def busy(self) -> bool:
-        """Whether shards are being loaded."""
         return bool(self._tasks)
 
     def begin(self, partition: int) -> None:
-        """Load a partition's shard, unless loading or failed. Skip it if offline or led elsewhere."""
+        """Load a partition's shard, unless loading, failed, offline or led elsewhere."""
         if partition in self._tasks or partition in self._problems:
             return
         try:
@@ -102,7 +99,6 @@ class Loader(Generic[S]):
         return False
 
     async def wait(self, *, within_s: float) -> None:
-        """Wait until loading has finished, or for `within_s`."""
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=within_s)
 
@@ -113,7 +109,6 @@ class Loader(Generic[S]):
                 self._last_errors[partition] = str(self._problems.pop(partition))
 
     def stop(self) -> None:
-        """Stop loading and clear all failures."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()

@@ -1,7 +1,7 @@
 """Transaction markers for partitions of this node: a `kernel.transactions.MarkerWriter`.
 
 What lives here: markers of offsets through the group coordinator, others to the log. What does not: which transactions
-end (`markers`), the effect of a marker (`log.producer_state`, `groups.pending_offsets`).
+end (`markers`), the effect (`log.producer_state`, `groups.pending_offsets`).
 """
 
 import asyncio
@@ -21,8 +21,6 @@ _BEGIN_TOGETHER: Final = 50
 
 
 class LocalMarkerWriter:
-    """Writes markers to partitions that this node leads."""
-
     def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator) -> None:
         self._replicas = replicas
         self._groups = groups
@@ -31,7 +29,7 @@ class LocalMarkerWriter:
     async def write_for_peer(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Write as `write` does, `_BEGIN_TOGETHER` per loop iteration. Many peers may send one each."""
+        """As `write`, `_BEGIN_TOGETHER` per loop iteration: many peers may send one each."""
         async with self._begin:
             await asyncio.sleep(0)
         return await self.write(marker, partitions)
@@ -39,7 +37,6 @@ class LocalMarkerWriter:
     async def write(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Write a marker to each partition; return their codes once durable."""
         codes: dict[tuple[str, int], ErrorCode] = {}
         durable: dict[tuple[str, int], asyncio.Future[None]] = {}
         for count, (topic, partition) in enumerate(partitions, 1):

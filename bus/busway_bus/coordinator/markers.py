@@ -1,6 +1,6 @@
 """Ends prepared transactions: writes their markers, then completes them in the log.
 
-What lives here: which markers are being written, and retries. What does not: how (`MarkerWriter`), the decision
+What lives here: which markers are being written, retries. What does not: how (`MarkerWriter`), the decision
 (`transactions.shard`). A prepared end is carried out without the client, and after a start by the current coordinator.
 """
 
@@ -29,7 +29,6 @@ class _Ending:
         identity: of the markers being written; None before it is read and after all are written.
         coordinator_epoch: of that reading; later the same identity may be another transaction's.
         remaining: partitions without a marker.
-        over: done once nothing is left to do.
     """
 
     __slots__ = (
@@ -91,7 +90,6 @@ class Markers:
         self._enqueue(ending)
 
     def go_on(self, partition: int, shard: TransactionShard) -> None:
-        """End the prepared transactions of a loaded shard."""
         for transactional_id in shard.prepared:
             self.begin(partition, transactional_id)
 
@@ -172,8 +170,7 @@ class Markers:
     async def _end(self, ending: _Ending) -> str:
         """Try to end a transaction; return the obstacle, empty on success.
 
-        Raises:
-            KafkaError: `__transaction_state` cannot be read or written.
+        KafkaError: `__transaction_state` cannot be read or written.
         """
         state_partition, transactional_id = ending.partition, ending.transactional_id
         # Only a durable decision is carried out: a crash must not revoke it after a marker is written.

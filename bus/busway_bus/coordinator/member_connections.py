@@ -5,10 +5,10 @@ end. What does not: the removal (`groups`), detection of closed connections (`se
 
 Apache Kafka waits for the session timeout, 45 s by default. A killed process leaves closed sockets, so its members are
 fenced if no other connection carries their requests within `group.disconnect.grace.ms`, but not before 1.5 heartbeat
-intervals since the last heartbeat: a live client has reconnected and sent the next one by then. Classic members do not
-send their interval. It is measured between two heartbeats on one connection; until then a third of the session timeout
-is assumed, the most that clients' documentation advises. Static members keep their session: their instance ids announce
-a return. Where a network drops packets, no connection closes and the session timeout applies.
+intervals since the last heartbeat: a live client has reconnected and sent the next by then. Classic members do not send
+their interval: it is measured between two heartbeats on one connection; until then a third of the session timeout is
+assumed, the most that clients' documentation advises. Static members keep their session: their instance ids announce a
+return. Where a network drops packets, no connection closes and the session timeout applies.
 """
 
 import asyncio
@@ -24,18 +24,17 @@ from busway_bus.kernel.limits import MEMBERS_PER_CONNECTION_MAX
 logger = logging.getLogger("busway.groups")
 WAITING_HEARTBEAT_MS: Final = 1000
 LATE_MS: Final = 100
-"""A timer that comes later than this shows that the broker stood still."""
+"""A timer that is later shows that the broker stood still."""
 LOOK_MS: Final = 30_000
-"""How often it is checked, during a long wait, that the member is still in its group."""
+"""Interval of checks that a waiting member is in its group."""
 MemberKey = tuple[str, str]
-"""Group id and member id."""
 
 
 class Carrier(Protocol):
     """A connection of members.
 
     Attributes:
-        closed_by_client: whether the client, not the broker, ended it.
+        closed_by_client: the client, not the broker, ended it.
         members: those whose last request it carried.
         when_closed: called once with `closed_by_client`.
     """
@@ -53,8 +52,8 @@ class _Heard:
     Attributes:
         longest_ms: its longest possible heartbeat interval, used until its interval is known.
         interval_ms: its heartbeat interval, measured or requested by the coordinator; 0 while unknown.
-        id_sent: whether its member id may have reached the client.
-        rejoins: whether the member has joined again, and not synced since.
+        id_sent: its member id may have reached the client.
+        rejoins: the member has joined again, and not synced since.
         closed_ms: when its connection was closed.
         until_ms: when it is fenced.
     """
@@ -78,9 +77,8 @@ class MemberConnections:
 
     Args:
         grace_ms: `group.disconnect.grace.ms`; 0 fences no member.
-        now: the monotonic clock in ms.
+        now: monotonic, in ms.
         fence: called with group id, member id and the ms waited.
-        is_member: whether a member is still in its group.
         call_later: the event loop's by default.
     """
 
@@ -100,9 +98,7 @@ class MemberConnections:
         self._heard: dict[str, dict[str, _Heard]] = {}
         """Group id → member id → its last request."""
         self._full = set[Carrier]()
-        """Connections at their limit of members."""
         self._warned = set[Carrier]()
-        """Connections named in a warning."""
         self._waiting = Counter[str]()
         """Group id → number of members with a timer."""
 
@@ -124,10 +120,10 @@ class MemberConnections:
 
         Args:
             longest_ms: the longest heartbeat interval that the member may have.
-            heartbeat: whether this is one of the requests that come at an interval.
-            interval_ms: the interval that the coordinator asked for, where it does.
-            id_sent: whether the member id may have reached the client; if not, no other connection can carry a request of the member.
-            rejoins: whether this is JoinGroup of a member that may hold partitions; None for the answer of a JoinGroup.
+            heartbeat: this is one of the requests that come at an interval.
+            interval_ms: requested by the coordinator, if so.
+            id_sent: the member id may have reached the client; if not, no other connection can carry a request of the member.
+            rejoins: this is JoinGroup of a member that may hold partitions; None for the response of JoinGroup.
         """
         if not self._grace_ms:
             return
@@ -159,7 +155,7 @@ class MemberConnections:
             self._wait(key, heard, now)
 
     def lives(self, carrier: Carrier, key: MemberKey) -> None:
-        """Note that a connection carries a commit of a member: it is not fenced while its own connection is closed."""
+        """Note a commit: the member is not fenced while its own connection is closed."""
         heard = self._entry(key)
         if heard is not None and heard.timer is not None:
             self.heard(carrier, key, heard.longest_ms)
@@ -168,7 +164,7 @@ class MemberConnections:
         return self._heard.get(key[0], {}).get(key[1])
 
     def _has_room(self, carrier: Carrier) -> bool:
-        """Whether a connection may carry another member; former members are removed first."""
+        """Whether a connection may carry another member; former ones are removed first."""
         if len(carrier.members) < MEMBERS_PER_CONNECTION_MAX:
             return True
         if carrier in self._full:
@@ -189,11 +185,9 @@ class MemberConnections:
         return False
 
     def carries(self, key: MemberKey) -> bool:
-        """Whether a connection carries a member's requests."""
         return self._entry(key) is not None
 
     def forget(self, key: MemberKey) -> None:
-        """Remove a member that has left."""
         members = self._heard.get(key[0], {})
         heard = members.pop(key[1], None)
         if heard is None:
@@ -205,7 +199,6 @@ class MemberConnections:
         self._full.discard(heard.carrier)
 
     def forget_group(self, group_id: str) -> None:
-        """Remove the members of a group coordinated elsewhere."""
         for member_id in tuple(self._heard.get(group_id, ())):
             self.forget((group_id, member_id))
 
@@ -225,7 +218,7 @@ class MemberConnections:
                 del self._waiting[key[0]]
 
     def _wait(self, key: MemberKey, heard: _Heard, now: int) -> None:
-        """Fence a member later, unless another connection carries its requests by then, or the session decides."""
+        """Fence a member later, unless another connection or the session decides."""
         if heard.rejoins:
             self.forget(key)
             return
@@ -243,7 +236,7 @@ class MemberConnections:
         heard.timer = call_later(wait_ms / 1000, self._look, key, heard, now + wait_ms)
 
     def _closed(self, carrier: Carrier, by_client: bool) -> None:
-        """Start the timers of its members. If the broker closed it, they keep their sessions."""
+        """Start its members' timers. If the broker closed it, sessions stay."""
         carrier.when_closed = None
         self._full.discard(carrier)
         self._warned.discard(carrier)
@@ -256,7 +249,7 @@ class MemberConnections:
             self._wait((group_id, member_id), self._heard[group_id][member_id], now)
 
     def _look(self, key: MemberKey, heard: _Heard, due_ms: int) -> None:
-        """Fence a member whose wait is over; forget one that is out of its group."""
+        """Fence a member whose wait is over, if still in its group."""
         now = self._now()
         if (late_ms := now - due_ms) > LATE_MS:
             heard.until_ms = max(heard.until_ms, now) + min(late_ms, self._grace_ms)
@@ -269,7 +262,6 @@ class MemberConnections:
             self._fence(*key, now - heard.closed_ms)
 
     def close(self) -> None:
-        """Cancel all timers; fence no more."""
         for group_id, members in self._heard.items():
             for member_id, heard in members.items():
                 self._wait_no_more((group_id, member_id), heard)

@@ -1,6 +1,6 @@
 """Commits of very many offsets in one batch, built in steps.
 
-What lives here: the batch and its bound. What does not: writing it (`runtime`), permission (`groups.shard`).
+What lives here: the batch and its bound. What does not: writing (`runtime`), permission (`groups.shard`).
 """
 
 from collections.abc import Generator
@@ -16,7 +16,7 @@ from busway_protocol.records.builder import BatchBuilder
 _AT_A_STEP: Final = 50
 
 OffsetsInBatch = Generator[None, None, tuple[list[Record], OffsetErrors]]
-"""Steps that fill a batch; returns its records and a code for each offset."""
+"""Steps that fill a batch; returns records and a code per offset."""
 
 
 def offsets_in_batch(
@@ -28,14 +28,10 @@ def offsets_in_batch(
     metadata_bytes_max: int,
     wall_ms: int,
 ) -> OffsetsInBatch:
-    """Put offsets into a batch, a few at a step; its records, and a code for each offset.
+    """Put offsets into a batch of `bytes_max`.
 
-    Args:
-        bytes_max: of the whole batch.
-        metadata_bytes_max: of one offset.
-
-    Raises:
-        KafkaError: INVALID_COMMIT_OFFSET_SIZE, they do not fit. None is committed, as in Kafka.
+    `metadata_bytes_max`: of one offset. KafkaError: INVALID_COMMIT_OFFSET_SIZE, they do not fit; none is committed, as
+    in Kafka.
     """
     records: list[Record] = []
     codes: OffsetErrors = {}

@@ -1,6 +1,6 @@
 """Verification that a partition belongs to a producer's transaction (KIP-890).
 
-What lives here: the request, its codes, and detection of an end meanwhile. What does not: the answer
+What lives here: the request, its codes, detection of an end meanwhile. What does not: the answer
 (`kernel.transactions.TransactionVerifier`).
 
 Nothing may be awaited between verification and append: after the marker, an append would open a transaction that never
@@ -28,16 +28,12 @@ It handles the first, and retries after the second without a new coordinator loo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalProducer:
-    """The producer of a transactional write."""
-
     transactional_id: str
     producer_id: int
     epoch: int
 
 
 class OffsetCommitVerifications:
-    """Verifications under way."""
-
     def __init__(self) -> None:
         self._under_way: dict[int, set[object]] = {}
 
@@ -70,10 +66,8 @@ class OffsetCommitVerifications:
         """Return once the producer may write to the partition in its transaction.
 
         With `add` each transaction has a new epoch; if the previous one ends meanwhile, verification is repeated.
-        Without, the next may have the same epoch, and must not include writes of the last.
-
-        Raises:
-            KafkaError: it may not; TRANSACTION_ABORTABLE if the transaction ended meanwhile.
+        Without, the next may have the same epoch, and must not include writes of the last. TRANSACTION_ABORTABLE if the
+        transaction ended meanwhile.
         """
         for _ in range(VERIFICATION_ASKS_MAX if add else 1):
             with self.following(producer.producer_id) as ongoing:

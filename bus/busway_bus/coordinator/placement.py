@@ -13,6 +13,6 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, partitions: int) -> int:
-    """Return a group's partition as Kafka does. It is 0 for the least int."""
+    """Return a group's partition as Kafka does: 0 for the least int."""
     hashed = java_hash(group_id)
     return 0 if hashed == -(2**31) else abs(hashed) % partitions

@@ -1,6 +1,6 @@
 """Producer ids from blocks that the controller reserves for this node.
 
-What lives here: the current block. What does not: the next one (`controller.producer_ids`).
+What lives here: the current block. What does not: the next (`controller.producer_ids`).
 """
 
 import logging
@@ -15,11 +15,7 @@ logger = logging.getLogger("busway.producers")
 
 
 class ProducerIds:
-    """Unique producer ids.
-
-    Attributes:
-        block: the rest of the last reservation.
-    """
+    """Unique producer ids. `block`: the rest of the last reservation."""
 
     def __init__(self, controller: Controller, node_id: int, image: Callable[[], ClusterImage]) -> None:
         self._controller = controller
@@ -30,9 +26,8 @@ class ProducerIds:
     async def take(self) -> int:
         """Return the next id.
 
-        Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, none can be reserved now. Every client retries on it (Kafka's
-                ProducerIdManager).
+        KafkaError: COORDINATOR_LOAD_IN_PROGRESS, none can be reserved now; every client retries on it (Kafka's
+        ProducerIdManager).
         """
         while not self.block:
             # Concurrent callers each reserve a block; those that lose the race are never used.

@@ -10,7 +10,7 @@ from busway_bus.kernel.peer_warnings import PeerWarnings
 
 
 class Refusals:
-    """The refusals of one coordinator; `now` is the monotonic clock in s."""
+    """The refusals of one coordinator; `now` is monotonic, in s."""
 
     def __init__(self, log: logging.Logger, now: Callable[[], float]) -> None:
         self._log = log

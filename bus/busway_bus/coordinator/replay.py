@@ -1,7 +1,7 @@
 """The records of a log that a replay applies, and their order.
 
 What lives here: the latest record of each key without tombstones, of transactions only committed and open ones; for an
-incremental shard all records. What does not: reading the log (`log.partition_log`), and when (`loading`).
+incremental shard all records. What does not: reading the log (`log.partition_log`), when (`loading`).
 """
 
 from collections.abc import Generator, Iterable
@@ -31,11 +31,7 @@ class LatestRecords:
 
 
 def latest_records(shard: Shard, batches: Iterable[Buffer]) -> Generator[None, None, LatestRecords]:
-    """Find the records that a replay applies, a step at a time.
-
-    Raises:
-        ProtocolError: a batch or a record is damaged.
-    """
+    """Find the records that a replay applies, in steps; ProtocolError for damage."""
     last: dict[bytes, bytes | None] = {}
     undecided: OpenTransactions[bytes, bytes] = OpenTransactions()
     for batch in batches:
@@ -80,9 +76,9 @@ def _decoded(
 
 
 def apply_records(shard: Shard, latest: LatestRecords, now: int) -> Generator[None, None, None]:
-    """Apply the records that count, a step at a time.
+    """Apply the records that count, in steps.
 
-    Those of open transactions are applied only to a `TransactionalShard`.
+    Those of open transactions only to a `TransactionalShard`.
     """
     transactional = shard if isinstance(shard, TransactionalShard) else None
     if transactional is not None:
@@ -97,10 +93,9 @@ def apply_records(shard: Shard, latest: LatestRecords, now: int) -> Generator[No
 def apply_all(
     shard: IncrementalShard, batches: Iterable[Buffer], now: int, *, start_offset: int
 ) -> Generator[None, None, None]:
-    """Apply every record from `start_offset` on, a batch at a time.
+    """Apply every record from `start_offset`, a batch at a time.
 
-    Raises:
-        ProtocolError: a batch or a record is damaged.
+    ProtocolError: damage.
     """
     for batch in batches:
         header = read_header(batch)

@@ -1,7 +1,7 @@
 """Replies to waiting requests of a coordinator.
 
-What lives here: sending them once durable, and the error for a log that refuses. What does not: when that is
-(`runtime`), and the replies.
+What lives here: sending them once durable, the error for a log that refuses. What does not: when (`runtime`), the
+replies.
 """
 
 import asyncio
@@ -32,11 +32,7 @@ def refusal(problem: KafkaError) -> KafkaError:
 
 
 async def durably(durable: Durable | None) -> None:
-    """Return once it is durable.
-
-    Raises:
-        KafkaError: it never will be; see `refusal`.
-    """
+    """Return once it is durable, or raise `refusal`."""
     if durable is not None:
         try:
             await asyncio.shield(durable)
@@ -56,7 +52,6 @@ def answer(responses: Iterable[tuple[Waiter, Any]], durable: Durable | None) -> 
 
 
 def fail(waiters: Iterable[Waiter], problem: KafkaError) -> None:
-    """Fail parked requests."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(problem)

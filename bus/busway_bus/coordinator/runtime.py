@@ -3,7 +3,7 @@
 What lives here: finding a shard, deciding, appending, applying, replies after durability, timers, unloading. What does
 not: the decisions (`shard`), reading the log (`loading`), errors of replies (`replies`).
 
-A decision is appended and applied before the next one, so that a shard always matches its log. A record that cannot be
+A decision is appended and applied before the next, so that a shard always matches its log. A record that cannot be
 appended has no effect. A shard is unloaded and reloaded if an appended record does not become durable.
 """
 
@@ -53,6 +53,9 @@ class Loaded(Generic[S]):
 class Runtime(Generic[S]):
     """All shards of a topic on this node.
 
+    Methods that use a shard raise COORDINATOR_LOAD_IN_PROGRESS while its log is read, COORDINATOR_NOT_AVAILABLE if it
+    cannot be read or written, NOT_COORDINATOR where another broker may be, and what the operation raises.
+
     Args:
         image: the topic in the current image, None if missing; a new object after every change.
         loaded: called with each partition and shard once served.
@@ -82,22 +85,21 @@ class Runtime(Generic[S]):
         self._epoch_ms = machine.wall_ms() - int(machine.monotonic_s() * 1000)
 
     def now(self) -> int:
-        """Return wall time in ms that never jumps. Setting the clock must not end sessions."""
+        """Return wall time in ms that never jumps: setting the clock ends no sessions."""
         return self._epoch_ms + int(self._machine.monotonic_s() * 1000)
 
     # Finding
 
     @property
     def partitions(self) -> int:
-        """The topic's number of partitions; 0 if it does not exist."""
+        """The number of partitions; 0 for a missing topic."""
         image = self._image()
         return 0 if image is None else len(image.partitions)
 
     def partition_of(self, key: str) -> int:
         """Return the partition that keeps `key`.
 
-        Raises:
-            KafkaError: NOT_COORDINATOR, the topic does not exist: no coordinator was looked up yet.
+        NOT_COORDINATOR: the topic does not exist: no coordinator was looked up yet.
         """
         count = self.partitions
         if count == 0:
@@ -105,12 +107,7 @@ class Runtime(Generic[S]):
         return partition_for(key, count)
 
     def shard(self, partition: int) -> S:
-        """Return a partition's state, including what is not durable yet.
-
-        Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while its log is read, COORDINATOR_NOT_AVAILABLE if it cannot be,
-                NOT_COORDINATOR where another broker may be.
-        """
+        """Return a partition's state, including what is not durable yet."""
         return self._find(partition).shard
 
     def shards(self) -> dict[int, S]:
@@ -118,11 +115,7 @@ class Runtime(Generic[S]):
         return {partition: loaded.shard for partition, loaded in sorted(self._loaded.items())}
 
     def all_shards(self) -> dict[int, S]:
-        """Return the loaded shards by partition, in order, once nothing is loading.
-
-        Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
-        """
+        """Return the loaded shards, or raise COORDINATOR_LOAD_IN_PROGRESS while any is loading."""
         self.load()
         if self._loader.busy:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic} is being read")
@@ -139,20 +132,11 @@ class Runtime(Generic[S]):
     # Deciding
 
     def decide(self, partition: int, operation: Callable[[S], Decision[R]]) -> R:
-        """Decide, append and apply; return the reply before it is durable.
-
-        Raises:
-            KafkaError: as `shard`; from the operation; NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE if it cannot be
-                written.
-        """
+        """Decide, append and apply; return the reply before it is durable."""
         return self._decide(self._find(partition), operation).reply
 
     async def write(self, partition: int, operation: Callable[[S], Decision[R]]) -> R:
-        """Decide, append and apply; return the reply once durable with everything before.
-
-        Raises:
-            KafkaError: as `decide`, also if it does not become durable.
-        """
+        """Decide, append and apply; return the reply once all is durable."""
         loaded = self._find(partition)
         decision = self._decide(loaded, operation)
         await replies.durably(loaded.durable)
@@ -161,14 +145,11 @@ class Runtime(Generic[S]):
     async def write_batch(
         self, number: int, batch: BatchBuilder, records: Sequence[Record], check: Callable[[S], None]
     ) -> None:
-        """Append and apply a prepared batch, all of it or nothing; returns when it is durable.
+        """Append and apply a prepared batch, all or nothing; return once durable.
 
         Args:
             batch: holds the records.
             check: refuses them at the moment of the write, or returns.
-
-        Raises:
-            KafkaError: as `write`, and what `check` raises.
         """
         loaded = self._find(number)
         check(loaded.shard)
@@ -183,10 +164,9 @@ class Runtime(Generic[S]):
         operation: Callable[[S, Waiter], Decision[R | Unanswered]],
         parked: Callable[["asyncio.Future[Any]"], None],
     ) -> R:
-        """Write as `write` does; after `PARKED`, wait for a later decision's reply.
+        """As `write`; after `PARKED`, wait for a later decision's reply.
 
-        Args:
-            parked: called with the future of a parked request. Cancelling it ends only the wait.
+        `parked` is called with the future of a parked request. Cancelling it ends only the wait.
         """
         loaded = self._find(partition)
         waiter: asyncio.Future[R] = asyncio.get_running_loop().create_future()
@@ -199,11 +179,7 @@ class Runtime(Generic[S]):
         return reply
 
     async def read(self, partition: int, operation: Callable[[S], R]) -> R:
-        """Read a shard; return once what was read is durable. No crash revokes it.
-
-        Raises:
-            KafkaError: as `write`.
-        """
+        """Read a shard; return once what was read is durable: no crash revokes it."""
         return await self.write(partition, lambda shard: Decision(reply=operation(shard)))
 
     def _decide(self, loaded: Loaded[S], operation: Callable[[S], Decision[R]]) -> Decision[R]:
@@ -231,8 +207,7 @@ class Runtime(Generic[S]):
     ) -> None:
         """Append and apply without an await: the decision still holds.
 
-        Raises:
-            KafkaError: a batch cannot be written; those before it are written and applied.
+        KafkaError: a batch cannot be written; those before it are written and applied.
         """
         records: tuple[Record, ...] = decision.records
         at_once = len(records) if decision.whole else RECORDS_PER_OWN_BATCH_MAX
@@ -252,8 +227,7 @@ class Runtime(Generic[S]):
     ) -> None:
         """Append the batch of these records, then apply them.
 
-        Raises:
-            KafkaError: it cannot be written; nothing is applied.
+        KafkaError: it cannot be written; nothing is applied.
         """
         try:
             replica = self._replicas.find(self._topic, loaded.partition)
@@ -308,7 +282,6 @@ class Runtime(Generic[S]):
                 self._loader.begin(partition)
 
     async def wait_loaded(self, *, within_s: float) -> None:
-        """Wait until loading has finished, or for `within_s`."""
         await self._loader.wait(within_s=within_s)
 
     def look_again(self) -> None:
@@ -350,7 +323,6 @@ class Runtime(Generic[S]):
         replies.fail(loaded.shard.unloaded(), KafkaError(ErrorCode.NOT_COORDINATOR, where))
 
     def close(self) -> None:
-        """Stop timers and loading."""
         self._loader.stop()
         for loaded in self._loaded.values():
             if loaded.timer is not None:

@@ -1,11 +1,11 @@
 """Interfaces of the state that one partition of an internal topic holds.
 
-What lives here: the interface, with its extensions for transactions and for records that build on earlier ones. What
-does not: implementations; they need not import this module.
+What lives here: the interface, with extensions for transactions and for records that build on earlier ones. What does
+not: implementations; they need not import this module.
 
 A shard is pure. Its operations are further methods that return a `Decision`. They may change what is lost with the
-coordinator anyway, such as waiters and timers. What the log keeps is changed by `apply` alone, both live and in a
-replay. Thus nothing has happened if a decision's records cannot be written.
+coordinator anyway, such as waiters and timers. What the log keeps is changed by `apply` alone, live and in a replay:
+nothing has happened if a decision's records cannot be written.
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -17,7 +17,7 @@ Record = Any
 
 
 class Shard(Protocol):
-    """The state of one partition. Times are in ms of a clock that never goes back."""
+    """The state of one partition. Times in ms of a clock that never goes back."""
 
     @staticmethod
     def encode(record: Record, /) -> tuple[bytes, bytes | None]:
@@ -30,16 +30,10 @@ class Shard(Protocol):
 
     @staticmethod
     def decode(key: bytes, value: bytes | None, /) -> Record | None:
-        """Return the record; None for a type unknown to this version.
-
-        Raises:
-            ProtocolError: the bytes are damaged.
-        """
+        """Return the record; None for an unknown type. ProtocolError: damage."""
         ...
 
-    def apply(self, record: Record, now: int, /) -> None:
-        """Apply a record of the log."""
-        ...
+    def apply(self, record: Record, now: int, /) -> None: ...
 
     def next_deadline(self) -> int | None:
         """Return the time of the next `tick`; None for never."""
@@ -50,7 +44,7 @@ class Shard(Protocol):
         ...
 
     def unloaded(self) -> list[Waiter]:
-        """Return the waiters of all parked requests when the shard is unloaded."""
+        """Return the waiters of all parked requests."""
         ...
 
 

@@ -1,6 +1,6 @@
 """The share group coordinator as handlers use it (KIP-932).
 
-What lives here: choosing the shard, and requests to the share coordinator. What does not: the rules
+What lives here: choosing the shard, requests to the share coordinator. What does not: the rules
 (`groups.share.heartbeat`, `groups.share.partitions`), states of share partitions (`share_state_coordinator`).
 """
 
@@ -47,8 +47,6 @@ Wanted = Mapping[UUID, Iterable[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedShareGroup:
-    """The description of a share group."""
-
     state: str
     epoch: int
     assignment_epoch: int
@@ -57,6 +55,8 @@ class DescribedShareGroup:
 
 class ShareGroups:
     """All share groups of this node.
+
+    Methods raise KafkaError if the coordinator is elsewhere, is loading or cannot write.
 
     Args:
         groups: its shards keep them.
@@ -79,12 +79,10 @@ class ShareGroups:
         self._config = config
         self._setting = setting
         self._initializing: dict[asyncio.Task[Any], str] = {}
-        """Tasks that initialize share partitions, with the group's name."""
         self._deleting: Counter[str] = Counter()
         self._semaphore = asyncio.Semaphore(BEGINNING_AT_ONCE)
 
     def limits(self, group_id: str) -> ShareGroupLimits:
-        """Return a group's limits."""
         return ShareGroupLimits(
             max_size=self._config.get("group.share.max.size"),
             session_timeout_ms=self._setting(group_id, "share.session.timeout.ms"),
@@ -105,7 +103,7 @@ class ShareGroups:
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND; COORDINATOR_LOAD_IN_PROGRESS on joining a group that is being deleted; from
-                `groups.share.heartbeat`; the coordinator is elsewhere, is loading, or cannot write.
+                `groups.share.heartbeat`.
         """
         now, wall_ms = self._groups.runtime.now(), self._machine.wall_ms()
         limits = self.limits(heartbeat.group_id)
@@ -132,7 +130,10 @@ class ShareGroups:
         return reply
 
     def _start_initializing(self, group_id: str, initializing: Coroutine[Any, Any, R]) -> "asyncio.Task[R]":
-        """Initialize share partitions, even without a waiter. A deletion of the group waits for it."""
+        """Initialize share partitions, even without a waiter.
+
+        A deletion of the group waits for it.
+        """
         task = asyncio.ensure_future(initializing)
         self._initializing[task] = group_id
         task.add_done_callback(self._initializing_ended)
@@ -152,7 +153,7 @@ class ShareGroups:
         """Block joins and offset changes of an empty group until `_release(held)`.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
         group = _empty(group_id, shard)
         self._deleting[group_id] += 1
@@ -210,11 +211,7 @@ class ShareGroups:
         return failed
 
     async def describe(self, group_id: str) -> DescribedShareGroup:
-        """Describe a group as far as it is durable.
-
-        Raises:
-            KafkaError: GROUP_ID_NOT_FOUND.
-        """
+        """Describe a durable group, or raise GROUP_ID_NOT_FOUND."""
 
         def look(shard: GroupShard) -> Decision[DescribedShareGroup]:
             group = _share_group(group_id, shard.groups.get(group_id))
@@ -229,11 +226,6 @@ class ShareGroups:
         return await self._decide(group_id, look)
 
     def is_share_group(self, group_id: str) -> bool:
-        """Whether the group exists and is a share group.
-
-        Raises:
-            KafkaError: the coordinator is elsewhere, or is loading.
-        """
         if self._groups.runtime.partitions == 0:
             return False
         group = self._groups.group(group_id)
@@ -292,11 +284,7 @@ class ShareGroups:
         return await self._decide(group_id, look)
 
     async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState:
-        """Return a share partition's state without batches, with its start offset.
-
-        Raises:
-            KafkaError: see `SharePersister`.
-        """
+        """Return a share partition's state without batches."""
         return await self._persister.summary(
             SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=partition)
         )
@@ -349,7 +337,7 @@ class ShareGroups:
         recorded as present.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
 
         def hold(shard: GroupShard) -> Decision[None]:

@@ -83,7 +83,7 @@ class ShareCoordinator:
     # `SharePersister`
 
     async def initialize(self, key: SharePartitionKey, *, state_epoch: int, start_offset: int) -> None:
-        """Initialize the state, or reset it at a higher epoch. Creates the topic if necessary."""
+        """As `SharePersister`; creates the topic if necessary."""
         if self.runtime.partitions == 0:
             await self.ensure()
         has_room = self._held_bytes() < SHARE_STATES_BYTES_MAX
@@ -102,14 +102,12 @@ class ShareCoordinator:
             self.reinitialized(key)
 
     async def read(self, key: SharePartitionKey, *, leader_epoch: int) -> ShareState:
-        """Return the state for a leader of the partition."""
         return await self.runtime.write(
             self._partition_of(key),
             lambda shard: shard.read(key, leader_epoch=leader_epoch, wall_ms=self._machine.wall_ms()),
         )
 
     async def write(self, key: SharePartitionKey, change: ShareState) -> None:
-        """Merge batches, move the start offset, set the count of complete records."""
         room_bytes = SHARE_STATES_BYTES_MAX - self._held_bytes()
         await self.runtime.write(
             self._partition_of(key),
@@ -117,11 +115,9 @@ class ShareCoordinator:
         )
 
     async def summary(self, key: SharePartitionKey) -> ShareState:
-        """Return the state without its batches."""
         return await self.runtime.read(self._partition_of(key), lambda shard: shard.summary(key))
 
     async def delete(self, key: SharePartitionKey) -> None:
-        """Delete the state."""
         try:
             await self.runtime.write(self._partition_of(key), lambda shard: shard.delete(key))
         finally:
@@ -130,12 +126,14 @@ class ShareCoordinator:
     # Time
 
     async def follow(self, image: ClusterImage, delta: Delta) -> None:
-        """Delete the states of deleted topics."""
         if delta.removed:
             await self._forget(tuple(delta.removed))
 
     async def renew(self, *, older_ms: int) -> None:
-        """Rewrite snapshots of at least this age. A `quiet` shard is skipped: its log must not grow."""
+        """Rewrite snapshots of at least this age.
+
+        A `quiet` shard is skipped: its log must not grow.
+        """
         self.runtime.load()
         for partition, shard in self.runtime.shards().items():
             if shard.quiet:

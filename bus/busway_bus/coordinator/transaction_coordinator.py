@@ -32,6 +32,8 @@ R = TypeVar("R")
 class TransactionCoordinator:
     """All transactional ids of this node; a `kernel.transactions.TransactionVerifier`.
 
+    Methods raise KafkaError if the coordinator is elsewhere, is loading or cannot write.
+
     Args:
         image: `__transaction_state`, as for `Runtime`; `create_topic` creates it.
         exists: whether a partition of a topic exists.
@@ -97,8 +99,7 @@ class TransactionCoordinator:
             host: charged for the id from now on.
 
         Raises:
-            KafkaError: INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED or POLICY_VIOLATION. This
-            and all methods below: the coordinator is elsewhere, is loading or cannot write.
+            KafkaError: INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, POLICY_VIOLATION.
         """
         if not 0 < timeout_ms <= self._config.get("transaction.max.timeout.ms"):
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, "see transaction.max.timeout.ms of the broker")
@@ -132,7 +133,7 @@ class TransactionCoordinator:
         """Add partitions to a transaction; return once durable.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
+            KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, POLICY_VIOLATION.
         """
         partition, levels = self.runtime.partition_of(transactional_id), self._levels(client_version)
 
@@ -147,12 +148,12 @@ class TransactionCoordinator:
         await self._settled(transactional_id, attempt)
 
     async def end(self, transactional_id: str, identity: Identity, *, commit: bool, client_version: int) -> Identity:
-        """Decide a transaction's end; return the producer's next identity once durable.
+        """Decide an end; return the producer's next identity once durable.
 
         The markers follow.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
+            KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
         """
         partition, levels = self.runtime.partition_of(transactional_id), self._levels(client_version)
 
@@ -211,8 +212,9 @@ class TransactionCoordinator:
         return outcome.identity
 
     async def _settled(self, transactional_id: str, attempt: Callable[[], Awaitable[R]]) -> R:
-        """Run `attempt`; on CONCURRENT_TRANSACTIONS wait briefly for the end, then once more. It saves a client's
-        retry.
+        """Run `attempt`; on CONCURRENT_TRANSACTIONS wait briefly and run it once more.
+
+        It saves a client's retry.
         """
         try:
             return await attempt()
@@ -227,12 +229,9 @@ class TransactionCoordinator:
     # Queries
 
     def transaction(self, transactional_id: str) -> tuple[Transaction, frozenset[TopicPartition]]:
-        """Return an id and its transaction's partitions.
+        """Return an id and its transaction's partitions, or raise TRANSACTIONAL_ID_NOT_FOUND.
 
         While it is ending these are the partitions without a marker.
-
-        Raises:
-            KafkaError: TRANSACTIONAL_ID_NOT_FOUND.
         """
         known = self.runtime.shard(self.runtime.partition_of(transactional_id)).transactions.get(transactional_id)
         if known is None:
@@ -243,17 +242,12 @@ class TransactionCoordinator:
         return known, known.partitions if remaining is None else remaining
 
     def transactions(self) -> list[tuple[str, Transaction]]:
-        """Return all transactional ids by partition.
-
-        Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
-        """
+        """Return all transactional ids by partition."""
         return [entry for shard in self.runtime.all_shards().values() for entry in shard.transactions.items()]
 
     # Time
 
     async def abort_overdue(self) -> None:
-        """Abort transactions that exceed their timeout."""
         self.runtime.load()
         for partition in tuple(self.runtime.shards()):
             if not await self._abort_overdue(partition):

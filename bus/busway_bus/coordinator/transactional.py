@@ -20,22 +20,12 @@ T = TypeVar("T", bound=TransactionalShard)
 
 
 class TransactionalRuntime(Runtime[T]):
-    """A runtime with transactions of producers."""
-
     def is_open(self, partition: int, producer_id: int, producer_epoch: int) -> bool:
-        """Whether a producer has an open transaction in the partition.
-
-        Raises:
-            KafkaError: as `shard`.
-        """
+        """Whether a producer has an open transaction in the partition."""
         return self._log(partition).producers.is_open(producer_id, producer_epoch)
 
     def batch_bytes_max(self, partition: int) -> int:
-        """Return `max.message.bytes`, which as in Kafka bounds a transaction's batch.
-
-        Raises:
-            KafkaError: as `shard`.
-        """
+        """Return `max.message.bytes`, which as in Kafka bounds a transaction's batch."""
         return self._log(partition).config.max_message_bytes
 
     def _log(self, partition: int) -> PartitionLog:
@@ -58,7 +48,7 @@ class TransactionalRuntime(Runtime[T]):
             check: raises to refuse the records, directly before the append.
 
         Raises:
-            KafkaError: as `write`, from `check`, and INVALID_PRODUCER_EPOCH after a newer producer.
+            KafkaError: INVALID_PRODUCER_EPOCH after a newer producer.
         """
         loaded = self._find(partition)
         shard = loaded.shard
@@ -72,10 +62,10 @@ class TransactionalRuntime(Runtime[T]):
         await replies.durably(loaded.durable)
 
     async def end_transaction(self, partition: int, marker: EndTransaction) -> None:
-        """Write and apply a marker; return once it is durable. A repeated one changes nothing.
+        """Write and apply a marker; return once durable. A repeated one changes nothing.
 
         Raises:
-            KafkaError: as `write`, INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED.
+            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         loaded = self._find(partition)
         try:

@@ -1,9 +1,8 @@
 """The committed offsets of one partition of `__consumer_offsets`, and their memory.
 
-What lives here: the table, its memory together with that of the groups, refusals. What does not: one offset
-(`offsets`), those of open transactions (`pending_offsets`), members, with limits of their own (`memory_quota`), who may
-commit (`shard`). Any client may commit for a new group, and offsets are kept for `offsets.retention.minutes`, seven
-days.
+What lives here: the table, its memory with that of the groups, refusals: any client may commit for a new group, and
+offsets stay for `offsets.retention.minutes`. What does not: one offset (`offsets`), open transactions
+(`pending_offsets`), members' memory (`memory_quota`), permission to commit (`shard`).
 """
 
 import logging
@@ -18,11 +17,10 @@ logger = logging.getLogger("busway.groups")
 _WARNED_AGAIN_BELOW: Final = 0.9
 """Fraction of the limit below which the next refusal is logged again."""
 _METADATA_FREE: Final = 128
-"""Uncounted bytes of metadata: slightly longer metadata must not cause a refusal."""
+"""Uncounted bytes of metadata: slightly longer metadata is not refused."""
 
 
 def offset_bytes(partition: TopicPartition, metadata: str) -> int:
-    """Return the approximate memory of an offset."""
     return OFFSET_BYTES + partition[0].__sizeof__() + max(metadata.__sizeof__() - _METADATA_FREE, 0)
 
 
@@ -30,7 +28,7 @@ class OffsetMemory:
     """The memory of all shards' offsets and groups.
 
     Attributes:
-        used: current bytes; a replay may exceed the limit.
+        used: a replay may exceed the limit.
     """
 
     def __init__(self, limit: int = OFFSETS_BYTES_MAX) -> None:
@@ -40,15 +38,10 @@ class OffsetMemory:
 
     @property
     def full(self) -> bool:
-        """Whether the limit is exceeded."""
         return self.used > self._limit
 
     def check(self, more: int) -> None:
-        """Check that there is memory for this many bytes more. The first refusal is logged.
-
-        Raises:
-            KafkaError: COORDINATOR_NOT_AVAILABLE, which clients retry.
-        """
+        """Raise COORDINATOR_NOT_AVAILABLE (retriable) without memory; log the first refusal."""
         if more <= 0 or self.used + more <= self._limit:
             self._warned = self._warned and self.used > self._limit * _WARNED_AGAIN_BELOW
             return
@@ -92,7 +85,6 @@ class CommittedOffsets(dict[str, dict[TopicPartition, CommittedOffset]]):
         self._change(more)
 
     def forget(self, group_id: str, partition: TopicPartition) -> None:
-        """Remove an offset."""
         table = self.get(group_id, {})
         self._change(-_held(partition, table))
         table.pop(partition, None)
@@ -100,20 +92,15 @@ class CommittedOffsets(dict[str, dict[TopicPartition, CommittedOffset]]):
             self.pop(group_id, None)
 
     def group_came(self) -> None:
-        """Account for a new group."""
         self._change(GROUP_BYTES)
 
     def group_went(self) -> None:
-        """Release the memory of a removed group."""
         self._change(-GROUP_BYTES)
 
     def check(self, group_id: str, offsets: NewOffsets, *, new_group: bool) -> None:
-        """Check that there is memory for offsets and a new group.
+        """Check memory for offsets and a new group, as `OffsetMemory.check`.
 
         An offset that needs no more than its predecessor always fits.
-
-        Raises:
-            KafkaError: as `OffsetMemory.check`.
         """
         table = self.get(group_id, {})
         more = sum(
@@ -123,11 +110,6 @@ class CommittedOffsets(dict[str, dict[TopicPartition, CommittedOffset]]):
         self._memory.check(more + GROUP_BYTES * new_group)
 
     def check_group(self) -> None:
-        """Check that there is memory for a new group.
-
-        Raises:
-            KafkaError: as `check`.
-        """
         self._memory.check(GROUP_BYTES)
 
 

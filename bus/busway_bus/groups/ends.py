@@ -1,6 +1,6 @@
 """Timeouts of a group's members.
 
-What lives here: each member's timeout, and which are over. What does not: their reasons and consequences.
+What lives here: each member's timeout. What does not: reasons and consequences.
 """
 
 from collections.abc import Container
@@ -21,29 +21,27 @@ class Ends:
         self._deadlines = Deadlines()
 
     def put(self, member_id: str, end: int) -> None:
-        """Start or replace a member's timeout."""
         self._ends[member_id] = end
         self._deadlines.discard(member_id)
         self._deadlines.put(member_id, end)
 
     def begin(self, member_id: str, end: int) -> None:
-        """Start a member's timeout unless one is running."""
+        """Start a timeout unless one is running."""
         if member_id not in self._ends:
             self.put(member_id, end)
 
     def discard(self, member_id: str) -> None:
-        """Stop a member's timeout."""
         self._ends.pop(member_id, None)
         self._deadlines.discard(member_id)
 
     def earliest(self) -> int | None:
-        """Return when `late` is due, in ms; None for never."""
+        """Return when `late` is due, in ms."""
         return self._deadlines.earliest()
 
     def late(self, now: int, members: Container[str]) -> list[str]:
         """Return a bounded number of members whose timeout is over.
 
-        One that is not removed is returned again after `AGAIN_MS`.
+        A member that is not removed is returned again after `AGAIN_MS`.
         """
         late: list[str] = []
         for member_id in self._deadlines.due(now, MEMBERS_PER_TICK_MAX):

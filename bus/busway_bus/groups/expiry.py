@@ -16,8 +16,7 @@ def parts(
 ) -> Iterator[dict[str, Sequence[TopicPartition]]]:
     """Yield all groups with their partitions, in bounded parts.
 
-    A part has at most `GROUPS_PER_EXPIRY_MAX` groups and `OFFSETS_PER_EXPIRY_MAX` partitions; larger groups are split.
-    Groups may be created and deleted between two parts.
+    Larger groups are split. Groups may be created and deleted between two parts.
     """
     part: dict[str, Sequence[TopicPartition]] = {}
     count = 0
@@ -44,7 +43,7 @@ def expired(
 ) -> list[tuple[str, int]]:
     """Return the partitions of `group` whose offset has expired.
 
-    It expires with its topic, after `retention_ms` without need of it, or at the time set with the offset (OffsetCommit 2 to 4).
+    It expires with its topic, `retention_ms` after it began to age, or at its own time (OffsetCommit 2 to 4).
     """
     partitions = []
     for (topic, partition), committed in offsets.items():

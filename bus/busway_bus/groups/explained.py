@@ -1,10 +1,8 @@
 """A shard of groups that records rebalances, for `history`.
 
-What lives here: why members joined or left, and which partitions moved, for classic and consumer groups, observed as
-records are applied and members removed. What does not: any rule about groups (`shard` and below); nothing is changed
-here.
-
-A new kind of group adds its keys to `_SEEN`.
+What lives here: why members joined or left and which partitions moved, observed as records are applied and members
+removed. What does not: rules about groups (`shard`); nothing is changed here. A new kind of group adds its keys to
+`_SEEN`.
 """
 
 import weakref
@@ -50,7 +48,7 @@ class ExplainedShard(GroupShard):
     """A `GroupShard` that records rebalances.
 
     Attributes:
-        live: whether the replay of the log is over; older records give no reasons.
+        live: whether the replay is over; replayed records give no reasons.
     """
 
     def __init__(self, history: History, **options: Any) -> None:
@@ -63,11 +61,11 @@ class ExplainedShard(GroupShard):
         self._causes: dict[str, Cause] = {}
         """Why the groups of the current operation remove members."""
         self._before: tuple[str, int, Gathering | None] = ("", 0, None)
-        """Gathered changes of the group of the last tombstones. A classic one may replace it next."""
+        """Gathered changes of the last tombstones' group: a classic one may replace it next."""
         self._now = 0
 
     def explanation(self, group_id: str) -> str | None:
-        """Return the group's last rebalances as JSON; None for an unknown group."""
+        """Return the last rebalances as JSON; None for an unknown group."""
         group = self.groups.get(group_id)
         if group is None and not self._history.knows(group_id):
             return None
@@ -123,7 +121,7 @@ class ExplainedShard(GroupShard):
         )
 
     def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
-        """Join; record new members and members that trigger a rebalance."""
+        """Record new members and members that trigger a rebalance."""
         self._now, self._causes = now, {group_id: _overtaken}
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
@@ -147,7 +145,7 @@ class ExplainedShard(GroupShard):
         reasons: Sequence[str | None] = (),
         what: str = LEFT,
     ) -> Decision[list[ErrorCode]]:
-        """Leave; record each member's reason. `what` is `LEFT` or `FENCED`."""
+        """Record each member's reason. `what`: `LEFT` or `FENCED`."""
         reason_of: dict[str, str | None] = {}
         for (member_id, instance_id), reason in zip(identities, reasons, strict=False):
             reason_of[member_id or f"instance {instance_id}"] = reason
@@ -159,12 +157,10 @@ class ExplainedShard(GroupShard):
         return super().leave(group_id, identities, now)
 
     def consumer_heartbeat(self, group_id: str, heartbeat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
-        """As `GroupShard.consumer_heartbeat`."""
         self._now, self._causes = now, {group_id: _left if heartbeat.epoch < 0 else _overtaken}
         return super().consumer_heartbeat(group_id, heartbeat, now)
 
     def tick(self, now: int) -> Decision[None]:
-        """As `GroupShard.tick`."""
         self._causes = {}
         return super().tick(now)
 
@@ -188,7 +184,6 @@ class ExplainedShard(GroupShard):
     # Records
 
     def apply(self, change: Change, now: int) -> None:
-        """As `GroupShard.apply`."""
         seen = _SEEN.get(type(change[0])) if self.live else None
         if seen is None:
             super().apply(change, now)
@@ -336,7 +331,6 @@ _SEEN: Final[Mapping[type[Any], Callable[[ExplainedShard, Change, int], None]]] 
     ConsumerGroupTargetAssignmentMetadataKey: ExplainedShard._targets,
     ConsumerGroupCurrentMemberAssignmentKey: ExplainedShard._current,
 }
-"""How to record each type of record key."""
 
 
 def _unknown(member_id: str, instance_id: str | None) -> tuple[str, str | None]:

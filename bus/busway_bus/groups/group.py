@@ -1,7 +1,7 @@
 """The interface of all kinds of groups.
 
-What lives here: the kinds with Kafka's names, the interface, default errors of unsupported requests. What does not: the
-kinds (`classic`, `modern`, `share`), the table of groups (`shard`).
+What lives here: the kinds, the interface, default errors of unsupported requests. What does not: the kinds' rules
+(`classic`, `modern`, `share`), the table (`shard`).
 """
 
 from abc import ABC, abstractmethod
@@ -35,9 +35,8 @@ class Committer:
     """The sender of a commit.
 
     Attributes:
-        epoch: generation or member epoch; negative for a client that is no member.
+        epoch: generation or member epoch; negative for no member.
         version: of OffsetCommit; members of some groups need a newer one.
-        transactional: whether the offsets are part of a transaction.
         host: its quota is charged for offsets of a transaction.
     """
 
@@ -53,7 +52,7 @@ class Group(ABC):
     """One group.
 
     Attributes:
-        over: whether its records were deleted.
+        over: its records were deleted.
     """
 
     kind: ClassVar[GroupKind]
@@ -107,7 +106,7 @@ class Group(ABC):
 
     @abstractmethod
     def tick(self, now: int) -> Decision[None]:
-        """Run the timers that are due."""
+        """Run due timers."""
 
     def abandon(self) -> list[Waiter]:
         """Return all waiters, unanswered: the group has another coordinator."""
@@ -120,7 +119,7 @@ class Group(ABC):
         """Check that offsets may be committed; extend a classic member's session.
 
         Returns:
-            A check for each partition, None if there is nothing else to check.
+            A check for each partition, or None.
 
         Raises:
             KafkaError: the commit is not allowed.
@@ -128,22 +127,14 @@ class Group(ABC):
 
     @abstractmethod
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Check that this member may fetch offsets in this epoch.
+        """Raise unless this member may fetch offsets in this epoch.
 
-        Args:
-            member_id: None, with epoch -1, for an unnamed client.
-
-        Raises:
-            KafkaError: the fetch is not allowed.
+        `member_id`: None, with epoch -1, for an unnamed client.
         """
 
     @abstractmethod
     def check_offset_delete(self) -> None:
-        """Check that offsets of topics without subscribers may be deleted.
-
-        Raises:
-            KafkaError: NON_EMPTY_GROUP.
-        """
+        """Raise NON_EMPTY_GROUP unless offsets of topics without subscribers may be deleted."""
 
     @abstractmethod
     def reads(self, topic: str) -> bool:
@@ -156,7 +147,6 @@ class Group(ABC):
     # Requests of classic members
 
     def join(self, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
-        """Add a classic member."""
         return Decision(reply=JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
 
     def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
@@ -164,11 +154,10 @@ class Group(ABC):
         return Decision(reply=SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """Extend the session of a classic member."""
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(self, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
-        """Remove members by member id, or by instance id alone."""
+        """Remove members by id, or by instance id alone (administrator's call)."""
         return Decision(reply=[ErrorCode.UNKNOWN_MEMBER_ID] * len(identities))
 
 
@@ -176,11 +165,7 @@ G = TypeVar("G", bound=Group)
 
 
 def of_kind(group: Group | None, group_id: str, kind: type[G]) -> G:
-    """Return the group if it is of this kind.
-
-    Raises:
-        KafkaError: GROUP_ID_NOT_FOUND.
-    """
+    """Return the group if it is of this kind, else raise GROUP_ID_NOT_FOUND."""
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not isinstance(group, kind):

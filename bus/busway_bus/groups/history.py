@@ -1,8 +1,7 @@
 """The last rebalances of each group, as JSON in memory.
 
-What lives here: the bounded history of a node's groups, and the gathered changes of a current rebalance. What does not:
-observing rebalances (`explained`), showing them (`handlers.describe_configs`, the CLI). It ends with the process or a
-move of the coordinator.
+What lives here: a node's bounded history, lost with the process or a move of the coordinator, and the changes of a
+current rebalance. What does not: observing (`explained`), showing (`handlers.describe_configs`, the CLI).
 """
 
 import json
@@ -25,12 +24,6 @@ _LINE_BYTES: Final = 200
 
 
 class History:
-    """The last rebalances of every group.
-
-    Args:
-        wall_ms: returns the wall-clock time.
-    """
-
     def __init__(self, wall_ms: Callable[[], int], limit: int = EXPLAINED_BYTES_MAX) -> None:
         self.wall_ms = wall_ms
         self._limit = limit
@@ -41,7 +34,7 @@ class History:
     def add(self, group_id: str, entry: dict[str, Any]) -> None:
         """Add an entry.
 
-        The oldest entries of this group are dropped first, then groups without an entry for the longest time.
+        First this group's oldest entries are dropped, then groups without an entry for the longest time.
         """
         text = json.dumps(entry, ensure_ascii=True, separators=(",", ":"))
         entries = self._groups.setdefault(group_id, deque())
@@ -61,11 +54,10 @@ class History:
         self.used += by
 
     def knows(self, group_id: str) -> bool:
-        """Whether the group has entries."""
         return group_id in self._groups
 
     def text(self, group_id: str, under_way: Iterable[dict[str, Any]] = ()) -> str:
-        """Return a JSON array, the oldest entry first; `under_way` is appended."""
+        """Return a JSON array, oldest first; `under_way` is appended."""
         last = (json.dumps(entry, separators=(",", ":")) for entry in under_way)
         return f"[{','.join((*self._groups.get(group_id, ()), *last))}]"
 
@@ -74,11 +66,11 @@ class Gathering:
     """The gathered changes of a current rebalance.
 
     Attributes:
-        began_ms: start, by the monotonic clock.
+        began_ms: monotonic.
         reasons: the events, in order.
-        had: a classic group's assignments before, encoded, by member id; None if not collected or too large. lost,
-        gained: partitions, with the members that lose or gain them.
-        uncounted: whether further ones were dropped.
+        had: a classic group's encoded assignments by member id; None if not collected or too large.
+        lost, gained: partitions, with the members that lose or gain them.
+        uncounted: further ones were dropped.
     """
 
     def __init__(self, began_ms: int, wall_ms: int) -> None:
@@ -100,7 +92,6 @@ class Gathering:
         host: str = "",
         instance: str | None = None,
     ) -> None:
-        """Add an event of a member."""
         if len(self.reasons) >= EXPLAINED_REASONS_MAX:
             self.reasons_left_out += 1
             return
@@ -120,11 +111,9 @@ class Gathering:
         self.reasons = [event for event in self.reasons if event["what"] not in what or event.get("member") not in ids]
 
     def lose(self, partition: TopicPartition, member_id: str) -> None:
-        """Note that a member loses a partition."""
         self._put(self.lost, partition, member_id)
 
     def gain(self, partition: TopicPartition, member_id: str) -> None:
-        """Note that a member gains a partition."""
         self._put(self.gained, partition, member_id)
 
     def _put(self, table: dict[TopicPartition, str], partition: TopicPartition, member_id: str) -> None:
@@ -134,7 +123,6 @@ class Gathering:
             table[partition] = member_id[:EXPLAINED_TEXT_MAX]
 
     def entry(self, kind: str, epoch: int, members: int, took_ms: int | None) -> dict[str, Any]:
-        """Return the entry for the history."""
         partitions = sorted({*self.lost, *self.gained})
         moves = [(partition, self.lost.get(partition), self.gained.get(partition)) for partition in partitions]
         return {

@@ -1,6 +1,6 @@
 """Limits of groups of all kinds.
 
-What lives here: the values, each with Kafka's default. What does not: checking them (`classic.join_checks`, `modern`).
+What lives here: the values, each with Kafka's default. What does not: checks (`classic.join_checks`, `modern`).
 """
 
 from dataclasses import dataclass, field
@@ -13,13 +13,12 @@ from busway_bus.kernel.fair_share import FairShare
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """Kafka's group.* settings and offset.metadata.max.bytes, and the memory of all groups.
+    """Kafka's group.* settings and offset.metadata.max.bytes, and memory limits.
 
     Attributes:
-        memory: of their members.
+        memory: of members.
         pending: of offsets in open transactions.
         offsets: of committed offsets, and of groups without their members.
-        consumer: settings of consumer groups.
     """
 
     min_session_timeout_ms: int = 6_000

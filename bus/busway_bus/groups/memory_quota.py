@@ -1,8 +1,8 @@
-"""The memory of all group members of a node: ids, subscriptions, assignments.
+"""The memory of a node's group members: ids, subscriptions, assignments.
 
-What lives here: the accounting, by group and host. What does not: which request is refused (`classic.join_checks`), the
-rule for hosts (`kernel.fair_share`). Clients choose these sizes. Kafka has no limit: a few hundred members with a
-megabyte of metadata each exhaust its coordinator's memory.
+What lives here: accounting by group and host. What does not: refused requests (`classic.join_checks`), the rule for
+hosts (`kernel.fair_share`). Clients choose these sizes. Kafka has no limit: a few hundred members with 1 MB of metadata
+each exhaust its coordinator.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,8 +22,6 @@ class GroupMemory:
     """The bytes of all groups, and of each.
 
     Args:
-        limit: of all.
-        group_limit: of each.
         refused: called for each refusal of a host.
 
     Attributes:
@@ -43,19 +41,16 @@ class GroupMemory:
 
     @property
     def used(self) -> int:
-        """The memory in use."""
         return self.share.used
 
 
 def pending_share(limit: int = PENDING_OFFSETS_BYTES_MAX, refused: Refused = _untold) -> FairShare:
-    """Return a host quota for the offsets of open transactions."""
+    """Return a host quota for offsets of open transactions."""
     remedy = "Transactions that end make room."
     return FairShare(limit, what="offsets within open transactions", remedy=remedy, refused=refused)
 
 
 class QuotaUsage(Account):
-    """The memory of one group."""
-
     __slots__ = ("_memory",)
 
     def __init__(self, memory: GroupMemory) -> None:
@@ -65,8 +60,7 @@ class QuotaUsage(Account):
     def refusal(self, host: str, more: int, beside: int = 0) -> str | None:
         """Return why a host may not use this much more, or None.
 
-        Args:
-            beside: additional bytes of other hosts at the same time.
+        `beside`: additional bytes of other hosts at the same time.
         """
         limit = self._memory.group_limit
         if more > 0 and self.held + more + beside > limit:
@@ -94,7 +88,6 @@ class HandedOut(dict[str, int]):
         self._hosts: dict[str, str] = {}
 
     def hand_out(self, member_id: str, deadline: int, host: str) -> None:
-        """Add a member id for a client of this host."""
         self.discard(member_id)
         self._usage.change(host, MEMBER_BYTES + len(member_id))
         self._hosts[member_id] = host
@@ -108,11 +101,9 @@ class HandedOut(dict[str, int]):
         self._usage.change(self._hosts.pop(member_id), -MEMBER_BYTES - len(member_id))
 
     def discard(self, member_id: str) -> None:
-        """Remove a member id."""
         if member_id in self:
             del self[member_id]
 
     def clear(self) -> None:
-        """Remove all member ids."""
         for member_id in tuple(self):
             del self[member_id]

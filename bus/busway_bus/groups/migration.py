@@ -1,7 +1,7 @@
 """Records that convert groups between the classic and consumer protocols (KIP-848).
 
 What lives here: both directions. What does not: when to convert, the old group's tombstones (`shard`, `mixed`),
-offsets, which stay the same.
+offsets, which stay.
 """
 
 from collections import Counter
@@ -45,10 +45,10 @@ _UNKNOWN: Final = 0
 def upgrade(group: ClassicGroup, limits: GroupLimits, topics: Topics) -> list[Change]:
     """Return the records that make a classic group a consumer group.
 
-    Each member keeps its assignment. The consumer group must not exist yet.
+    Members keep their assignments. The consumer group must not exist yet.
 
     Raises:
-        KafkaError: GROUP_ID_NOT_FOUND, the group cannot be converted.
+        KafkaError: GROUP_ID_NOT_FOUND, it cannot be converted.
     """
     if not limits.consumer.migration.upgrades:
         raise _refused(group, "online upgrade is disabled.")
@@ -154,17 +154,14 @@ def downgrade(
     now: int,
     rebalance: bool,
 ) -> Change | None:
-    """Return the record that makes a consumer group a classic group.
+    """Return the record that makes a consumer group classic.
 
-    All members use the classic protocol. The classic group must not exist yet.
+    None without a protocol that all members support. All members are classic; the classic group must not exist yet.
 
     Args:
-        epoch: the group's epoch, which becomes the generation.
-        members: each with its target assignment, or its current one if it must rejoin.
-        rebalance: whether members must rejoin. The generation has no leader then, as a sign for a replay.
-
-    Returns:
-        The record; None without a protocol that all members support.
+        epoch: becomes the generation.
+        members: with target assignments, or current ones if they must rejoin.
+        rebalance: members must rejoin; a generation without leader shows this to a replay.
     """
     roster = Roster(GroupMemory())
     for member, _ in members:

@@ -1,11 +1,11 @@
 """A consumer group that classic members may join (KIP-848's live migration).
 
-What lives here: JoinGroup, SyncGroup, Heartbeat and LeaveGroup on a consumer group; classic members' timeouts to rejoin
-and sync; conversion to a classic group without other members. What does not: heartbeats of the consumer protocol
-(`modern.consumer_group`), the records (`migration`), conversion to a consumer group (`shard`).
+What lives here: the classic requests on a consumer group, classic members' timeouts to rejoin and sync, conversion to a
+classic group. What does not: consumer heartbeats (`modern.consumer_group`), the records (`migration`), conversion to a
+consumer group (`shard`).
 
-A classic member's generation is its member epoch. It must rejoin for each reconciliation step, takes the step by
-joining, and gets its assignment with SyncGroup.
+A classic member's generation is its member epoch. It rejoins for each reconciliation step, which it takes by joining,
+and gets its assignment with SyncGroup.
 """
 
 from collections.abc import Callable, Collection
@@ -38,8 +38,6 @@ R = TypeVar("R")
 
 
 class MixedGroup(ConsumerGroup):
-    """One group."""
-
     def __init__(self, group_id: str, limits: GroupLimits, topics: Topics, new_id: Callable[[str], str]) -> None:
         super().__init__(group_id, limits.memory, limits.consumer, topics)
         self._of_classic = limits
@@ -88,10 +86,10 @@ class MixedGroup(ConsumerGroup):
         return Decision(records=tuple(records), reply=replace(_joined(stepped), unassigned=unassigned))
 
     def _admit(self, request: Join) -> Subscription:
-        """Check that a member may join; return its subscription.
+        """Return a joining member's subscription.
 
         Raises:
-            KafkaError: GROUP_MAX_SIZE_REACHED or INCONSISTENT_GROUP_PROTOCOL.
+            KafkaError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL.
         """
         if self._of_classic.consumer.migration is MigrationPolicy.DISABLED:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -107,10 +105,10 @@ class MixedGroup(ConsumerGroup):
     def _classic_seat(self, request: Join, held: ConsumerMember | None, records: list[Change]) -> ConsumerMember:
         """Return the current member, or a new one.
 
-        A static member without a member id replaces the one with its instance id.
+        Without a member id, a static member replaces the one with its instance id.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
         member_id = request.member_id or self._new_id(request.called)
         if request.instance_id is not None and request.member_id != "":
@@ -130,7 +128,7 @@ class MixedGroup(ConsumerGroup):
     def _join_classic_group(
         self, member: ConsumerMember, updated: ConsumerMember, held: ConsumerMember, said: Any, now: int
     ) -> Decision[JoinResult | Unanswered] | None:
-        """Replace the last consumer-protocol member, and convert the group; None if impossible."""
+        """Replace the last consumer member and convert the group; None if impossible."""
         new_regex, _ = self._change_regex(member, updated, [])
         changed = updated.topics != member.topics or new_regex
         rebalance = self.target_epoch < self._next_epoch(member, updated, [], raise_it=changed)
@@ -152,7 +150,6 @@ class MixedGroup(ConsumerGroup):
     # Heartbeats and sync
 
     def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
-        """Return a classic member's assignment."""
         member, error = self._classic_member(request.member_id, request.instance_id, request.generation)
         if member is None:
             return Decision(reply=SyncResult(error=error))
@@ -178,10 +175,7 @@ class MixedGroup(ConsumerGroup):
         return Decision(reply=reply)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """Extend a classic member's session; REBALANCE_IN_PROGRESS if it must rejoin.
-
-        It must do so to revoke partitions or to get new ones.
-        """
+        """Extend a session; REBALANCE_IN_PROGRESS to revoke or get partitions by rejoining."""
         member, error = self._classic_member(member_id, instance_id, generation)
         if member is None:
             return error
@@ -224,14 +218,11 @@ class MixedGroup(ConsumerGroup):
     def _downgraded(
         self, gone: Collection[str], now: int, joins: ConsumerMember | None = None, *, rebalance: bool = True
     ) -> tuple[Change, ...]:
-        """Return the records that convert this group to a classic one.
+        """Return the records that convert this group to classic, if any.
 
         Args:
             gone: the removed members.
-            joins: the member that replaces one of them.
-
-        Returns:
-            Nothing if it must remain a consumer group.
+            joins: replaces one of them.
         """
         limits = self._of_classic
         left = len(self.members) - len(gone) + (joins is not None)
@@ -255,18 +246,15 @@ class MixedGroup(ConsumerGroup):
     # Time
 
     def drop_member(self, member_id: str) -> ConsumerMember | None:
-        """Remove and return a member; None if it is unknown."""
         self._joins.discard(member_id)
         self._syncs.discard(member_id)
         return super().drop_member(member_id)
 
     def next_deadline(self) -> int | None:
-        """Return when a timeout may expire, in ms; None for never."""
         moments = (super().next_deadline(), self._joins.earliest(), self._syncs.earliest())
         return min((moment for moment in moments if moment is not None), default=None)
 
     def overdue(self, now: int) -> list[str]:
-        """Return members whose session, revocation, rejoin or sync timeout expired."""
         late = [*super().overdue(now), *self._joins.late(now, self.members), *self._syncs.late(now, self.members)]
         return list(dict.fromkeys(late))
 

@@ -1,7 +1,6 @@
 """Sets of a group's topic names: subscriptions and matches of regular expressions.
 
-What lives here: their memory, and sharing equal sets, as most members have the same subscription. What does not: the
-memory limit (`memory_quota`).
+What lives here: their memory; equal sets, the usual case, are shared. What does not: the limit (`memory_quota`).
 """
 
 from collections.abc import Collection
@@ -15,7 +14,6 @@ NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
 def names_bytes(names: Collection[str]) -> int:
-    """Return the approximate memory of a set of names."""
     characters = sum(map(len, names))
     if not all(map(str.isascii, names)):
         characters += 3 * sum(len(name) for name in names if not name.isascii())
@@ -31,7 +29,7 @@ class SharedNames:
         """Each set, its reference count, and its first host, which is charged."""
 
     def take(self, names: frozenset[str], host: str = NOBODY) -> frozenset[str]:
-        """Return the shared set equal to this one; `give_back` releases it."""
+        """Return the shared equal set; `give_back` releases it."""
         if not names:
             return NO_NAMES
         shared, count, first = self._sets.get(names, (names, 0, host))
@@ -41,7 +39,6 @@ class SharedNames:
         return shared
 
     def give_back(self, names: frozenset[str]) -> None:
-        """Release a reference to the set."""
         if not names:
             return
         shared, count, first = self._sets.pop(names)

@@ -1,6 +1,6 @@
 """A committed offset.
 
-What lives here: the value, a request to store one, its record. What does not: the tables (`shard`), expiry (`expiry`).
+What lives here: the value, a request to store it, its record. What does not: the tables (`shard`), expiry (`expiry`).
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,6 @@ from busway_protocol.errors import ErrorCode
 from busway_protocol.types import ZERO_UUID
 
 TopicPartition = tuple[str, int]
-"""Topic and partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +32,6 @@ class CommittedOffset:
 
     @classmethod
     def from_record(cls, value: OffsetCommitValue) -> "CommittedOffset":
-        """Decode a record's value."""
         return cls(
             offset=value.offset,
             leader_epoch=value.leader_epoch,
@@ -44,7 +42,6 @@ class CommittedOffset:
         )
 
     def record(self) -> OffsetCommitValue:
-        """Return the value of its record."""
         return OffsetCommitValue(
             offset=self.offset,
             leader_epoch=self.leader_epoch,
@@ -55,7 +52,7 @@ class CommittedOffset:
         )
 
     def of_topic(self, topic_id: UUID) -> bool:
-        """Whether it belongs to this topic id; an unknown one matches any."""
+        """Whether it belongs to this topic id; an unknown id matches any."""
         return ZERO_UUID in {self.topic_id, topic_id} or self.topic_id == topic_id
 
 
@@ -65,7 +62,7 @@ class NewOffset:
 
     Attributes:
         topic_id: zero if unknown.
-        retention_ms: set by the client (OffsetCommit 2 to 4); negative for the broker's settings.
+        retention_ms: of OffsetCommit 2 to 4; negative for the broker's settings.
     """
 
     offset: int
@@ -75,7 +72,6 @@ class NewOffset:
     retention_ms: int
 
     def committed(self, wall_ms: int) -> CommittedOffset:
-        """Return the offset to store at this moment."""
         return CommittedOffset(
             offset=self.offset,
             leader_epoch=self.leader_epoch,
@@ -88,13 +84,12 @@ class NewOffset:
 
 NewOffsets = Mapping[TopicPartition, NewOffset]
 OffsetErrors = dict[TopicPartition, ErrorCode]
-"""The result of each offset of a request."""
 
 
 def offset_record(
     group_id: str, topic_partition: TopicPartition, offset: NewOffset, wall_ms: int, metadata_bytes_max: int
 ) -> tuple[ErrorCode, tuple[OffsetCommitKey, OffsetCommitValue] | None]:
-    """Return a commit's record; OFFSET_METADATA_TOO_LARGE without one for long metadata."""
+    """Return a commit's record; OFFSET_METADATA_TOO_LARGE without it for long metadata."""
     if len(offset.metadata.encode()) > metadata_bytes_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE, None
     topic, partition = topic_partition

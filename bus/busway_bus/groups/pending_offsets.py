@@ -1,7 +1,7 @@
 """Offsets committed in open transactions (KIP-98, KIP-447).
 
-What lives here: their table by group. What does not: which of them apply at the end (`kernel.open_transactions`), who
-may commit (`classic.group`), stored offsets (`shard`).
+What lives here: their table by group. What does not: which apply at the end (`kernel.open_transactions`), permission to
+commit (`classic.group`), stored offsets (`shard`).
 """
 
 from collections.abc import Collection, Sequence
@@ -17,13 +17,10 @@ NONE: Final[tuple[TopicPartition, ...]] = ()
 
 
 def pending_bytes(partition: TopicPartition, metadata: str) -> int:
-    """Return the approximate memory of a pending offset."""
     return PENDING_OFFSET_BYTES + len(partition[0]) + len(metadata)
 
 
 class PendingOffset(NamedTuple):
-    """An offset with the charged host."""
-
     offset: CommittedOffset
     host: str
 
@@ -39,8 +36,7 @@ def _count(account: Account, offsets: Sequence[tuple[TopicPartition, PendingOffs
 class PendingOffsets:
     """The pending offsets of one shard's groups.
 
-    Args:
-        share: memory of all shards, by host.
+    `share`: memory of all shards, by host.
     """
 
     def __init__(self, share: FairShare) -> None:
@@ -51,27 +47,23 @@ class PendingOffsets:
 
     @property
     def held_bytes(self) -> int:
-        """Their memory."""
         return self._account.held
 
     def refusal(self, host: str, more: int) -> str | None:
-        """Return why a host may not commit this many more bytes, or None."""
         return self._account.refusal(host, more)
 
     def of(self, group_id: str) -> Collection[TopicPartition]:
-        """Return the partitions for which the group has a pending offset."""
         table = self._groups.get(group_id)
         return tuple(table) if table is not None else NONE
 
     def holds(self, group_id: str, partition: TopicPartition | None = None) -> bool:
-        """Whether the group has a pending offset for this or any partition."""
         table = self._groups.get(group_id)
         return table is not None and (partition is None or partition in table)
 
     def put(
         self, producer_id: int, group_id: str, partition: TopicPartition, offset: CommittedOffset, host: str = NOBODY
     ) -> None:
-        """Store an offset of the producer's transaction; its host may be unknown."""
+        """Store an offset of the producer's transaction."""
         table = self._groups.get(group_id)
         if table is None:
             table = self._groups[group_id] = OpenTransactions(self._counted)
@@ -85,7 +77,7 @@ class PendingOffsets:
             table.overtake(partition)
 
     def forget(self, group_id: str, partition: TopicPartition) -> None:
-        """Remove the pending offsets of a partition with a deleted offset."""
+        """Remove a partition's pending offsets, after its offset was deleted."""
         table = self._groups.get(group_id)
         if table is not None:
             table.forget(partition)

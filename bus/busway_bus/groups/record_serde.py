@@ -1,7 +1,7 @@
 """Encoding of the records of `__consumer_offsets`.
 
-What lives here: keys and values of all kinds of groups, each after a two-byte version. What does not: the layouts
-(`records`, `modern.records`, `share.records`), applying them.
+What lives here: keys and values of all kinds of groups, after a two-byte version. What does not: layouts (`records`,
+`modern.records`, `share.records`), applying.
 """
 
 from typing import Any, Final
@@ -18,13 +18,11 @@ LAYOUTS: Final[Layouts] = {**records.LAYOUTS, **consumer_records.LAYOUTS, **shar
 
 
 def group_of(key: Key) -> str:
-    """Return the id of a record's group."""
     group_id: str = key.group if isinstance(key, (OffsetCommitKey, GroupMetadataKey)) else key.group_id
     return group_id
 
 
 def key_bytes(key: Key) -> bytes:
-    """Encode a key."""
     return _number(key).to_bytes(2, "big") + encode(key, 0)
 
 
@@ -35,7 +33,6 @@ def _number(key: Key) -> int:
 
 
 def value_bytes(key: Key, value: Value | None) -> bytes | None:
-    """Encode a value; None is a tombstone."""
     if value is None:
         return None
     version = LAYOUTS[_number(key)][2]
@@ -49,7 +46,7 @@ def parse(key: bytes, value: bytes | None) -> Change | None:
     """Decode a record; None for an unknown type of key.
 
     Raises:
-        MalformedMessage: the bytes are damaged.
+        MalformedMessage
     """
     layout = LAYOUTS.get(int.from_bytes(key[:2], "big"))
     if layout is None:

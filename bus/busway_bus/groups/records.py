@@ -1,7 +1,7 @@
 """Records of offsets and classic groups in `__consumer_offsets`, as in Kafka.
 
-What lives here: their layouts. What does not: encoding and decoding (`record_serde`), applying them. Layouts are those
-of the kafka-group-coordinator 4.3.1 jar; `kafka-dump-log --offsets-decoder` reads them.
+What lives here: layouts of the kafka-group-coordinator 4.3.1 jar; `kafka-dump-log --offsets-decoder` reads them. What
+does not: encoding (`record_serde`), applying.
 """
 
 from collections.abc import Mapping
@@ -25,13 +25,11 @@ from busway_protocol.types import (
 
 OFFSET_VALUE_VERSION: Final = 4
 GROUP_VALUE_VERSION: Final = 3
-"""The written versions, as in Kafka 4.3. Newer ones are read."""
+"""The written version, as in Kafka 4.3. Newer ones are read."""
 
 
 @message(api_key=1, versions=(0, 0))
 class OffsetCommitKey:
-    """The key of a committed offset."""
-
     group: Str
     topic: Str
     partition: Int32
@@ -39,8 +37,6 @@ class OffsetCommitKey:
 
 @message(api_key=1, versions=(0, 4), flexible=4)
 class OffsetCommitValue:
-    """A committed offset."""
-
     offset: Int64
     leader_epoch: Annotated[Int32, since(3), ignorable] = -1
     metadata: Str
@@ -51,15 +47,11 @@ class OffsetCommitValue:
 
 @message(api_key=2, versions=(0, 0))
 class GroupMetadataKey:
-    """The key of a classic group."""
-
     group: Str
 
 
 @struct
 class MemberMetadata:
-    """One member of a generation."""
-
     member_id: Str
     group_instance_id: Annotated[NullableStr, since(3), ignorable] = None
     client_id: Str
@@ -72,8 +64,6 @@ class MemberMetadata:
 
 @message(api_key=2, versions=(0, 4), flexible=4)
 class GroupMetadataValue:
-    """A generation of a group with its members and their assignments."""
-
     protocol_type: Str
     generation: Int32
     protocol: NullableStr
@@ -83,7 +73,6 @@ class GroupMetadataValue:
 
 
 Key = Any
-"""The key of any of the records."""
 Value = Any
 Change = tuple[Key, Value | None]
 """A record; None is a tombstone."""

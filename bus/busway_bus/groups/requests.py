@@ -1,6 +1,7 @@
-"""Requests and replies of members that speak the classic protocol, to groups of all kinds.
+"""Requests and replies of classic members, to groups of all kinds.
 
-What lives here: the values. What does not: handling them (`classic.group`, `mixed`), those of the consumer protocol (`modern.requests`).
+What lives here: the values. What does not: handling (`classic.group`, `mixed`), the consumer protocol
+(`modern.requests`).
 """
 
 from dataclasses import dataclass
@@ -10,8 +11,6 @@ from busway_protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """A member's request to join."""
-
     member_id: str
     instance_id: str | None
     client_id: str
@@ -32,7 +31,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResult:
-    """The reply to a join. `unassigned`: a consumer group must plan a target assignment."""
+    """The reply to a join. `unassigned`: a target assignment must be planned."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = ""
@@ -46,7 +45,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """A member's sync, with the leader's `assignments`. Protocols are checked if given."""
+    """A member's sync, with the leader's `assignments`. Given protocols are checked."""
 
     member_id: str
     instance_id: str | None
@@ -58,8 +57,6 @@ class Sync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """The reply to a sync."""
-
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
     protocol: str | None = None

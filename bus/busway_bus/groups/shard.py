@@ -1,7 +1,7 @@
 """Groups and committed offsets of one partition of `__consumer_offsets`.
 
-What lives here: the tables and their operations; `apply`, the only way to change what is stored, both live and in a
-replay. What does not: a group's state machine (`classic.group`), storage and waiting (`coordinator.runtime`).
+What lives here: the tables and their operations; `apply` alone changes what is stored, live and in a replay. What does
+not: a group's state machine (`classic.group`), storage and waiting (`coordinator.runtime`).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -42,7 +42,6 @@ _KINDS: Final[Mapping[type[Any], GroupKind]] = {
     **{layout[0]: GroupKind.CONSUMER for layout in consumer_records.LAYOUTS.values()},
     **{key: GroupKind.SHARE for key, _, _ in share_records.LAYOUTS.values()},
 }
-"""The kind of group for each type of record key."""
 
 
 class GroupShard:
@@ -50,12 +49,10 @@ class GroupShard:
 
     Args:
         new_member_id: makes a member id from a client's name.
-        topics: of the current image.
         share_session_ms: session timeout of share groups, by group id.
 
     Attributes:
-        groups: by group id, including groups with offsets only.
-        offsets: group id → (topic, partition) → committed offset.
+        groups: by id, including groups with offsets only.
         pending: offsets committed in open transactions.
     """
 
@@ -80,17 +77,11 @@ class GroupShard:
 
     @staticmethod
     def encode(change: Change) -> tuple[bytes, bytes | None]:
-        """Encode a change as the key and value of a record."""
         key, value = change
         return key_bytes(key), value_bytes(key, value)
 
     @staticmethod
     def decode(key: bytes, value: bytes | None) -> Change | None:
-        """Decode a record; None for an unknown type of record.
-
-        Raises:
-            MalformedMessage: the bytes are damaged.
-        """
         return parse(key, value)
 
     def apply(self, change: Change, now: int) -> None:
@@ -123,7 +114,7 @@ class GroupShard:
         self.offsets.forget(key.group, partition)
 
     def apply_pending(self, change: Change, producer_id: int, now: int, host: str = NOBODY) -> None:
-        """Keep an offset record until the producer's transaction ends.
+        """Keep an offset until the producer's transaction ends.
 
         Other records, never written in a transaction, are applied at once.
         """
@@ -136,18 +127,15 @@ class GroupShard:
             self.apply(change, now)
 
     def end_transaction(self, producer_id: int, now: int, *, committed: bool) -> None:
-        """Apply or drop the offsets of the producer's transaction."""
         for group_id, offsets in self.pending.end(producer_id, committed=committed):
             self._group(group_id)
             self.offsets.put(group_id, offsets)
 
     def _group(self, group_id: str, kind: GroupKind | None = None) -> Group:
-        """Return a group; add an empty one of this kind if missing.
-
-        Without a kind, any kind is returned; a new one is classic.
+        """Return a group; add an empty one if missing, by default classic.
 
         Raises:
-            MalformedMessage: the group is of another kind, and its records have no tombstones.
+            MalformedMessage: the group is of another kind, without tombstones.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -179,7 +167,6 @@ class GroupShard:
     # Time
 
     def next_deadline(self) -> int | None:
-        """Return when `tick` is due in ms, or earlier; None for never."""
         return self._deadlines.earliest()
 
     def tick(self, now: int) -> Decision[None]:
@@ -200,17 +187,16 @@ class GroupShard:
         )
 
     def step(self, group: Group, now: int) -> Decision[None]:
-        """Run the timers of a group that is due."""
         return self.watched(group, group.tick(now))
 
     def watch(self, group: Group) -> None:
-        """Schedule the group's next deadline, after each change that may advance it."""
+        """Schedule the group's deadline, after each change that may advance it."""
         deadline = group.next_deadline()
         if deadline is not None:
             self._deadlines.put(group.group_id, deadline)
 
     def unloaded(self) -> list[Waiter]:
-        """Return all waiters, unanswered: these groups have another coordinator."""
+        """Return all waiters, unanswered: the groups have another coordinator."""
         return [waiter for group in self.groups.values() for waiter in group.abandon()]
 
     # Members
@@ -218,11 +204,10 @@ class GroupShard:
     def create(self, group_id: str, request: Join, now: int) -> Decision[None]:
         """Write an empty group for its first member, before it joins.
 
-        As in Kafka, it has no protocol type yet. It replaces an empty group of the consumer protocol. A refused join
-        creates no group.
+        It has no protocol type yet, as in Kafka. It replaces an empty consumer group. A refused join creates none.
 
         Raises:
-            KafkaError: COORDINATOR_NOT_AVAILABLE, there is no room for another group.
+            KafkaError: COORDINATOR_NOT_AVAILABLE, no room for another group.
         """
         group = self.groups.get(group_id)
         stays = group is not None and (group.kind is not GroupKind.CONSUMER or not group.empty)
@@ -260,7 +245,7 @@ class GroupShard:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int
     ) -> Decision[ErrorCode]:
-        """Extend a member's session without a record. The stale timer is rechecked when it fires."""
+        """Extend a session without a record. Its stale timer is rechecked on firing."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -270,7 +255,6 @@ class GroupShard:
         return Decision(reply=code)
 
     def leave(self, group_id: str, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
-        """Remove members by member id, or by instance id alone."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=[ErrorCode.UNKNOWN_MEMBER_ID] * len(identities))
@@ -282,7 +266,7 @@ class GroupShard:
         """Handle a ConsumerGroupHeartbeat: join, stay or leave.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or an error of `ConsumerGroup.consumer_heartbeat` or `consumer_leave`.
+            KafkaError: GROUP_ID_NOT_FOUND, or as `ConsumerGroup`.
         """
         group = self.groups.get(group_id)
         if heartbeat.epoch < 0:
@@ -306,11 +290,11 @@ class GroupShard:
     def _upgrade(self, group: ClassicGroup, heartbeat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
         """Convert a classic group for its first member of the consumer protocol.
 
-        The join is tried on a converted group; all records are one batch. Pending requests of the classic group are
-        answered: their members must rejoin.
+        The join is tried on a converted group; all records are one batch. Pending classic requests are answered: their
+        members must rejoin.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or an error of `ConsumerGroup.consumer_heartbeat`.
+            KafkaError: GROUP_ID_NOT_FOUND, or as `ConsumerGroup.consumer_heartbeat`.
         """
         changes = upgrade(group, self._limits, self._topics)
         limits = replace(self._limits, memory=group.roster.memory_without())
@@ -322,18 +306,16 @@ class GroupShard:
         return replace(decision, records=records, responses=group.dismiss(now), whole=True)
 
     def resolve(self, group_id: str, names: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
-        """Store matches of regular expressions; False if the consumer group is gone."""
+        """Store matches of regular expressions; False if the group is gone."""
         group = self.groups.get(group_id)
         return group.resolve(names, version, now) if isinstance(group, ConsumerGroup) else Decision(reply=False)
 
     def resolution_failed(self, group_id: str) -> None:
-        """Request a failed resolution again."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             group.resolution_failed()
 
     def watched(self, group: Group, decision: Decision[R]) -> Decision[R]:
-        """Schedule the group's next deadline and return its decision."""
         self.watch(group)
         return decision
 
@@ -344,8 +326,7 @@ class GroupShard:
     ) -> Decision[OffsetErrors]:
         """Store committed offsets; NONE or OFFSET_METADATA_TOO_LARGE for each.
 
-        Raises:
-            KafkaError: as `check_commit`.
+        Raises as `check_commit`.
         """
         self.check_commit(group_id, committer, offsets, now)
         codes: OffsetErrors = {}
@@ -361,13 +342,12 @@ class GroupShard:
     def check_commit(self, group_id: str, committer: Committer, offsets: NewOffsets, now: int) -> None:
         """Refuse a commit that is not allowed.
 
-        Without an epoch, any client may commit to an empty group. `apply_pending` keeps those of a transaction until it
-        ends.
+        Without an epoch, any client may commit to an empty group.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION in a transaction, for a missing group;
-                COORDINATOR_NOT_AVAILABLE while all offsets, or a host's in open transactions, exceed their limit; or an
-                error of `Group.check_commit`.
+                COORDINATOR_NOT_AVAILABLE while all offsets, or a host's in open transactions, exceed their limit; or as
+                `Group.check_commit`.
         """
         group = self.groups.get(group_id)
         if group is None and committer.epoch >= 0:
@@ -387,7 +367,7 @@ class GroupShard:
         """Delete offsets of topics to which the group does not subscribe (KIP-496).
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if the members are not consumers.
+            KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if members are not consumers.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -418,7 +398,7 @@ class GroupShard:
         return Decision(records=(*offsets, *group.tombstones()), reply=ErrorCode.NONE)
 
     def expirable(self) -> Iterator[dict[str, Sequence[TopicPartition]]]:
-        """Yield all groups with their offsets, in bounded parts (`expiry.parts`)."""
+        """Yield all groups with their offsets, in bounded parts."""
         return parts(self.groups, self.offsets)
 
     def expire(
@@ -426,12 +406,12 @@ class GroupShard:
     ) -> Decision[None]:
         """Delete expired offsets, and empty groups that have none left.
 
-        As in Kafka, offsets of open transactions stay, and so do those that they will replace.
+        Offsets of open transactions stay, and those that they will replace, as in Kafka.
 
         Args:
-            part: groups to check, with their offsets to check.
+            part: groups and offsets to check.
             now: wall-clock time in ms, as in commits.
-            topic_exists: called with name and id of an offset's topic.
+            topic_exists: by name and id.
         """
         records: list[Change] = []
         for group_id, partitions in part.items():

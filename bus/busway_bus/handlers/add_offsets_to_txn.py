@@ -3,7 +3,6 @@
 Versions: 2 returns PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588), 3 is flexible, 4 may return
 TRANSACTION_ABORTABLE (KIP-890).
 Behaviour: adds the group's partition of the offsets topic; see AddPartitionsToTxn.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -20,7 +19,6 @@ FENCED_SINCE = 2
 
 
 async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
-    """Add the partition of the group's offsets."""
     node, identity = context.node, (request.producer_id, request.producer_epoch)
     try:
         if not request.transactional_id:

@@ -5,7 +5,6 @@ several transactions or verification only (KIP-890); 5 may return TRANSACTION_AB
 Behaviour: adds all partitions of a transaction or none. While the id's last transaction is ending, it waits for at most
 add.partitions.to.txn.retry.backoff.max.ms, then returns CONCURRENT_TRANSACTIONS. A transaction has at most 10,000
 partitions, and a host's share of all of them is bounded (POLICY_VIOLATION).
-*Not supported*: nothing is left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,7 +37,6 @@ FENCED_SINCE = 2
 
 
 async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
-    """Add or verify the partitions of every transaction."""
     if context.api_version >= BATCHED_SINCE:
         results = [
             AddPartitionsToTxnResult(

@@ -1,8 +1,7 @@
 """AlterConfigs (key 33, versions 0-2): replace all settings of topics, groups and brokers.
 
-Versions: 2 is flexible.
-Behaviour: settings that are not in the request return to their defaults; old clients still use this. Of brokers only
-dynamic settings (KIP-226): this broker's or, without a name, the cluster's default.
+Behaviour: settings missing in the request return to their defaults; old clients still use this. Of brokers only dynamic
+settings (KIP-226): this broker's or, without a name, the cluster's default.
 *Not supported*: broker loggers and client metrics, which answer INVALID_REQUEST.
 """
 
@@ -28,7 +27,6 @@ NEEDS = (
 
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    """Replace the settings of each resource."""
     responses = await alter_each(
         request.resources,
         _updates,

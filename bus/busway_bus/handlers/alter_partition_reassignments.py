@@ -2,7 +2,6 @@
 
 Versions: 1 says whether the number of replicas may change, which it cannot here.
 Behaviour: a move to the current broker is done at once; another broker is refused, as none exists.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.controller.reassign import AlterPartitionReassignments, Move
@@ -26,7 +25,6 @@ NEEDS = (Access(Operation.ALTER, Resource.CLUSTER),)
 async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Check each partition independently."""
     moves = tuple(
         Move(
             topic=topic.name,

@@ -1,7 +1,6 @@
 """AlterShareGroupOffsets (key 91, version 0): set an empty share group's offsets (KIP-932).
 
 Behaviour: a missing group is created. The states of records from the offset on are deleted.
-*Not supported*: nothing is left out.
 """
 
 from uuid import UUID
@@ -29,7 +28,6 @@ _MISSING = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 async def handle(request: AlterShareGroupOffsetsRequest, context: RequestContext) -> AlterShareGroupOffsetsResponse:
-    """Set the offsets of existing partitions."""
     image = context.node.image
     offsets: dict[UUID, tuple[str, dict[int, int]]] = {}
     for topic in request.topics:

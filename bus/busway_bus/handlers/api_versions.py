@@ -3,8 +3,7 @@
 Versions: 3 is flexible and has the client's software name (KIP-511), 4 allows features from level 0. The response's
 header is always version 0. An unknown version gets a response in version 0 (`server.dispatch`).
 Behaviour: computed from the list of handlers, without those of inactive features; features are finalized only when
-wholly supported. As in Kafka, the epoch of finalized features is the offset of their metadata, so that a client keeps
-the newest levels.
+wholly supported. Their epoch is the offset of their metadata, as in Kafka: a client keeps the newest levels.
 """
 
 import re
@@ -34,7 +33,7 @@ _advertised: list[tuple[ApiVersion, str]] = []
 
 
 def advertise(served: Sequence[tuple[int, int, int, str]]) -> None:
-    """Set (key, lowest, highest version, feature) of every handler. Called once by the registry."""
+    """Set every handler's (key, lowest, highest version, feature); called once."""
     _advertised[:] = [
         (ApiVersion(api_key=key, min_version=lowest, max_version=highest), feature)
         for key, lowest, highest, feature in sorted(served)
@@ -48,7 +47,6 @@ def is_named(request: ApiVersionsRequest) -> bool:
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Return the list, unless the client's software name is invalid."""
     if context.api_version >= NAMED_SINCE and not is_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     allows_zero = context.api_version >= ZERO_LEVEL_SINCE  # older clients cannot read a lowest level of 0 (KAFKA-17492)

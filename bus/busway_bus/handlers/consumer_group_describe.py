@@ -1,10 +1,8 @@
 """ConsumerGroupDescribe (key 69, versions 0-1): state and members of consumer groups (KIP-848).
 
 Versions: 1 has the protocol of each member.
-Behaviour: GROUP_ID_NOT_FOUND for a group of another kind. Without access control every operation is authorized. A
-repeated group is described once, where Kafka describes each mention. A group that would make the response too large
-gets COORDINATOR_LOAD_IN_PROGRESS, to be retried.
-*Not supported*: nothing is left out.
+Behaviour: GROUP_ID_NOT_FOUND for a group of another kind. A repeated group is described once (Kafka: each mention).
+COORDINATOR_LOAD_IN_PROGRESS (retriable) for a group that would make the response too large.
 """
 
 import contextlib
@@ -40,7 +38,7 @@ DESCRIBED_AT_ONCE: Final = 20
 """Members, of 50 partitions each, described between two yields."""
 _PARTITIONS_AT_ONCE: Final = 50
 ROW_BYTES: Final = 512
-"""Approximate bytes of a group, a member or its topic, with name."""
+"""Approximate bytes of a group, a member or its topic."""
 PARTITION_BYTES: Final = 16
 _CLASSIC, _CONSUMER = 0, 1
 
@@ -48,7 +46,6 @@ _CLASSIC, _CONSUMER = 0, 1
 def handle(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse | Awaitable[Large]:
-    """Describe each group."""
     steps = _response(request, context)
     return context.in_slices(steps) if _is_much(request.group_ids, context) else finished(steps)
 

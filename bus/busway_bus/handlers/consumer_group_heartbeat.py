@@ -8,7 +8,6 @@ only part of the metadata hash that detects changed topics (KIP-1101). A group m
 (`group.consumer.migration.policy`); one of more than 1,000 members does not change while it has them. While
 `group.version` is 0, as in older data directories, UNSUPPORTED_VERSION: `kafka-features --bootstrap-server … upgrade
 --feature group.version=1` raises it.
-*Not supported*: nothing is left out.
 """
 
 from uuid import UUID
@@ -67,7 +66,6 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
 
 
 def served(context: RequestContext) -> bool:
-    """Whether the cluster supports consumer groups."""
     return context.node.image.features.get(GROUP_VERSION, 0) > 0
 
 
@@ -78,11 +76,7 @@ def _refused(code: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResp
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:
-    """Refuse invalid requests, in Kafka's order and words.
-
-    Raises:
-        KafkaError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
-    """
+    """Refuse invalid requests (INVALID_REQUEST, UNSUPPORTED_ASSIGNOR) in Kafka's order and words."""
     epoch = request.member_epoch
     if context.api_version >= OWN_IDS_SINCE or epoch > 0 or epoch == LEAVES:
         _not_empty(request.member_id, "MemberId")

@@ -36,9 +36,8 @@ NEEDS = (
 )
 _TWICE: Final = (NewTopic(name=""), KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
 DESCRIBED_AT_ONCE: Final = 8
-"""Topics described between two yields."""
 OWN_KEY = "durability"
-"""Busway's own setting, returned only if requested. Clients may refuse an unknown name."""
+"""Busway's own setting, returned only if requested: clients may refuse unknown names."""
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse | Large:
@@ -56,7 +55,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
 def _response(
     outcomes: list[tuple[str, NewTopic, TopicImage | KafkaError]], context: RequestContext
 ) -> Generator[None, None, CreateTopicsResponse]:
-    """Describe the topics; yield after each, as each has all its settings."""
+    """Describe the topics, each with all its settings; yield after each."""
     results = []
     for name, topic, reply in outcomes:
         if isinstance(reply, KafkaError):
@@ -110,7 +109,7 @@ def _created(created: TopicImage, new_topic: NewTopic, context: RequestContext) 
 def _source(entry: ConfigEntry, node: NodeServices) -> Source:
     """Return the source as Kafka does.
 
-    Any broker setting behind a topic's counts as set, while DescribeConfigs considers only the first one.
+    Any broker setting behind a topic's counts as set; DescribeConfigs considers only the first.
     """
     is_set = any(synonym in node.config.dynamic.values for synonym in TOPIC_CONFIGS[entry.name].synonyms)
     return Source.STATIC_BROKER if entry.source is Source.DEFAULT and is_set else entry.source

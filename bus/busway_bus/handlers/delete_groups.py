@@ -1,8 +1,6 @@
 """DeleteGroups (key 42, versions 0-2): delete empty groups (KIP-229).
 
-Versions: 2 is flexible.
 Behaviour: the group's offsets, and a share group's states, are deleted too.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -21,7 +19,6 @@ NEEDS = (Access(Operation.DELETE, Resource.GROUP),)
 
 
 async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
-    """Delete each group."""
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         try:

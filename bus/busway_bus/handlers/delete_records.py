@@ -1,8 +1,6 @@
 """DeleteRecords (key 21, versions 0-2): advance the start of partitions (KIP-107).
 
-Versions: 2 is flexible.
 Behaviour: offset -1 means the high watermark; the new start survives a restart. Internal topics are refused.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext

@@ -1,7 +1,6 @@
 """DeleteShareGroupOffsets (key 92, version 0): remove topics from an empty share group (KIP-932).
 
 Behaviour: UNKNOWN_TOPIC_OR_PARTITION for a topic without state.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -23,7 +22,6 @@ NEEDS = (Access(Operation.DELETE, Resource.GROUP), Access(Operation.READ, Resour
 
 
 async def handle(request: DeleteShareGroupOffsetsRequest, context: RequestContext) -> DeleteShareGroupOffsetsResponse:
-    """Remove the known topics."""
     topics = context.node.image.topics
     named = {topic.topic_name: topics.get(topic.topic_name) for topic in request.topics}
     try:

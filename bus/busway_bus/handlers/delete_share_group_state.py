@@ -1,7 +1,6 @@
 """DeleteShareGroupState (key 86, version 0): delete states of share partitions.
 
 Behaviour: for group coordinators. A missing state is no error.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -26,7 +25,6 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: DeleteShareGroupStateRequest, context: RequestContext) -> DeleteShareGroupStateResponse:
-    """Delete each state."""
     states = context.node.share_states
 
     async def ask(key: SharePartitionKey, asked: DeleteStatePartition) -> InitializeStatePartitionResult:

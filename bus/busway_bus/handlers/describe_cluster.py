@@ -18,7 +18,6 @@ BROKERS = 1
 
 
 def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """List the brokers, for this listener."""
     node = context.node
     if request.endpoint_type != BROKERS:
         return DescribeClusterResponse(

@@ -52,11 +52,10 @@ _DYNAMIC_GROUP: Final = 8
 _STRING: Final = 2
 
 DESCRIBED_AT_ONCE: Final = 4
-"""Resources described between two yields. A broker takes some milliseconds."""
+"""Resources between two yields. A broker takes some ms."""
 
 
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse | Awaitable[Large]:
-    """Describe each resource."""
     steps = _response(request, context)
     return context.in_slices(steps) if len(request.resources) > DESCRIBED_AT_ONCE else finished(steps)
 
@@ -98,7 +97,7 @@ def _response(
 
 
 def _rebalances(group_id: str, context: RequestContext) -> DescribeConfigsResourceResult:
-    """Describe a group's last rebalances. As no setting, they are returned only if requested.
+    """Describe a group's last rebalances, only if requested.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND; INVALID_GROUP_ID for a share group; NOT_COORDINATOR and similar errors, to retry
@@ -128,8 +127,7 @@ def _rebalances(group_id: str, context: RequestContext) -> DescribeConfigsResour
 def _settings(resource: DescribeConfigsResource, context: RequestContext) -> Hashable:
     """Return a key that is equal for resources with equal settings.
 
-    Raises:
-        KafkaError: the resource does not exist, or has none.
+    KafkaError: the resource does not exist, or has none.
     """
     node, name = context.node, resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:

@@ -1,11 +1,9 @@
 """DescribeGroups (key 15, versions 0-6): state and members of groups.
 
 Versions: 4 has static members, 5 is flexible, 6 returns GROUP_ID_NOT_FOUND instead of Dead.
-Behaviour: protocol and subscriptions are shown while the group is stable. Without access control every operation is
-authorized. Groups of other kinds are unknown, with the reason in the error text. A repeated group is described once,
-where Kafka describes each mention. A group that would make the response too large gets COORDINATOR_LOAD_IN_PROGRESS, to
-be retried.
-*Not supported*: nothing is left out.
+Behaviour: protocol and subscriptions are shown while the group is stable. Groups of other kinds are unknown, with the
+reason in the error text. A repeated group is described once (Kafka: each mention). COORDINATOR_LOAD_IN_PROGRESS
+(retriable) for a group that would make the response too large.
 """
 
 import contextlib
@@ -33,7 +31,6 @@ VERSIONS = (0, 6)
 NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP),)
 NOT_FOUND_SINCE = 6
 ROW_BYTES: Final = 512
-"""Bytes of a group without its members."""
 
 
 DESCRIBED_AT_ONCE: Final = 50
@@ -42,7 +39,6 @@ _BYTES_AT_ONCE: Final = 64 * 1024
 
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse | Awaitable[Large]:
-    """Describe each group."""
     steps = _response(request, context)
     return context.in_slices(steps) if _is_much(request.groups, context) else finished(steps)
 

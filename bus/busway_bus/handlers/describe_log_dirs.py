@@ -4,7 +4,6 @@ Versions: 2 is flexible, 3 has an error for the whole response, 4 the volume's s
 logs.
 Behaviour: sizes are the logs' own counts of their segments; only the volume's space is read from the disk, once, in a
 thread. Logs of partitions that do not exist or are offline are omitted.
-*Not supported*: nothing is left out.
 """
 
 from collections.abc import Generator, Iterable
@@ -31,7 +30,6 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER),)
 
 
 async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Large:
-    """Describe the data directory."""
     node = context.node
     total, usable = await off_loop(node.volume)
     return await context.in_slices(_response(request, context, total, usable))

@@ -1,9 +1,8 @@
 """DescribeProducers (key 61, version 0): a partition's recent producers and open transactions (KIP-664).
 
 Behaviour: the producers that a partition remembers (producer.id.expiration.ms), with the first offset of an open
-transaction, for `kafka-transactions.sh find-hanging`. A repeated topic or partition is described once, where Kafka
-describes each mention; a partition that would make the response too large gets NOT_LEADER_OR_FOLLOWER, which Kafka's
-client retries.
+transaction, for `kafka-transactions.sh find-hanging`. A repeated topic or partition is described once (Kafka: each
+mention); a partition that would make the response too large gets NOT_LEADER_OR_FOLLOWER, which Kafka's client retries.
 """
 
 from collections.abc import Awaitable, Generator
@@ -25,9 +24,7 @@ API = ApiKey.DESCRIBE_PRODUCERS
 VERSIONS = (0, 0)
 NEEDS = (Access(Operation.READ, Resource.TOPIC),)
 STEP = 500
-"""Producers described between two yields."""
 ROW_BYTES = 256
-"""Approximate bytes of a producer."""
 
 
 def handle(request: DescribeProducersRequest, context: RequestContext) -> Awaitable[Large]:

@@ -28,7 +28,6 @@ TEXTS_SINCE = 2
 
 
 def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    """Describe the metadata log's partition."""
     partitions = [
         (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     ]
@@ -73,7 +72,6 @@ def _quorum(node: NodeServices) -> PartitionData:
 
 
 def not_hosted(partition_index: int, version: int) -> PartitionData:
-    """Refuse a partition other than the metadata log's."""
     text = "This server does not host this topic-partition." if version >= TEXTS_SINCE else ""
     return PartitionData(
         partition_index=partition_index,

@@ -2,9 +2,8 @@
 
 Versions: 1 has the lag: the number of records that are not completed (KIP-1226).
 Behaviour: an uninitialized partition has the offset -1, which is no error. A group requested with all its offsets is
-returned once, and so is a repeated partition, where Kafka returns each mention. A group that would make the response
-too large gets COORDINATOR_LOAD_IN_PROGRESS, to be retried.
-*Not supported*: nothing is left out.
+returned once, and so is a repeated partition, where Kafka returns each mention. COORDINATOR_LOAD_IN_PROGRESS
+(retriable) for a group that would make the response too large.
 """
 
 import asyncio
@@ -33,15 +32,12 @@ FEATURE = SHARE_VERSION
 NEEDS = (Access(Operation.DESCRIBE, Resource.GROUP), Access(Operation.DESCRIBE, Resource.TOPIC))
 UNKNOWN: Final = -1
 ROW_BYTES: Final = 256
-"""Approximate bytes of a topic or a partition."""
 TOGETHER: Final = 100
-"""Partitions that are read concurrently."""
 
 
 async def handle(
     request: DescribeShareGroupOffsetsRequest, context: RequestContext
 ) -> DescribeShareGroupOffsetsResponse:
-    """Describe each group."""
     groups: list[DescribeShareGroupOffsetsResponseGroup] = []
     whole: set[str] = set()
     room = AnswerRoom()

@@ -1,8 +1,7 @@
 """DescribeTopicPartitions (key 75, version 0): the partitions of topics, page by page (KIP-966).
 
 Behaviour: topics in the order of their names, at most response_partition_limit partitions; the cursor is the start of
-the next page. A partition that is offline after damage has no leader. Without access control every operation is
-authorized.
+the next page. A partition that is offline after damage has no leader.
 *Not supported*: eligible leader replicas, which one node does not have.
 """
 
@@ -29,7 +28,6 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.TOPIC),)
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
-    """Return one page."""
     image = context.node.image
     cursor = request.cursor
     begin, first = ("", 0) if cursor is None else (cursor.topic_name, max(cursor.partition_index, 0))

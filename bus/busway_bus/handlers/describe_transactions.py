@@ -1,9 +1,7 @@
 """DescribeTransactions (key 65, version 0): the state of transactions by name (KIP-664).
 
-Behaviour: while a transaction is ending, the partitions without a marker are shown. A repeated id is described once,
-where Kafka describes each mention. One that would make the response too large gets COORDINATOR_LOAD_IN_PROGRESS, to be
-retried.
-*Not supported*: nothing is left out.
+Behaviour: while a transaction is ending, the partitions without a marker are shown. A repeated id is described once
+(Kafka: each mention). COORDINATOR_LOAD_IN_PROGRESS (retriable) for an id that would make the response too large.
 """
 
 import contextlib
@@ -30,13 +28,12 @@ DESCRIBED_AT_ONCE: Final = 20
 """Transactions, of 100 partitions each, described between two yields."""
 _PARTITIONS_AT_ONCE: Final = 100
 ROW_BYTES: Final = 256
-"""Approximate bytes of a transaction or a partition. Each partition may be of another topic."""
+"""Approximate bytes of a transaction or a partition with its topic."""
 
 
 def handle(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse | Awaitable[Large]:
-    """Describe each transaction."""
     steps = _response(request, context)
     return context.in_slices(steps) if _is_much(request.transactional_ids, context) else finished(steps)
 

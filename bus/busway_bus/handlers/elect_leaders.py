@@ -3,7 +3,6 @@
 Versions: 1 has types of election (KIP-460) and an error for the whole response, 2 is flexible.
 Behaviour: the only replica already leads: ELECTION_NOT_NEEDED, omitted if all partitions are requested. An offline one
 cannot lead.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.controller.leaders import PREFERRED, UNCLEAN, ElectLeaders
@@ -24,7 +23,6 @@ NEEDS = (Access(Operation.ALTER, Resource.CLUSTER),)
 
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-    """Hold every requested election."""
     topics = request.topic_partitions
     command = ElectLeaders(
         kind=request.election_type,

@@ -4,7 +4,6 @@ Versions: 2 returns PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588),
 TRANSACTION_ABORTABLE, 5 raises the epoch and returns the new identity (KIP-890).
 Behaviour: responds once the decision is durable; the markers follow, also after a crash. With version 5 a transaction
 without partitions can be aborted.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -21,7 +20,6 @@ BUMPED_SINCE = 5
 
 
 async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
-    """Decide the end."""
     identity = (request.producer_id, request.producer_epoch)
     try:
         if not request.transactional_id:

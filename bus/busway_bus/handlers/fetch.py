@@ -44,12 +44,11 @@ VERSIONS = (4, 18)
 NEEDS = (Access(Operation.READ, Resource.TOPIC), Access(Operation.CLUSTER_ACTION, Resource.CLUSTER))
 TOPIC_IDS_SINCE = 13
 READ_TOGETHER: Final = 1_000
-"""Partitions read between two yields."""
 READ_AT_ONCE_BYTES: Final = 4 * 1024
-"""Size below which records are read at once. An open file would cost more."""
+"""Size below which records are read at once: an open file would cost more."""
 
 _NOT_DIVERGING, _UNKNOWN_LEADER, _NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
-"""Default parts of a partition's response: shared, replaced if necessary, never changed."""
+"""Default parts of a partition's response: shared, replaced, never changed."""
 
 
 def handle(
@@ -74,7 +73,7 @@ def handle(
 
 
 class _Fetch(PendingResponse):
-    """The reads of one request, after a wait again of changed partitions."""
+    """The reads of one request, repeated for changed partitions after a wait."""
 
     __slots__ = (
         "_bytes",
@@ -105,14 +104,13 @@ class _Fetch(PendingResponse):
 
     @property
     def satisfied(self) -> bool:
-        """Whether to respond now."""
         request = self._request
         return self._bytes >= request.min_bytes or self._news or not self._states or request.max_wait_ms <= 0
 
     # Waiting
 
     def delayed(self) -> PendingResponse:
-        """Respond on enough data, on an error, or after max_wait_ms."""
+        """Respond on enough data, an error, or after max_wait_ms."""
         self._delay(self._over)
         return self
 
@@ -132,7 +130,7 @@ class _Fetch(PendingResponse):
         self.complete(self.answer())
 
     async def in_parts(self, first: Warming | None, reading: Iterator[Warming | None]) -> FetchResponse:
-        """Read very many partitions, or some from disk, without delaying others."""
+        """Read very many partitions, or from disk, without delaying others."""
         await _yield_or_warm(first)
         for pause in reading:
             await _yield_or_warm(pause)
@@ -189,12 +187,7 @@ class _Fetch(PendingResponse):
     def read(self, partitions: Iterable[CachedPartition], *, wait: bool = False) -> Iterator[Warming | None]:
         """Read partitions, within the limits of the request.
 
-        Args:
-            wait: whether to block on the disk.
-
-        Yields:
-            None: to let others run.
-            Warming: to wait for the disk.
+        `wait`: block on the disk. Yields None to let others run, a Warming to wait for the disk.
         """
         left = min(self._request.max_bytes, self._context.node.config.get("fetch.max.bytes"))
         self._bytes = 0
@@ -208,11 +201,7 @@ class _Fetch(PendingResponse):
                 yield None
 
     def _read(self, cached: CachedPartition, left: int, *, wait: bool) -> int:
-        """Read one partition; return the number of bytes.
-
-        Raises:
-            ColdPages: without `wait`, the read would block.
-        """
+        """Read one partition; return the bytes. Raises ColdPages without `wait`."""
         size = 0
         try:
             partition = self._find(cached)
@@ -276,10 +265,9 @@ class _Fetch(PendingResponse):
     def _records(
         self, partition: Partition, cached: CachedPartition, data: PartitionData, left: int, *, wait: bool
     ) -> int:
-        """Find the records of a partition; return the number of bytes.
+        """Find the records of a partition; return the bytes.
 
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, or the disk failed or is damaged.
+        KafkaError: OFFSET_OUT_OF_RANGE, or the disk failed or is damaged.
         """
         request = cached.request
         try:
@@ -307,7 +295,6 @@ class _Fetch(PendingResponse):
         return size
 
     def answer(self) -> FetchResponse:
-        """Build the response; an incremental session gets only changes."""
         topics: dict[str | UUID, FetchableTopicResponse] = {}
         for cached, data in self._data.items():
             name, topic_id, _ = cached.key
@@ -331,7 +318,6 @@ def _settle(over: "asyncio.Future[Exception | None]", problem: Exception | None)
 
 
 async def _yield_or_warm(warming: Warming | None) -> None:
-    """Let others run, or wait for the disk."""
     if warming is None:
         await asyncio.sleep(0)
         return
@@ -351,8 +337,7 @@ def pieces(batches: FileSlice) -> Any:
 def _diverging(partition: Partition, epoch: int, offset: int) -> EpochEndOffset | None:
     """Return where this log diverges from the client's (KIP-595).
 
-    Raises:
-        KafkaError: OFFSET_OUT_OF_RANGE, the epoch is unknown.
+    OFFSET_OUT_OF_RANGE: the epoch is unknown.
     """
     if epoch < 0:
         return None

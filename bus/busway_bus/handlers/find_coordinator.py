@@ -4,7 +4,6 @@ Versions: 1 has a key type, 3 is flexible, 4 has many keys (KIP-699), 6 has shar
 Behaviour: the coordinator is the leader of the partition that keeps a key; the first request creates the topic. While
 that partition has no leader, COORDINATOR_NOT_AVAILABLE. A share partition's key is group:topic id:partition; while
 `share.version` is 0 that type is INVALID_REQUEST.
-*Not supported*: nothing is left out.
 """
 
 import logging
@@ -42,7 +41,6 @@ TOPICS: Final[Mapping[int, str]] = {
 
 
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """Find the coordinator of every key."""
     missing, ensure = "", _ensure(request, context)
     if ensure is not None:
         try:
@@ -76,7 +74,6 @@ def _shares(context: RequestContext) -> bool:
 
 
 def _is_share_key(key: str) -> bool:
-    """Whether it is group:topic id:partition."""
     match = _SHARE_KEY.match(key)
     return match is not None and bool(match[1].strip())
 

@@ -3,7 +3,6 @@
 Versions: 3 has static members (KIP-345), 4 is flexible.
 Behaviour: REBALANCE_IN_PROGRESS makes the member rejoin. A member whose connection is closed is fenced after
 `group.disconnect.grace.ms`; Kafka waits for the session timeout.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -19,7 +18,6 @@ _ALIVE = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Extend the member's session."""
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     try:

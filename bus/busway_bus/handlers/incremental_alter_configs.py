@@ -1,6 +1,5 @@
 """IncrementalAlterConfigs (key 44, versions 0-1): change single settings of topics, groups and brokers (KIP-339).
 
-Versions: 1 is flexible.
 Behaviour: set, delete, append to a list, subtract from a list; a resource is changed whole or not at all. Of brokers
 only dynamic settings (KIP-226): this broker's or, without a name, the cluster's default.
 *Not supported*: broker loggers and client metrics, which answer INVALID_REQUEST.
@@ -30,7 +29,6 @@ NEEDS = (
 
 
 async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
-    """Change each resource."""
     responses = await alter_each(
         request.resources,
         _updates,

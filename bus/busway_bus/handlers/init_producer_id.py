@@ -23,7 +23,6 @@ FENCED_SINCE = 4
 
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Assign an identity."""
     try:
         producer_id, epoch = await _identity(request, context)
     except KafkaError as problem:

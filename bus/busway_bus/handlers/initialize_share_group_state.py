@@ -1,7 +1,6 @@
 """InitializeShareGroupState (key 83, version 0): initialize states of share partitions.
 
 Behaviour: for group coordinators. An existing state is replaced; an older state epoch is FENCED_STATE_EPOCH.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -28,7 +27,6 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 async def handle(
     request: InitializeShareGroupStateRequest, context: RequestContext
 ) -> InitializeShareGroupStateResponse:
-    """Initialize each state."""
     states = context.node.share_states
 
     async def ask(key: SharePartitionKey, asked: InitializeStatePartition) -> InitializeStatePartitionResult:

@@ -3,7 +3,6 @@
 Versions: 1 has the rebalance timeout, 4 the round trip for a member id (KIP-394), 5 static members (KIP-345), 6 is
 flexible, 8 has a reason (KIP-800), 9 may make a leader skip the assignment (KIP-814).
 Behaviour: responds when the rebalance is over.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.groups.requests import Join
@@ -23,7 +22,6 @@ SKIP_SINCE = 9
 
 
 async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
-    """Join, and wait for the others."""
     if not request.group_id:
         return _failed(ErrorCode.INVALID_GROUP_ID, request, context)
     rebalance_timeout = request.rebalance_timeout_ms if context.api_version >= 1 else request.session_timeout_ms

@@ -2,7 +2,6 @@
 
 Versions: 3 has several, also by instance id (KIP-345), 4 is flexible, 5 has a reason (KIP-800).
 Behaviour: members are independent; the rest rebalances.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext

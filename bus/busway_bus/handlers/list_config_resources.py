@@ -22,7 +22,6 @@ TYPES = frozenset({TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER, CLIENT_METRICS, GROU
 
 
 def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
-    """List them."""
     types = set(request.resource_types) or TYPES
     if context.api_version < TYPES_SINCE:
         types = {CLIENT_METRICS}

@@ -2,7 +2,6 @@
 
 Versions: 3 is flexible, 4 filters by state (KIP-518), 5 by type (KIP-848).
 Behaviour: groups with only offsets are listed as Empty.
-*Not supported*: nothing is left out.
 """
 
 from collections.abc import Awaitable, Generator
@@ -21,11 +20,9 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER), Access(Operation.DESCRIBE
 
 
 LISTED_AT_ONCE: Final = 1_000
-"""Groups listed between two yields."""
 
 
 def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse | Awaitable[Large]:
-    """List the groups of the requested states and types, by default all."""
     types = {kind.lower() for kind in request.types_filter}
     try:
         groups = context.node.groups.groups()

@@ -29,12 +29,11 @@ VERSIONS = (1, 11)
 NEEDS = (Access(Operation.DESCRIBE, Resource.TOPIC),)
 LEADER_EPOCH_SINCE = 4
 Searches = list[tuple[ListOffsetsPartitionResponse, Partition, int, bool]]
-"""Incomplete partitions, each with its timestamp, and whether only committed records count."""
+"""Incomplete partitions with their timestamp, and whether only committed records count."""
 NOTHING: OffsetAndTimestamp = (-1, -1, -1)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 
 LOOKED_UP_AT_ONCE: Final = 1_000
-"""Partitions looked up between two yields."""
 
 
 def handle(
@@ -111,7 +110,7 @@ async def _searched(response: ListOffsetsResponse, searches: Searches, context: 
 
 
 def _at_hand(partition: Partition, timestamp: int, committed: bool) -> OffsetAndTimestamp | None:
-    """Return an offset known without reads; None if a search is necessary."""
+    """Return an offset known without reads."""
     if timestamp == LATEST:
         return _readable(partition, committed), -1, partition.leader_epoch
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:

@@ -1,7 +1,6 @@
 """ListPartitionReassignments (key 46, version 0): the ongoing moves of partitions (KIP-455).
 
 Behaviour: one node never has any; unknown partitions are omitted, as in Kafka.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -16,5 +15,4 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER),)
 
 
 def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> ListPartitionReassignmentsResponse:
-    """Return none."""
     return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])

@@ -3,7 +3,6 @@
 Versions: 1 filters by age (KIP-994), 2 by a regular expression that the whole transactional id matches (KIP-1152).
 Behaviour: unknown states of the filter are returned; an age counts from the first partition. Expressions are RE2's,
 matched in time linear in pattern and id; they need the extra `patterns`, and are refused without it.
-*Not supported*: nothing is left out.
 """
 
 import logging
@@ -29,11 +28,9 @@ API = ApiKey.LIST_TRANSACTIONS
 VERSIONS = (0, 2)
 NEEDS = (Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),)
 LISTED_AT_ONCE: Final = 100
-"""Transactions listed between two yields."""
 
 
 def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse | Awaitable[Large]:
-    """List the transactions that pass every filter."""
     coordinator = context.node.transactions
     try:
         pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None

@@ -4,9 +4,7 @@ Versions: 0 requests all topics with an empty list, 1+ with null; 4 has the perm
 10 has topic ids (KIP-516), 12 allows requests by id, 13 has an error for the whole response.
 Behaviour: an unknown topic is UNKNOWN_TOPIC_OR_PARTITION; if the client and auto.create.topics.enable allow it, it is
 created in the background, and a retry returns it. A partition that is offline after damage has no leader:
-LEADER_NOT_AVAILABLE. Brokers have their addresses for the client's listener. Without access control every operation is
-authorized.
-*Not supported*: nothing is left out.
+LEADER_NOT_AVAILABLE. Brokers have their addresses for the client's listener.
 """
 
 import functools
@@ -42,12 +40,10 @@ NEEDS = (
 )
 IDS_ALONE_SINCE = 12
 DESCRIBED_AT_ONCE: Final = 500
-"""Topics and partitions described between two yields."""
 KEPT_FROM: Final = 50
 """Topics and partitions from which a response for all is cached."""
 
 TopicKey = tuple[str | None, UUID]
-"""A requested topic, by name or id."""
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Encoded | Awaitable[Large]:
@@ -111,7 +107,7 @@ def _failed(code: ErrorCode, name: str | None, topic_id: UUID) -> MetadataRespon
 
 
 def _refused(request: MetadataRequest) -> MetadataResponse:
-    """Refuse topic ids before version 12. They have no use there."""
+    """Refuse topic ids before version 12."""
     rows = [_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in request.topics or ()]
     return MetadataResponse(brokers=[], topics=rows)
 

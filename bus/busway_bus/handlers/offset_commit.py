@@ -5,7 +5,6 @@ has member epochs (KIP-848) and GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION
 Behaviour: accepted from members of the current generation, or from anyone while the group is empty; an offset's
 metadata is returned with it. A member of a consumer group commits in its epoch, or in an earlier one the partitions
 that it has had since.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.groups.group import Committer

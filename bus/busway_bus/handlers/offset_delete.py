@@ -2,7 +2,6 @@
 
 Behaviour: GROUP_SUBSCRIBED_TO_TOPIC for a topic that members of a consumer group read. NON_EMPTY_GROUP while a group of
 another kind has members.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext

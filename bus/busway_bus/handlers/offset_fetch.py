@@ -4,9 +4,8 @@ Versions: 2 requests all topics with null, 5 has the leader epoch, 6 is flexible
 (KIP-447), 8 many groups (KIP-709), 9 has member epochs (KIP-848), 10 topic ids.
 Behaviour: a partition without an offset, or with one of an earlier topic of the name, has -1. A request for stable
 offsets gets UNSTABLE_OFFSET_COMMIT for a partition whose offset an open transaction may change. A repeated topic or
-partition is returned once, where Kafka returns each mention. A group that would make the response too large gets
-COORDINATOR_LOAD_IN_PROGRESS, to be retried.
-*Not supported*: nothing is left out.
+partition is returned once (Kafka: each mention). COORDINATOR_LOAD_IN_PROGRESS (retriable) for a group that would make
+the response too large.
 """
 
 import contextlib
@@ -48,15 +47,16 @@ NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timest
 UNSTABLE = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 """An offset that an open transaction may change."""
 UNSTABLE_FIRST = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
-"""Stands for the offset of a partition that has none but one pending in an open transaction. A request that names the partition is answered
-with UNSTABLE_OFFSET_COMMIT; a request for all offsets of a group omits it, as in Kafka."""
+"""The only offset of a partition is pending in an open transaction.
+
+A request that names the partition gets UNSTABLE_OFFSET_COMMIT; one for all offsets omits it, as in Kafka.
+"""
 
 Table = dict[tuple[str, int], CommittedOffset]
 TopicPartitions = list[tuple[str | None, UUID, Sequence[int]]]
 
 
 async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | Large:
-    """Look up the offsets of every group."""
     if context.api_version >= GROUPS_SINCE:
         return await _groups(request.groups, context, stable=request.require_stable)
     try:
@@ -109,7 +109,6 @@ def _one_group(topics: TopicPartitions, table: Table, code: ErrorCode) -> Genera
 async def _groups(
     groups: Sequence[OffsetFetchRequestGroup], context: RequestContext, *, stable: bool
 ) -> OffsetFetchResponse | Large:
-    """Respond for many groups; a large response waits for its turn."""
     if _count(groups, context) <= FETCHED_AT_ONCE:
         return await _many(groups, context, stable=stable)
     answers = context.node.large_answers

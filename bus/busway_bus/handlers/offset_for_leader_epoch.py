@@ -2,7 +2,6 @@
 
 Versions: 3 has the replica id, 4 is flexible.
 Behaviour: the largest epoch up to the requested one, and its end; with it consumers detect a truncated log.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -23,7 +22,6 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.TOPIC), Access(Operation.CLUSTER_AC
 
 
 def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
-    """Look up each partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

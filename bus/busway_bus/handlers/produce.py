@@ -65,8 +65,6 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
 
 
 class _Transactional(NamedTuple):
-    """A batch of a transaction."""
-
     partition: Partition
     records: memoryview
     response: PartitionProduceResponse
@@ -88,7 +86,6 @@ class _ProduceOperation(PendingResponse):
         self._waiting = 1  # 1 for `answer` itself: no acknowledgement completes it earlier
 
     def answer(self) -> "ProduceResponse | PendingResponse | None":
-        """Append all batches."""
         if self._request.transactional_id is None and _holds_transactional(self._request):
             self.response = _without_transactional_id(self._request)
         else:
@@ -174,7 +171,7 @@ class _ProduceOperation(PendingResponse):
         self._count_down()
 
     def _appending_ended(self) -> None:
-        """Count an ended task; after the last one release the batches."""
+        """Count an ended task; after the last release the batches."""
         self._appending -= 1
         if not self._appending:
             self._release_batches()
@@ -261,7 +258,7 @@ class _ProduceOperation(PendingResponse):
     async def _ask(
         self, transactional_id: str, producer: tuple[int, int], batches: list[_Transactional], *, last: bool
     ) -> list[_Transactional]:
-        """Verify once, then append or refuse; return batches with a void verification.
+        """Verify once, append or refuse; return batches with a void verification.
 
         The `last` time they are appended too: the log refuses them.
         """
@@ -315,11 +312,7 @@ class _ProduceOperation(PendingResponse):
     # The request
 
     def _records(self, name: str, data: PartitionProduceData) -> memoryview:
-        """Return the batch for a partition.
-
-        Raises:
-            KafkaError: it may not be written there.
-        """
+        """Return the batch for a partition, or refuse it with KafkaError."""
         acks, records = self._request.acks, data.records
         if acks not in {-1, 0, 1}:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}, it must be -1, 0 or 1")
@@ -348,7 +341,7 @@ def _holds_transactional(request: ProduceRequest) -> bool:
 
 
 def _without_transactional_id(request: ProduceRequest) -> ProduceResponse:
-    """Refuse a whole request: transactional batches without transactional id, as in Kafka."""
+    """Refuse a request: transactional batches without transactional id, as in Kafka."""
     problem = KafkaError(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "batches of a transaction need a transactional id"
     )
@@ -377,7 +370,7 @@ def _refuse(response: PartitionProduceResponse, problem: KafkaError) -> None:
 def _refused(response: ProduceResponse) -> CloseConnection | None:
     """Return the close of the connection after a refusal.
 
-    As in Kafka, only that makes a producer with acks=0 refresh its metadata.
+    Only that makes a producer with acks=0 refresh its metadata, as in Kafka.
     """
     for topic in response.responses:
         for partition in topic.partition_responses:

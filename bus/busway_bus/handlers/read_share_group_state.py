@@ -1,7 +1,6 @@
 """ReadShareGroupState (key 84, version 0): read states of share partitions, for partition leaders.
 
 Behaviour: for brokers. The leader epoch is stored, which fences earlier leaders (FENCED_LEADER_EPOCH).
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -27,7 +26,6 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: ReadShareGroupStateRequest, context: RequestContext) -> ReadShareGroupStateResponse:
-    """Read each state."""
     states = context.node.share_states
 
     async def ask(key: SharePartitionKey, asked: ReadStatePartition) -> ReadStatePartitionResult:

@@ -2,7 +2,6 @@
 
 Versions: 1 counts the records whose delivery is complete (KIP-1226).
 Behaviour: for brokers. An uninitialized state has the start -1.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -29,7 +28,6 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 async def handle(
     request: ReadShareGroupStateSummaryRequest, context: RequestContext
 ) -> ReadShareGroupStateSummaryResponse:
-    """Read each summary."""
     states = context.node.share_states
 
     async def ask(key: SharePartitionKey, asked: ReadStatePartition) -> ReadSummaryStatePartitionResult:

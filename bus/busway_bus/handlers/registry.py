@@ -1,6 +1,7 @@
 """THE list of handlers, from which ApiVersions is computed.
 
-What lives here: the handler modules, and their checks. What does not: anything about a single API.
+What lives here: the handler modules, and their checks. What does not: a single API. A module without *Not supported*
+leaves nothing out.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -138,9 +139,9 @@ class Handler:
     """One API of this broker.
 
     Attributes:
-        advertised_min: lowest advertised version; below `min_version` only if old clients need it.
-        pipelined: whether a connection's next request may begin before this response.
-        feature: needed to be advertised; empty for an API that always is.
+        advertised_min: below `min_version` only if old clients need it.
+        pipelined: a connection's next request may begin before this response.
+        feature: needed to be advertised; empty for always.
         needs: permissions of the client; of several, the request's content decides.
     """
 
@@ -155,7 +156,6 @@ class Handler:
 
 
 def handler_of(module: ModuleType) -> Handler:
-    """Return a module's API."""
     key: ApiKey = module.API
     low, high = module.VERSIONS
     protocol_api = api(key)

@@ -16,5 +16,4 @@ NEEDS = ()
 
 
 def handle(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """Refuse every mechanism."""
     return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=[])

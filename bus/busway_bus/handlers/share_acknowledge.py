@@ -3,7 +3,6 @@
 Versions: 2 renews locks, and returns their duration (KIP-1222).
 Behaviour: responds once durable; a refused or failed acknowledgement changes nothing in its partition. The final epoch
 ends the member's session, and releases its records (KIP-932).
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -27,7 +26,6 @@ NEEDS = (Access(Operation.READ, Resource.GROUP), Access(Operation.READ, Resource
 
 
 async def handle(request: ShareAcknowledgeRequest, context: RequestContext) -> ShareAcknowledgeResponse:
-    """Acknowledge in the share partitions; respond once durable."""
     try:
         group_id, member_id = check_member(context, request.group_id, request.member_id)
         session = _session(request, context, group_id, member_id)

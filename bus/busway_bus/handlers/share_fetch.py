@@ -4,8 +4,8 @@ Versions: 2 can limit to max_records (KIP-1206) and renews locks (KIP-1222).
 Behaviour: a session names partitions once and then only changes; epoch 0 begins one, -1 ends it. Each record is locked
 for its member until acknowledgement, release or timeout, and is delivered at most as often as the group's limit. Waits
 until min_bytes are available or max_wait_ms is over. Acknowledgements in the request are durable before the response.
-Batches are read from the files as the client reads: they may have records that the member has not acquired.
-*Not supported*: nothing is left out. Dead-letter topics (KIP-1191) are Kafka 4.4's; they need `share.version` 2.
+Batches are read from the files as the client reads: they may have records that the member has not acquired. Dead-letter
+topics (KIP-1191) are Kafka 4.4's; they need `share.version` 2.
 """
 
 import asyncio
@@ -38,11 +38,9 @@ FEATURE = SHARE_VERSION
 NEEDS = (Access(Operation.READ, Resource.GROUP), Access(Operation.READ, Resource.TOPIC))
 RECORD_LIMIT = 1
 CHECKED_TOGETHER: Final = 5_000
-"""Partitions of a session looked up between two yields."""
 
 
 async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
-    """Acknowledge and acquire; respond once acknowledgements are durable and enough is available."""
     if context.peer.gone:
         raise PeerGone
     try:
@@ -74,11 +72,7 @@ def _acknowledges(request: ShareFetchRequest) -> bool:
 
 
 def _check(request: ShareFetchRequest) -> None:
-    """Refuse contradictory requests.
-
-    Raises:
-        KafkaError: INVALID_REQUEST.
-    """
+    """Refuse contradictory requests: INVALID_REQUEST."""
     if request.share_acquire_mode not in {0, RECORD_LIMIT}:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"share_acquire_mode {request.share_acquire_mode} is not 0 or 1")
     if request.is_renew_ack:
@@ -88,10 +82,9 @@ def _check(request: ShareFetchRequest) -> None:
 
 
 def _session(request: ShareFetchRequest, context: RequestContext, group_id: str, member_id: str) -> ShareSession:
-    """Return the member's updated session.
+    """Return the member's updated session; errors as `share.sessions`.
 
-    Raises:
-        KafkaError: see `share.sessions`; INVALID_REQUEST for acknowledgements in a new session.
+    INVALID_REQUEST for acknowledgements in a new session.
     """
     shares, epoch = context.node.shares, request.share_session_epoch
     partitions = [
@@ -180,10 +173,10 @@ def _answer(
 
 
 def _is_news(session: ShareSession, partition: TopicIdPartition, got: Got) -> bool:
-    """Return whether a running session's response includes a partition, and update the session.
+    """Whether a running session's response includes a partition; update the session.
 
-    It does with records, with an error, in the first response after the error is over, and in the first after the session has got the partition.
-    One that gave records moves to the end of the order.
+    It does with records, with an error, in the first response after the error, and in the first with the partition. A
+    partition that gave records moves to the end of the order.
     """
     due = session.partitions.get(partition, False)
     if partition in session.partitions:

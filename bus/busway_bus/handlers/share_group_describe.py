@@ -1,10 +1,8 @@
 """ShareGroupDescribe (key 77, version 1): state and members of share groups (KIP-932).
 
 Versions: 1 is the first stable one.
-Behaviour: GROUP_ID_NOT_FOUND without a share group of that name. Without access control every operation is authorized.
-A repeated group is described once, where Kafka describes each mention. A group that would make the response too large
-gets COORDINATOR_LOAD_IN_PROGRESS, to be retried.
-*Not supported*: nothing is left out.
+Behaviour: GROUP_ID_NOT_FOUND without a share group of that name. A repeated group is described once (Kafka: each
+mention). COORDINATOR_LOAD_IN_PROGRESS (retriable) for a group that would make the response too large.
 """
 
 from collections.abc import Generator
@@ -40,12 +38,11 @@ DESCRIBED_AT_ONCE: Final = 20
 """Members, of 50 partitions each, described between two yields."""
 _PARTITIONS_AT_ONCE: Final = 50
 ROW_BYTES: Final = 512
-"""Approximate bytes of a group, a member or its topic, with name."""
+"""Approximate bytes of a group, a member or its topic."""
 Described = dict[str, DescribedShareGroup | KafkaError]
 
 
 async def handle(request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse | Large:
-    """Describe each group."""
     described: Described = {}
     for group_id in dict.fromkeys(request.group_ids):
         described[group_id] = await _find(group_id, context)

@@ -5,7 +5,6 @@ Behaviour: the coordinator spreads partitions over the members, which may share 
 partition is assigned by a later heartbeat, once the share coordinator has initialized it. Epoch 0 joins, -1 leaves. A
 member that is an epoch behind, or sends a full request, gets its assignment again, as the response may be lost; Kafka
 does not repeat it.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.groups.share.heartbeat import JOINING, LEAVING, ShareHeartbeat, ShareHeartbeatReply
@@ -29,7 +28,6 @@ NEEDS = (Access(Operation.READ, Resource.GROUP), Access(Operation.DESCRIBE, Reso
 
 
 async def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareGroupHeartbeatResponse:
-    """Check the request; respond once its effect is durable."""
     groups = context.node.share_groups
     if not 0 < len(request.member_id) <= SHARE_MEMBER_ID_CHARS_MAX:
         return _refused(ErrorCode.INVALID_REQUEST, None)

@@ -2,7 +2,6 @@
 
 Versions: 3 has static members (KIP-345), 4 is flexible, 5 must have the protocol, and returns it (KIP-559).
 Behaviour: responds when the leader's assignments are on disk.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.groups.requests import Sync
@@ -19,7 +18,6 @@ PROTOCOL_SINCE = 5
 
 
 async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
-    """Sync, and wait for the leader."""
     if context.api_version >= PROTOCOL_SINCE and None in {request.protocol_type, request.protocol_name}:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     if not request.group_id:

@@ -5,7 +5,6 @@ TRANSACTION_ABORTABLE, 5 adds the group to the transaction (KIP-890).
 Behaviour: the offsets are pending until the transaction is committed; of several commits for one partition the last one
 wins, in transactions or not. Members of an earlier generation, fenced producers, and groups outside the transaction are
 refused.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.coordinator.offset_commit_verification import TransactionalProducer
@@ -36,7 +35,6 @@ ADDS_SINCE = 5
 
 
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-    """Check the partitions, store the offsets, respond once durable."""
     offsets = new_offsets(context.node.image, ((topic.name, topic.partitions) for topic in request.topics))
     codes: dict[TopicPartition, ErrorCode] = {}
     context.node.groups.connections.lives(context.peer, (request.group_id, request.member_id))

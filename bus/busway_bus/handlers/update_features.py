@@ -22,7 +22,6 @@ ONE_ANSWER_SINCE = 2
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    """Request the update from the controller."""
     command = UpdateFeatures(
         updates=tuple(
             FeatureUpdate(name=update.feature, level=update.max_version_level, kind=update.upgrade_type)

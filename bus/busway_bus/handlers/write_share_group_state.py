@@ -2,7 +2,6 @@
 
 Versions: 1 counts the records whose delivery is complete (KIP-1226).
 Behaviour: for brokers. Batches are merged into existing ones; an older state or leader epoch is refused.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -27,7 +26,6 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: WriteShareGroupStateRequest, context: RequestContext) -> WriteShareGroupStateResponse:
-    """Write each state."""
     states = context.node.share_states
 
     async def ask(key: SharePartitionKey, asked: WriteStatePartition) -> InitializeStatePartitionResult:

@@ -5,7 +5,6 @@ Behaviour: a marker is acknowledged once committed. One with an epoch older than
 INVALID_PRODUCER_EPOCH during an open transaction; without one it succeeds, where Kafka refuses it. One of a replaced
 coordinator is TRANSACTION_COORDINATOR_FENCED; a repeated one is written again. In `__consumer_offsets` the group
 coordinator writes it, so that the offsets count from then on.
-*Not supported*: nothing is left out.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The broker configuration keys: Kafka 4.3's names and types.
 
-What lives here: the keys, of three kinds. *Served* keys work as in Apache Kafka. *Inert* keys (`inert_configs`) are
-accepted and shown, without effect. *Refused* keys ask for protection or parts that this version lacks: setting one must
-not look as if it worked. What does not: defaults of topic settings, derived from the synonyms of topic keys.
+What lives here: the keys. *Served* keys work as in Apache Kafka. *Inert* keys (`inert_configs`) are accepted and shown,
+without effect. *Refused* keys ask for protection or parts that this version lacks: setting one must not look as if it
+worked. What does not: defaults of topic settings, derived from the synonyms of topic keys.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ _OTHER_UNITS: Final[Mapping[str, tuple[ConfigType, str, int | None]]] = {
     "log.roll.hours": (_I, "hours", 168),
     "log.roll.jitter.hours": (_I, "hours", 0),
 }
-"""Broker synonyms in another unit than the topic key, with their defaults; `config` converts them."""
+"""Broker synonyms in another unit than the topic key, with their defaults."""
 
 
 def _key(
@@ -240,7 +240,6 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
 )  # fmt: skip
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name([*SERVED_CONFIGS.values(), *INERT_CONFIGS.values()])
-"""Every key that may be set."""
 
 INTERNAL: Final = frozenset({"producer.id.expiration.check.interval.ms"})
 """Settings that Kafka accepts and does not show."""

@@ -1,7 +1,7 @@
 """The settings of one node, parsed from Kafka's `server.properties` names.
 
-What lives here: `BrokerConfig`, the precedence topic > broker > default, checks of more than one key. What does not:
-reading files or arguments (`run`, `busway.cli`), the tables of keys (`broker_configs`, `topic_configs`).
+What lives here: `BrokerConfig`, the precedence topic > broker > default, checks of several keys. What does not: reading
+files or arguments (`run`, `busway.cli`), the keys (`broker_configs`, `topic_configs`).
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,6 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """`host:port`."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -47,8 +46,7 @@ class Endpoint:
 class BrokerConfig:
     """All settings of a node, frozen at start except `dynamic` (KIP-226).
 
-    `properties` has what the operator set, typed, by Kafka's name. Settings without an attribute:
-    `get("its.kafka.name")`.
+    `properties` has what the operator set, typed, by Kafka's name.
     """
 
     properties: Mapping[str, ConfigValue]
@@ -61,10 +59,9 @@ class BrokerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "BrokerConfig":
-        """Parse the lines of `server.properties`.
+        """Parse `server.properties`.
 
-        Raises:
-            ConfigError: a key is unknown, refused or nonsensical; the text names it and the remedy.
+        ConfigError: a key is unknown, refused or nonsensical; the text has the remedy.
         """
         values: dict[str, ConfigValue] = {}
         for name, text in properties.items():
@@ -92,7 +89,7 @@ class BrokerConfig:
 
     @classmethod
     def defaults(cls, **overrides: str) -> "BrokerConfig":
-        """Return Kafka's defaults with some keys set, underscores for dots: `defaults(log_dirs=".busway")`."""
+        """Return Kafka's defaults with overrides: `defaults(log_dirs=".busway")`."""
         return cls.from_properties({name.replace("_", "."): text for name, text in overrides.items()})
 
     def get(self, name: str) -> Any:
@@ -104,33 +101,28 @@ class BrokerConfig:
 
     @property
     def node_id(self) -> int:
-        """This node's id."""
         return int(self.get("node.id"))
 
     @property
     def data_dir(self) -> str:
-        """The data directory."""
         return str((self.get("log.dirs") or self.get("log.dir"))[0])
 
     @property
     def is_controller_alone(self) -> bool:
-        """Whether this node is a controller and no broker."""
         return is_controller_alone(self.properties)
 
     @property
     def voters(self) -> Mapping[int, VoterAddress]:
-        """Voters of the metadata quorum with addresses."""
         return voters_of(self.properties)
 
     def advertised_by(self, listener: Endpoint, *, port: int) -> Endpoint:
-        """Return a listener's address for clients; `port` is the bound one."""
+        """Return a listener's address for clients; `port` is the bound port."""
         endpoint = next(endpoint for endpoint in self.advertised if endpoint.name == listener.name)
         # A client cannot connect to "everywhere".
         host = "127.0.0.1" if not endpoint.host or endpoint.host in _EVERYWHERE else endpoint.host
         return Endpoint(name=endpoint.name, host=host, port=endpoint.port or port)
 
     def topic_default(self, name: str) -> ConfigValue:
-        """Return the node's default of a topic key."""
         for synonym in TOPIC_CONFIGS[name].synonyms:
             value = self.dynamic.values.get(synonym)
             if value is None:
@@ -144,8 +136,7 @@ class BrokerConfig:
     def topic_config(self, overrides: Mapping[str, str | None]) -> dict[str, ConfigValue]:
         """Return the values in force for a topic.
 
-        Raises:
-            ConfigError: an override is unknown or not allowed.
+        ConfigError: an override is unknown or not allowed.
         """
         values = {name: self.topic_default(name) for name, key in TOPIC_CONFIGS.items() if key.default is not None}
         values.update(parse_topic_configs(overrides))
@@ -184,7 +175,6 @@ def _check_advertised(listeners: tuple[Endpoint, ...], advertised: tuple[Endpoin
 
 
 def _protocols(values: Mapping[str, ConfigValue]) -> dict[str, str]:
-    """Return the security protocol by listener name."""
     name = "listener.security.protocol.map"
     protocols = {}
     for pair in str(values.get(name) or "").split(","):

@@ -1,7 +1,7 @@
 """Configuration keys and the parsing of their values.
 
-What lives here: `ConfigKey` and the parser for the types and textual forms of Kafka's `ConfigDef`. What does not: the
-keys (`topic_configs`, `broker_configs`), the settings object (`config`).
+What lives here: `ConfigKey` and the parser, for types and textual forms of Kafka's `ConfigDef`. What does not: the keys
+(`topic_configs`, `broker_configs`), the settings (`config`).
 """
 
 import re
@@ -19,16 +19,16 @@ LONG_MAX: Final = 2**63 - 1
 """Largest INT and LONG, often in place of no bound."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,9})?")
-"""Numbers as Java reads them; Python also takes underscores, digits of other scripts, and nan, which no bound
-refuses.
+"""Numbers as Java reads them.
+
+Python also takes underscores, digits of other scripts, and nan, which no bound refuses.
 """
 
 
 class ConfigError(ValueError):
-    """An unusable configuration value. The text names the key, the value and what is allowed.
+    """An unusable value. The text names the key, the value and what is allowed.
 
-    Args:
-        text: the message in place of name and problem, where clients expect Kafka's.
+    `text`: replaces name and problem, where clients expect Kafka's.
     """
 
     def __init__(self, name: str, problem: str, text: str | None = None) -> None:
@@ -68,9 +68,8 @@ _RANGES: Final[Mapping[ConfigType, tuple[int, int]]] = {
 class ConfigKey:
     """One configuration key.
 
-    `at_least` and `at_most` bound numbers; `one_of` lists the allowed words (for LIST: of each element). `refuse`
-    returns further errors. `synonyms` are the broker keys of a topic key's default, strongest first. A key without a
-    default is shown only where set.
+    `one_of` lists the allowed words (for LIST: of each element). `refuse` returns further errors. `synonyms` are the
+    broker keys of a topic key's default, strongest first. A key without a default is shown only where set.
     """
 
     name: str
@@ -85,11 +84,7 @@ class ConfigKey:
     read_only: bool = True
 
     def parse(self, text: str) -> ConfigValue:
-        """Parse a value.
-
-        Raises:
-            ConfigError: it is not of this key's type, or not allowed.
-        """
+        """Parse a value. ConfigError: not of this key's type, or not allowed."""
         value = _parse(self.name, self.type, text.strip())
         if self.one_of and text.strip() and not all(item.strip() for item in text.split(",")):
             problem = "values must not be empty."
@@ -140,7 +135,10 @@ def _parse(name: str, kind: ConfigType, text: str) -> ConfigValue:
 
 
 def render(value: ConfigValue) -> str | None:
-    """Format a value as Kafka does: booleans in lower case, lists joined by commas, powers of ten as in Java."""
+    """Format a value as Kafka does.
+
+    Booleans in lower case, lists joined by commas, powers of ten as in Java.
+    """
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -151,7 +149,6 @@ def render(value: ConfigValue) -> str | None:
 
 
 def by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
-    """Index keys by name; a duplicate is a bug of this code."""
     table: dict[str, ConfigKey] = {}
     for key in keys:
         assert key.name not in table, key.name
@@ -160,6 +157,5 @@ def by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """Return the known name most like `name`."""
     matches = get_close_matches(name, list(names), n=1, cutoff=0.75)
     return matches[0] if matches else None

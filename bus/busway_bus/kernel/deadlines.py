@@ -30,11 +30,9 @@ class Deadlines:
             heapq.heapify(self._heap)
 
     def discard(self, key: str) -> None:
-        """Remove a deadline."""
         self._moments.pop(key, None)
 
     def earliest(self) -> int | None:
-        """Return the earliest deadline."""
         while self._heap:
             moment, key = self._heap[0]
             if self._moments.get(key) == moment:

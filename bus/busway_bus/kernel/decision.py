@@ -14,8 +14,6 @@ Waiter = Any
 
 
 class Unanswered(Enum):
-    """The type of `PARKED`."""
-
     PARKED = auto()
 
 
@@ -25,12 +23,12 @@ PARKED: Final = Unanswered.PARKED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[R]):
-    """Records to append, in order. The replies are sent once they are durable.
+    """Records to append, in order. Replies are sent once they are durable.
 
     Attributes:
         reply: to the caller, or `PARKED`.
         responses: (waiter, reply) of parked requests.
-        whole: append the records together, so that a crash leaves all or none. Otherwise very many may be split.
+        whole: append the records together: a crash leaves all or none. Otherwise very many may be split.
     """
 
     records: tuple[Any, ...] = ()

@@ -1,7 +1,7 @@
 """Broker settings that change at run time (KIP-226).
 
-What lives here: which settings are dynamic, their checks, the precedence: dynamic of the broker > dynamic default of
-the cluster > static > default. What does not: changing them (`controller.configs`), storing them (the metadata log).
+What lives here: which are dynamic, their checks, the precedence: dynamic of the broker > dynamic default of the cluster
+> static > default. What does not: changing (`controller.configs`), storing (the metadata log).
 """
 
 import logging
@@ -68,13 +68,12 @@ class DynamicConfigs:
         self.values: Mapping[str, ConfigValue] = static
 
     def defaults(self, cluster: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the cluster defaults with the static `CLUSTER_KEY` added."""
         static = render(self._static.get(CLUSTER_KEY, BROKER_CONFIGS[CLUSTER_KEY].default))
         assert static is not None
         return {CLUSTER_KEY: static, **cluster}
 
     def follow(self, *, cluster: Mapping[str, str], own: Mapping[str, str]) -> bool:
-        """Put settings in force; return whether they changed. Unusable ones are logged and left out."""
+        """Put settings in force; return whether they changed. Unusable ones are logged."""
         if (cluster, own) == self._followed:
             return False
         self.cluster, self.own = _usable(cluster), _usable(own)
@@ -83,13 +82,10 @@ class DynamicConfigs:
         return True
 
     def check(self, configs: Mapping[str, str], *, per_broker: bool) -> None:
-        """Check settings that replace those in force. The errors are in Kafka's words.
+        """Check settings that replace those in force, in Kafka's words.
 
-        Args:
-            configs: all dynamic settings of the broker (`per_broker`), or of the cluster's default.
-
-        Raises:
-            ConfigError: a name is static or unknown, or a value is not allowed. Kafka keeps unknown ones for plug-ins.
+        `configs`: all dynamic settings of the broker (`per_broker`), or of the cluster's default. ConfigError: a name
+        is static or unknown (Kafka keeps unknown ones for plug-ins), or a value is not allowed.
         """
         for name in configs:
             _check_known(name)

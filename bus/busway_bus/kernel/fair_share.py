@@ -1,7 +1,6 @@
 """Fair shares of a node's bound between hosts.
 
-What lives here: the account, the rule, the text of a refusal. What does not: what is counted and when (its owners), the
-error code.
+What lives here: the account, the rule, the text of a refusal. What does not: what is counted, the error code.
 
 A host may use as much as it leaves free, as a port may of a switch's shared buffer (dynamic thresholds, Choudhury and
 Hahne 1998). One host alone gets at most half, two get a third each, and a new host finds room however many there are.
@@ -20,7 +19,6 @@ class FairShare:
     """A bound in bytes, and the usage of each host.
 
     Args:
-        limit: of all hosts together.
         what, remedy: what is bounded, and what a refused host may do, in words.
         refused: called with the host and the text of each refusal.
 
@@ -46,11 +44,9 @@ class FairShare:
         self.used = 0
 
     def of(self, host: str) -> int:
-        """Return a host's bytes."""
         return self._used_by.get(host, 0)
 
     def change(self, host: str, by: int) -> None:
-        """Add to a host's usage; negative for less."""
         self.used += by
         if host != NOBODY:
             left = self._used_by.pop(host, 0) + by
@@ -59,13 +55,12 @@ class FairShare:
                 self._used_by[host] = left
 
     def fits(self, host: str, more: int, beside: int = 0) -> bool:
-        """Return whether a host's share allows `more` bytes, while others use `beside` more."""
+        """Whether a host's share allows `more` bytes, with `beside` by others."""
         free = self._limit - self.used - more - beside
         own = 0 if host == NOBODY else self.of(host) + more
         return more <= 0 or own <= free
 
     def refusal(self, host: str, more: int, beside: int = 0) -> str | None:
-        """Return the refusal of `more` bytes, None if `fits`."""
         if self.fits(host, more, beside):
             return None
         limit, used, own = (f"{part / _MIB:.1f} MiB" for part in (self._limit, self.used, self.of(host)))
@@ -77,17 +72,15 @@ class FairShare:
         return text
 
     def copy(self) -> "FairShare":
-        """Copy the account, to try what would fit."""
         other = FairShare(self._limit, what=self._what, remedy=self._remedy, refused=self._refused)
         other._used_by, other.used = self._used_by.copy(), self.used
         return other
 
 
 class Account:
-    """The usage of one part of the node, by host, returned by `give_back` or garbage collection.
+    """The usage of one part of the node, by host.
 
-    Attributes:
-        held: by all hosts, the unknown one included.
+    `give_back` or garbage collection returns it. `held`: by all hosts, the unknown one included.
     """
 
     __slots__ = ("_by_host", "_share", "held")
@@ -98,7 +91,6 @@ class Account:
         self.held = 0
 
     def change(self, host: str, by: int) -> None:
-        """As `FairShare.change`."""
         if not by:
             return
         self._share.change(host, by)
@@ -117,11 +109,9 @@ class Account:
             self.change(*now)
 
     def refusal(self, host: str, more: int, beside: int = 0) -> str | None:
-        """See `FairShare.refusal`."""
         return self._share.refusal(host, more, beside)
 
     def give_back(self) -> None:
-        """Return everything to the bound."""
         for host, held in self._by_host.items():
             self._share.change(host, -held)
         self._by_host.clear()

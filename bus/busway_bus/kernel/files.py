@@ -11,8 +11,7 @@ from typing import Protocol
 class Loan(Protocol):
     """An open file, readable until released even if closed or removed meanwhile.
 
-    Attributes:
-        descriptor: for `sendfile`; -1 without one.
+    `descriptor`: for `sendfile`; -1 without a descriptor.
     """
 
     descriptor: int
@@ -23,8 +22,7 @@ class Loan(Protocol):
     def read_now(self, position: int, size: int) -> bytes | bytearray:
         """As `read`, without waiting for the disk.
 
-        Raises:
-            BlockingIOError: not all of it is in memory, or the file ends before.
+        BlockingIOError: not all of it is in memory, or the file ends before.
         """
 
     def in_memory(self, position: int, size: int) -> bool:
@@ -37,8 +35,7 @@ class Loan(Protocol):
 class File(Protocol):
     """One open file. Sizes and positions are in bytes.
 
-    Attributes:
-        disposable: the content can be rebuilt and is never synced.
+    `disposable`: the content can be rebuilt and is never synced.
     """
 
     size: int
@@ -51,11 +48,7 @@ class File(Protocol):
         """As `Loan.read`."""
 
     def read_now(self, position: int, size: int) -> bytes:
-        """As `read`, without waiting for the disk.
-
-        Raises:
-            BlockingIOError: not all of it is in memory.
-        """
+        """As `read`, or raise BlockingIOError if not all is in memory."""
 
     def lend(self) -> Loan:
         """Return a handle to read the file with later."""
@@ -64,16 +57,16 @@ class File(Protocol):
         """Cut the file to `size` bytes."""
 
     def rewrite(self, position: int) -> None:
-        """Rewrite the bytes from `position` on. The next sync then writes them, even if an earlier one failed."""
+        """Rewrite the bytes from `position` on: the next sync writes them."""
 
     def sync(self) -> None:
-        """Return once all appended bytes are on disk. An OSError is final: the pages may be lost."""
+        """Return once all appended bytes are on disk. An OSError is final."""
 
     def close(self) -> None:
         """Close without syncing."""
 
     def spoil(self, problem: OSError) -> None:
-        """Close a file whose end could not be repaired. Unsynced bytes never count as synced."""
+        """Close a file whose end could not be repaired, as never synced."""
 
 
 class Files(Protocol):
@@ -86,16 +79,19 @@ class Files(Protocol):
         """Return a file of `size` bytes, opened at first use."""
 
     def sizes(self, path: str) -> Mapping[str, int]:
-        """Return the sizes of a directory's files. Empty where it is missing."""
+        """Return the sizes of a directory's files, if any."""
 
     def read_bytes(self, path: str) -> bytes | None:
         """Read a whole small file; None where it is missing."""
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace a small file atomically: a power cut leaves the old or the new one."""
+        """Replace a small file atomically: a power cut leaves either."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; a missing one is no error. A power cut may bring it back until its directory is synced."""
+        """Remove a file, if it exists.
+
+        A power cut may bring it back until its directory is synced.
+        """
 
     def sync_directory(self, path: str) -> None:
         """Return once a directory's entries, removals included, are on disk."""
@@ -104,7 +100,10 @@ class Files(Protocol):
         """Rename a file or directory durably."""
 
     def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Rename a directory's entries durably, with one wait for the disk. After an OSError some may be renamed."""
+        """Rename a directory's entries durably, with one wait for the disk.
+
+        After an OSError some may be renamed.
+        """
 
     def list(self, path: str) -> Sequence[str]:
         """Return the sorted names in a directory; empty where it is missing."""

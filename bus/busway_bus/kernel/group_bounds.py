@@ -1,7 +1,7 @@
 """The broker's bounds of group settings.
 
-What lives here: the keys of minimum and maximum values, the check at start that they fit together. What does not: the
-keys of groups (`group_configs`).
+What lives here: the keys of minima and maxima, their check at start. What does not: the keys of groups
+(`group_configs`).
 """
 
 from collections.abc import Callable
@@ -59,11 +59,7 @@ BOUND_CONFIGS: Final = tuple(_keys())
 
 
 def check_together(get: Callable[[str], Any]) -> None:
-    """Check that the broker's settings fit together, in Kafka's words.
-
-    Raises:
-        ConfigError: it names two of them.
-    """
+    """Check that the broker's settings fit together, in Kafka's words."""
     settings = [(kind, setting) for kind, setting, *_ in _BOUNDED] + [("share", row[0]) for row in _RANGES]
     for kind, setting in settings:
         own, low, high = (f"group.{kind}.{word}{setting}" for word in ("", "min.", "max."))

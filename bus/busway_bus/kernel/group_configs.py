@@ -1,8 +1,8 @@
 """The settings of consumer and share groups, Kafka 4.3's (KIP-848, KIP-932).
 
 What lives here: the keys with Kafka's defaults, 4.4's for dead letters of share groups (KIP-1191), checks in Kafka's
-words. What does not: the overrides of a group (`metadata.image`), the value in force (`metadata.group_settings`).
-Streams groups are not served: their settings are refused by name.
+words. Streams groups are not served: their settings are refused by name. What does not: a group's overrides
+(`metadata.image`), the value in force (`metadata.group_settings`).
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,6 @@ class _ResetKey(ConfigKey):
     """The key of a share group's start, with Kafka's error text."""
 
     def parse(self, text: str) -> ConfigValue:
-        """Check by `resets.parse_reset`, and return the text."""
         value = text.strip()
         try:
             if not value.startswith(("earliest", "latest", "by_duration:")):
@@ -88,8 +87,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
 def parse_group_config(name: str, text: str) -> ConfigValue:
     """Parse one setting.
 
-    Raises:
-        ConfigError: the name is unknown (with the closest one), or the value is not allowed.
+    ConfigError: the name is unknown (with the closest), or the value is not allowed.
     """
     key = GROUP_CONFIGS.get(name)
     if key is not None:
@@ -104,14 +102,13 @@ def parse_group_config(name: str, text: str) -> ConfigValue:
 
 
 def group_default(config: BrokerConfig, name: str) -> ConfigValue:
-    """Return the broker's value for a group that does not set it."""
     key = GROUP_CONFIGS[name]
     default: ConfigValue = config.get(key.synonyms[0]) if key.synonyms else key.default
     return default
 
 
 def in_bounds(config: BrokerConfig, name: str, value: ConfigValue) -> ConfigValue:
-    """Clamp a value to the broker's bounds. They may have changed since, as in Kafka."""
+    """Clamp a value to the broker's current bounds, as in Kafka."""
     bounds = bounds_of(name)
     if bounds is None:
         return value
@@ -121,11 +118,7 @@ def in_bounds(config: BrokerConfig, name: str, value: ConfigValue) -> ConfigValu
 
 
 def check_group_configs(config: BrokerConfig, overrides: Mapping[str, str | None]) -> None:
-    """Check that settings of a group fit together and the broker's bounds.
-
-    Raises:
-        ConfigError: the reason, in Kafka's words.
-    """
+    """Check that a group's settings fit together and the broker's bounds."""
     own = {name: parse_group_config(name, text) for name, text in overrides.items() if text is not None}
     values = {name: group_default(config, name) for name in GROUP_CONFIGS} | own
     for name in GROUP_CONFIGS:

@@ -1,9 +1,10 @@
 """Broker keys of Kafka 4.3 that are accepted without effect, or refused.
 
-What lives here: names, types and defaults, so that a server.properties written for Apache Kafka starts Busway and `kafka-configs --describe
---all` shows what it shows there. Inert: nothing that a user relies on changes when it is ignored, for the reason given (`INERT`). Refused:
-security, tiered storage and plug-in classes; ignoring those silently would mislead. Some inert keys accept only values that promise nothing
-unserved (`_KEPT`). What does not: served keys (`broker_configs`).
+What lives here: names, types and defaults: a server.properties written for Apache Kafka starts Busway, and
+`kafka-configs --describe --all` shows the same. Inert: nothing that a user relies on changes when it is ignored, for
+the reason given (`INERT`). Refused: security, tiered storage and plug-in classes; ignoring those silently would
+mislead. Some inert keys accept only values that promise nothing unserved (`_KEPT`). What does not: served keys
+(`broker_configs`).
 """
 
 from collections.abc import Callable, Mapping
@@ -139,7 +140,7 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("log.cleaner.io.max.bytes.per.second", _D, 1.7976931348623157e308),
     ),
 }
-"""Reason why ignoring it breaks no promise of Kafka's documentation → (name, type, default)."""
+"""Reason why ignoring it breaks no documented promise → (name, type, default)."""
 
 
 def _rebalance_protocols(value: list[str]) -> str | None:
@@ -171,7 +172,7 @@ _KEPT: Final[Mapping[str, Callable[[Any], str | None]]] = {
     ),
     "metric.reporters": lambda value: None if set(value) <= {_JMX} else "plug-in classes are never loaded; remove it",
 }
-"""Checks of inert keys, returning the reason to refuse a value that promises something unserved."""
+"""Checks of inert keys, returning why a value is refused."""
 _AT_LEAST: Final[Mapping[str, int]] = {
     "background.threads": 1,
     "group.coordinator.cached.buffer.max.bytes": 524_288,
@@ -184,7 +185,10 @@ _AT_LEAST: Final[Mapping[str, int]] = {
     "num.recovery.threads.per.data.dir": 1,
     "share.coordinator.cached.buffer.max.bytes": 524_288,
 }
-"""Kafka's bounds of dynamic inert keys: what is written to the metadata must be valid on other brokers, too."""
+"""Kafka's bounds of dynamic inert keys.
+
+What is written to the metadata must be valid on other brokers, too.
+"""
 
 INERT_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
     ConfigKey(

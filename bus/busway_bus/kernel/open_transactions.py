@@ -1,8 +1,7 @@
 """Keyed values of open transactions, until each commits or aborts (KIP-98).
 
 What lives here: which of several writers of a key wins: as in Kafka, the one whose record is last in the log, in
-whatever order their transactions end. This holds for bytes of a log and for values in memory. What does not: committed
-values.
+whatever order their transactions end; for bytes of a log and values in memory. What does not: committed values.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +14,7 @@ V = TypeVar("V")
 class OpenTransactions(Generic[K, V]):
     """Values by key and producer, added in log order.
 
-    Args:
-        counted: called with values and 1 if added, -1 if removed.
+    `counted`: called with values and 1 if added, -1 if removed.
     """
 
     __slots__ = ("_counted", "_keys", "_values")
@@ -27,7 +25,6 @@ class OpenTransactions(Generic[K, V]):
         self._keys: dict[int, dict[K, None]] = {}
 
     def __contains__(self, key: K) -> bool:
-        """Whether an open transaction has written this key."""
         return key in self._values
 
     def __iter__(self) -> Iterator[K]:
@@ -39,21 +36,21 @@ class OpenTransactions(Generic[K, V]):
     def all(self) -> Iterator[tuple[K, int, V, bool]]:
         """Yield key, producer, value, and whether it would win on commit.
 
-        Values of a key are in log order.
+        A key's values are in log order.
         """
         for key, values in self._values.items():
             for producer_id, (value, counts) in values.items():
                 yield key, producer_id, value, counts
 
     def put(self, producer_id: int, key: K, value: V) -> None:
-        """Add a value; it replaces the transaction's previous one of the key."""
+        """Add a value; it replaces the transaction's previous value of the key."""
         self._take(producer_id, key)
         self._values.setdefault(key, {})[producer_id] = value, True
         self._keys.setdefault(producer_id, {})[key] = None
         self._counted(((key, value),), 1)
 
     def overtake(self, key: K) -> None:
-        """Note a committed value later in the log. Open values of the key no longer win."""
+        """Note a later committed value; open values no longer win."""
         values = self._values.get(key)
         if values is not None:
             for producer_id, (value, _) in values.items():

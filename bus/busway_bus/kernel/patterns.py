@@ -19,8 +19,7 @@ class BadPattern(ValueError):
 class Pattern:
     """A compiled pattern.
 
-    Raises:
-        BadPattern: it is too long or too large, or no RE2 syntax; or google-re2 is not installed.
+    BadPattern: it is too long or too large, or no RE2 syntax; or google-re2 is not installed.
     """
 
     def __init__(self, text: str) -> None:
@@ -40,5 +39,4 @@ class Pattern:
             ) from None
 
     def matches(self, text: str) -> bool:
-        """Return whether the whole text matches."""
         return self._compiled.fullmatch(text) is not None

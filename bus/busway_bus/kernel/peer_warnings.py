@@ -1,7 +1,6 @@
 """Rate limit of log lines about bad peers.
 
-What lives here: the counts per interval, of each peer and of all. What does not: the clock (times are arguments), the
-lines.
+What lives here: counts per interval, of each peer and of all. What does not: the clock, the lines.
 """
 
 from collections import Counter
@@ -18,10 +17,9 @@ class PeerWarnings:
         self._left_out = 0
 
     def admit(self, host: str, now: float) -> int | None:
-        """Return None to leave a line out, else how many were left out before this interval.
+        """Return None to omit a line, else how many were omitted.
 
-        Args:
-            now: seconds on a monotonic clock.
+        `now`: monotonic, in seconds.
         """
         unreported = 0
         if now - self._began >= BAD_PEER_LOG_INTERVAL_MS / 1000:

@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """One name, of a type; shown as `User:alice`."""
+    """A name, of a type; shown as `User:alice`."""
 
     type: str
     name: str

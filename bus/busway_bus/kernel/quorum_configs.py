@@ -1,7 +1,7 @@
 """The settings of the metadata quorum: roles and voters.
 
-What lives here: parsing and checking `process.roles` and `controller.quorum.voters`. What does not: the keys
-(`broker_configs`), listeners (`config`).
+What lives here: `process.roles` and `controller.quorum.voters`. What does not: the keys (`broker_configs`), listeners
+(`config`).
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,6 @@ _BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 
 
 class VoterAddress(NamedTuple):
-    """Address of a voter."""
-
     host: str
     port: int
 
@@ -28,15 +26,13 @@ def roles_of(values: Mapping[str, ConfigValue]) -> frozenset[str]:
 
 
 def is_controller_alone(values: Mapping[str, ConfigValue]) -> bool:
-    """Return whether a node is a controller and no broker."""
     return roles_of(values) == {CONTROLLER}
 
 
 def voters_of(values: Mapping[str, ConfigValue]) -> dict[int, VoterAddress]:
     """Parse the voters, by id.
 
-    Raises:
-        ConfigError: one is not `id@host:port`, or is named twice.
+    ConfigError: one is not `id@host:port`, or is named twice.
     """
     texts = values.get(_VOTERS)
     voters: dict[int, VoterAddress] = {}
@@ -52,10 +48,9 @@ def voters_of(values: Mapping[str, ConfigValue]) -> dict[int, VoterAddress]:
 
 
 def check_roles(values: Mapping[str, ConfigValue], node_id: int) -> None:
-    """Check roles and voters. Brokers without their own controller and dynamic voters are not served.
+    """Check roles and voters.
 
-    Raises:
-        ConfigError: names the key and the remedy.
+    Brokers without their own controller and dynamic voters are refused.
     """
     roles = roles_of(values)
     if roles == {BROKER, CONTROLLER}:

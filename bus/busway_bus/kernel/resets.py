@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 
 class Begin(Enum):
-    """Where to begin."""
-
     LATEST = auto()
     EARLIEST = auto()
     BY_DURATION = auto()
@@ -29,11 +27,6 @@ _DURATION: Final = re.compile(
 
 
 def parse_reset(text: str) -> Reset:
-    """Parse a value.
-
-    Raises:
-        ValueError: it is invalid.
-    """
     word, colon, duration = text.partition(":")
     kind = word.strip().upper()
     if not colon and kind in {"LATEST", "EARLIEST"}:

@@ -1,7 +1,7 @@
 """The persisted state of a share partition, and its persister (KIP-932).
 
-What lives here: values and interface between a share partition and its share coordinator. What does not: the states of
-a record (`share`), the topic that stores them (`coordinator`).
+What lives here: values and interface between a share partition and its share coordinator. What does not: states of a
+record (`share`), the topic that stores them (`coordinator`).
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class SharePartitionKey:
 
 
 class StateBatch(NamedTuple):
-    """Offsets, bounds included, in the same state. There may be very many: a tuple is fast to create."""
+    """Offsets, bounds included, in the same state: a tuple, fast to create."""
 
     first_offset: int
     last_offset: int
@@ -53,7 +53,7 @@ class ShareState:
 
 
 class SharePersister(Protocol):
-    """Persists share partitions. Every method returns once its change is durable.
+    """Persists share partitions. Methods return once their change is durable.
 
     Raises:
         KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (retry);
@@ -66,21 +66,24 @@ class SharePersister(Protocol):
         ...
 
     async def read(self, key: SharePartitionKey, *, leader_epoch: int) -> ShareState:
-        """Return the state for a leader; fence earlier epochs. -1 reads without being a leader."""
+        """Return the state for a leader; fence earlier epochs, except by -1."""
         ...
 
     async def write(self, key: SharePartitionKey, change: ShareState) -> None:
         """Merge batches, move the start offset, set the count of complete records.
 
-        A start of -1 leaves it. The leader epoch is that of `read`. Batches are at most `SHARE_STATE_BATCHES_MAX`,
-        together with those in the state.
+        A start of -1 leaves it. The leader epoch is that of `read`. At most `SHARE_STATE_BATCHES_MAX` batches, with
+        those in the state.
         """
         ...
 
     async def summary(self, key: SharePartitionKey) -> ShareState:
-        """Return the state without its batches. Uninitialized, its start is -1 and both epochs are 0."""
+        """Return the state without batches.
+
+        Uninitialized, its start is -1 and both epochs are 0.
+        """
         ...
 
     async def delete(self, key: SharePartitionKey) -> None:
-        """Delete the state; a missing one is no error."""
+        """Delete the state, if it exists."""
         ...

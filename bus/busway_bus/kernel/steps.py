@@ -11,7 +11,6 @@ R = TypeVar("R")
 
 
 def finished(steps: Generator[None, None, R]) -> R:
-    """Run all steps and return their result."""
     while True:
         try:
             next(steps)
@@ -23,8 +22,7 @@ def finished(steps: Generator[None, None, R]) -> R:
 class Pace:
     """Counts work since the last step.
 
-    Args:
-        at_once: units in a step, which the last addition may exceed.
+    `at_once`: units in a step, which the last addition may exceed.
     """
 
     __slots__ = ("_at_once", "_done")

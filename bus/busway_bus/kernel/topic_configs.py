@@ -1,8 +1,8 @@
 """The topic configuration keys: Kafka 4.3's, with Kafka's defaults, and Busway's `durability`.
 
-What lives here: the keys and their checks, in Kafka's words. Each names the broker keys that set its default, as
-`DescribeConfigs` reports them. Keys of tiered storage and replication throttles are listed as in Kafka; their texts say
-where they have no effect. What does not: the value in force (`config`).
+What lives here: the keys and their checks, in Kafka's words, with the broker keys of their defaults, as in
+DescribeConfigs. Keys of tiered storage and replication throttles are listed as in Kafka; their texts say where they
+have no effect. What does not: the value in force (`config`).
 """
 
 import re
@@ -14,8 +14,9 @@ from busway_bus.kernel.topics import INTERNAL
 
 _REPLICA: Final = re.compile(r"\d+:\d+")
 _FIXED: Final[Mapping[str, str]] = {"durability": "flush"}
-"""Acknowledged writes of groups and transactions are on disk. Otherwise a power cut would tear transactions across
-flushed topics.
+"""Acknowledged writes of groups and transactions are on disk.
+
+Otherwise a power cut would tear transactions across flushed topics.
 """
 _NO_EFFECT: Final = "Accepted so that topics can move between clusters; without effect, tiered storage is not served."
 _B, _S, _I, _L, _D, _W = (
@@ -140,8 +141,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
 def parse_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, ConfigValue]:
     """Parse the overrides of a topic; a null is no override.
 
-    Raises:
-        ConfigError: a name is unknown (with the closest one), or values are not allowed, alone or together.
+    ConfigError: a name is unknown (with the closest), or values are not allowed, alone or together.
     """
     values: dict[str, ConfigValue] = {}
     for name, text in overrides.items():
@@ -157,16 +157,11 @@ def parse_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, Config
 
 
 def fixed_configs(topic: str) -> Mapping[str, str]:
-    """Return the fixed settings of an internal topic."""
     return _FIXED if topic in INTERNAL else {}
 
 
 def check_not_fixed(topic: str, names: Iterable[str]) -> None:
-    """Check that no fixed setting of an internal topic is set.
-
-    Raises:
-        ConfigError: names the setting and the topic.
-    """
+    """Refuse fixed settings of an internal topic, by name."""
     fixed = fixed_configs(topic)
     for name in names:
         if name in fixed:

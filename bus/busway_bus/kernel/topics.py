@@ -6,7 +6,6 @@ What lives here: names, and which topics clients may not write to. What does not
 from typing import Final
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-"""Consumer groups and their committed offsets."""
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 """States of transactions. A client that creates it gets the broker's settings."""

@@ -1,7 +1,7 @@
 """Values and interfaces between partitions, a transaction's coordinator and the marker writer.
 
-What lives here: both. What does not: the coordinator (`transactions`, `coordinator.transaction_coordinator`), the effect of a marker
-on a partition (`log.producer_state`), writing it (`replication.manager`).
+What lives here: both. What does not: the coordinator (`transactions`, `coordinator.transaction_coordinator`), a
+marker's effect on a partition (`log.producer_state`), writing it (`replication.manager`).
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,6 @@ class EndTransaction:
     """The end of a producer's transaction, decided by its coordinator.
 
     Attributes:
-        committed: aborted otherwise.
         coordinator_epoch: leader epoch of the deciding `__transaction_state` partition.
         transaction_version: level of `transaction.version` of the decision (KIP-1228).
     """
@@ -44,7 +43,7 @@ class TransactionVerifier(Protocol):
         """Check whether a producer may write in its transaction.
 
         Args:
-            add: add partitions that do not belong to it yet, as clients of transaction version 2 expect.
+            add: add missing partitions, as clients of transaction version 2 expect.
             host: charged for the coordinator's memory.
         """
 
@@ -55,9 +54,9 @@ class MarkerWriter(Protocol):
     async def write(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Write a marker into each partition. Returns a code for each, once durable."""
+        """Write a marker into each partition; return the codes once durable."""
 
     async def write_for_peer(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Write as `write` does, for another node. Its many requests take turns."""
+        """As `write`, for another node, whose many requests take turns."""

@@ -1,7 +1,6 @@
 """A table of transitions: a state and an event to a result.
 
-What lives here: the lookup, the error for a missing pair. What does not: states, events and tables
-(`groups.classic.states`, `quorum.states`, `replication.partition_state`, `transactions.states`).
+What lives here: the lookup, the error for a missing pair. What does not: states, events and tables.
 """
 
 from collections.abc import Mapping
@@ -20,8 +19,7 @@ class IllegalTransition(AssertionError):
 class Table(dict[tuple[S, E], N]):
     """Map (state, event) to what follows; a missing pair cannot happen.
 
-    Args:
-        subject: owner of the states, for the error: "a group in the state".
+    `subject`: owner of the states, for the error: "a group in the state".
     """
 
     def __init__(self, subject: str, transitions: Mapping[tuple[S, E], N]) -> None:
@@ -29,11 +27,6 @@ class Table(dict[tuple[S, E], N]):
         self._subject = subject
 
     def after(self, state: S, event: E) -> N:
-        """Return the event's result.
-
-        Raises:
-            IllegalTransition: the table has no such pair.
-        """
         try:
             return self[state, event]
         except KeyError:

@@ -1,9 +1,8 @@
 """Aborted transactions for isolation.level=read_committed (KIP-98), in Kafka's `.txnindex` format.
 
-What lives here: an entry, the search in an index, the bound for one fetch. What does not: files (`transaction_index`),
-the choice of segments (`partition_log`).
-
-Entries are ordered by abort marker. Reads below the last stable offset of an entry need no later one.
+What lives here: an entry, the search, the bound for one fetch. What does not: files (`transaction_index`), the choice
+of segments (`partition_log`). Entries are ordered by abort marker. Reads below the last stable offset of an entry need
+no later one.
 """
 
 import struct
@@ -21,7 +20,7 @@ PAGE_ENTRIES: Final = 120
 _VERSION: Final = 0
 
 Read = Callable[[int, int], bytes]
-"""Read (position, size): at most `size` bytes of the index."""
+"""Read (position, size): at most `size` bytes."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -34,19 +33,16 @@ class AbortedTransaction(NamedTuple):
 
     @classmethod
     def of(cls, ended: Ended) -> "AbortedTransaction":
-        """Build an entry."""
         return cls(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
 
     def packed(self) -> bytes:
-        """Encode the entry."""
         return ENTRY.pack(_VERSION, *self)
 
 
 def entries(read: Read, first: int, behind: int) -> list[AbortedTransaction]:
     """Read the entries from `first` to below `behind`.
 
-    Raises:
-        CorruptBatch: they are missing or invalid.
+    CorruptBatch: missing or invalid.
     """
     content = read(first * ENTRY.size, (behind - first) * ENTRY.size)
     if len(content) != (behind - first) * ENTRY.size:
@@ -61,10 +57,7 @@ def entries(read: Read, first: int, behind: int) -> list[AbortedTransaction]:
 
 
 def first_ending_at(read: Read, count: int, offset: int) -> int:
-    """Find the first entry with a marker at or after `offset`.
-
-    Returns its number, or `count`. Raises as `entries`.
-    """
+    """Return the first entry's number with a marker from `offset`, else `count`."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -80,7 +73,7 @@ class Overlaps:
 
     Attributes:
         upper: lowered if they exceed `limit`.
-        complete: whether no later entry overlaps.
+        complete: no later entry overlaps.
     """
 
     __slots__ = ("_heap", "_limit", "_offset", "complete", "upper")
@@ -89,17 +82,17 @@ class Overlaps:
         self._offset = offset
         self._limit = limit
         self._heap: list[tuple[int, int]] = []
-        """Max-heap by first offset: (negative first offset, producer id)."""
+        """Max-heap of (negative first offset, producer id)."""
         self.upper = upper
         self.complete = False
 
     @property
     def transactions(self) -> list[tuple[int, int]]:
-        """(Producer id, first offset) of each, by offset."""
+        """(Producer id, first offset), by offset."""
         return sorted(((producer, -begin) for begin, producer in self._heap), key=lambda entry: entry[1])
 
     def collect(self, read: Read, count: int) -> None:
-        """Add the index of the next segment. Raises as `entries`."""
+        """Add the next segment's index."""
         number = first_ending_at(read, count, self._offset)
         while number < count and not self.complete:
             behind = min(number + PAGE_ENTRIES, count)

@@ -1,7 +1,6 @@
 """Result of an append, and the stored form of a batch.
 
-What lives here: setting header fields. What does not: validation (`validate`, `producer_state`), the segment
-(`partition_log`).
+What lives here: setting header fields. What does not: validation (`validate`, `producer_state`), the segment.
 """
 
 from typing import NamedTuple
@@ -47,7 +46,7 @@ def stamped(
 
 
 def marker_batch(marker: EndTransaction, now_ms: int) -> tuple[bytes, TransactionMarker]:
-    """Build the control batch of a marker. Return it and its content."""
+    """Build a marker's control batch; return it and its content."""
     batch = end_transaction_marker(
         marker.producer_id,
         marker.producer_epoch,

@@ -1,6 +1,6 @@
 """Iteration over the batches of a segment's log file.
 
-What lives here: reading headers and positions. What does not: the expected offsets (`segment`), writing.
+What lives here: headers and positions. What does not: expected offsets (`segment`), writing.
 """
 
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ from busway_protocol.records.batch import (
 )
 
 _LOOK_BYTES: Final = 8 * 1024
-"""Bytes of one read between index entries, which are 4 KiB apart by default."""
+"""Read size between index entries, by default 4 KiB apart."""
 _SCAN_BYTES: Final = 64 * 1024
-"""Bytes of one read for headers."""
+"""Read size for headers."""
 _BATCHES_BYTES: Final = 1024 * 1024
-"""Bytes of one read for whole batches."""
+"""Read size for whole batches."""
 
 
 class BatchFile:
@@ -37,9 +37,9 @@ class BatchFile:
         self._path = path
 
     def headers(self, position: int = 0, *, wait: bool = True) -> Iterator[tuple[BatchHeader, int]]:
-        """Iterate over (header, position) of batches from `position`.
+        """Iterate over (header, position).
 
-        Ends when less than a header remains. CorruptBatch also if a batch extends beyond the file.
+        It ends when less than a header remains. CorruptBatch also if a batch extends beyond the file.
         """
         size, window, start = self._file.size, b"", position
         read = self._reader(wait=wait)
@@ -64,12 +64,9 @@ class BatchFile:
             yield header, window[at - start : end - start], at
 
     def find(self, offset: int, start: int, *, after: int | None, wait: bool) -> int | None:
-        """Find the first batch from `start` ending at or after `offset`.
+        """Return the position of the first batch ending from `offset`.
 
-        Returns its position, else the end of the file.
-
-        Args:
-            after: expected last offset of the batch at `start`, from an index; if it differs, None is returned.
+        `after`: the last offset that an index gives for the batch at `start`; None is returned if it differs.
         """
         size, window, window_start, position = self._file.size, b"", start, start
         read = self._reader(wait=wait)
@@ -95,12 +92,11 @@ class BatchFile:
         return size
 
     def header(self, position: int) -> BatchHeader | None:
-        """Read the header at `position`; None at the end."""
+        """Read a header; None at the end."""
         data = self._file.read(position, HEADER_BYTES)
         return read_header(data) if len(data) == HEADER_BYTES else None
 
     def size_of(self, position: int, *, wait: bool) -> int:
-        """Return the bytes of the batch at `position`."""
         _, size = read_span(self._reader(wait=wait)(position, HEADER_BYTES))
         if position + size > self._file.size:
             raise self._too_long(position, size)

@@ -39,16 +39,11 @@ def uuid_text(value: UUID) -> str:
 
 
 def uuid_from_text(text: str) -> UUID:
-    """Parse an id in Kafka's format.
-
-    Raises:
-        ValueError: not 22 characters of base64.
-    """
+    """Parse an id in Kafka's format, or raise ValueError."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Format a Java properties file."""
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 

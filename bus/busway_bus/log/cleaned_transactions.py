@@ -1,7 +1,7 @@
 """Transactional records and markers dropped by compaction (KIP-98, KIP-534).
 
-What lives here: the transactions in progress at the position of a cleaning. What does not: records and keys
-(`compaction`), indexes (`aborted`).
+What lives here: transactions in progress at a cleaning's position. What does not: records and keys (`compaction`),
+indexes (`aborted`).
 
 Records of an aborted transaction are dropped immediately. A marker stays until no record of its transaction is left,
 and then until the delete horizon, as a tombstone: a reader in the middle of the transaction must see its end.
@@ -45,9 +45,9 @@ class CleanedTransactions:
         return True
 
     def control(self, header: BatchHeader, records: Sequence[Record]) -> tuple[bool, AbortedTransaction | None]:
-        """Process a control batch.
+        """Return whether a control batch's transaction has no records left.
 
-        Returns whether its transaction has no records left, and the index entry still needed.
+        Also the index entry still needed.
         """
         self._begin(header.last_offset)
         if not records:

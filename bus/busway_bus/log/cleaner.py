@@ -1,10 +1,11 @@
 """Cleaning of one compacted log, by the rules of `compaction`.
 
-What lives here: reading the dirty part, writing cleaned segments, swapping them in so that a crash loses nothing, all
-in small steps. What does not: the choice of the log, threads and pauses (`replication.log_cleaner`).
+What lives here: reading the dirty part, writing and swapping in cleaned segments, in small steps. What does not: the
+choice of the log, threads and pauses (`replication.log_cleaner`).
 
-As in Kafka, a cleaned segment is written as `.cleaned`, synced and renamed to `.swap`. It gets its final name after the
-replaced segments are renamed to `.deleted`. A start removes `.cleaned` files and finishes `.swap` files.
+A cleaned segment is written as `.cleaned`, synced, and renamed to `.swap`. It gets its final name after the replaced
+segments are renamed to `.deleted`. A start removes `.cleaned` files and finishes `.swap` files, so a crash loses
+nothing. As in Kafka.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,8 +30,7 @@ _PRODUCERS_PER_STEP: Final = 100
 def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
     """Plan the due cleaning of a log, if any.
 
-    Raises:
-        CorruptBatch: the first dirty batch cannot be read.
+    CorruptBatch: the first dirty batch cannot be read.
     """
     segments = log.stable_segments()
     possible = plan(segments, cleaned=cleaned if cleaned <= log.end_offset else 0, config=log.config, now_ms=now_ms)
@@ -46,7 +46,7 @@ def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
 class Cleaner:
     """One cleaning of one log.
 
-    Call `map_keys`, then for each of `groups`: `write`, `prepare`, `put_in_place`, `settle`; `put_in_place` in the
+    Call `map_keys`, then for each of `groups`: `write`, `prepare`, `put_in_place`, `settle`. `put_in_place` runs in the
     thread that appends, the others, with file I/O, in another. `map_keys` and `write` raise ProtocolError if a batch is
     damaged.
     """
@@ -74,9 +74,9 @@ class Cleaner:
         return self._placed is not None
 
     def map_keys(self) -> Iterator[None]:
-        """Map each key of the dirty part to its last offset, in steps of one batch.
+        """Map each dirty key to its last offset, one batch a step.
 
-        Also collects the last batch of each producer, which must be kept.
+        Collects the last batch of each producer, which must be kept.
         """
         for count, (producer_id, last) in enumerate(self._log.producers.last_records()):
             self._producers[producer_id] = last
@@ -97,12 +97,12 @@ class Cleaner:
                 yield
 
     def groups(self) -> list[Sequence[Segment]]:
-        """Group the segments to rewrite together, up to `end`."""
+        """Return the segments to rewrite together, up to `end`."""
         chosen = [segment for segment in self._segments if segment.base_offset < self._offsets.end]
         return [chosen[first:behind] for first, behind in groups(chosen, self._config)]
 
     def write(self, group: Sequence[Segment]) -> Iterator[None]:
-        """Write a group's retained records into a new segment, in steps of one batch."""
+        """Write a group's retained records into a segment, one batch a step."""
         new = self._new = self._log.kept.new_segment(group[0].base_offset, group[-1].created_ms)
         changed = len(group) > 1
         for segment in group:
@@ -168,7 +168,7 @@ class Cleaner:
             self._new = None
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether a batch holds its producer's last sequence, or without one its epoch."""
+        """Whether a batch holds its producer's last sequence or epoch."""
         last = self._producers.get(header.producer_id)
         if last is None:
             return False

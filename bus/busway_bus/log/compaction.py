@@ -1,6 +1,6 @@
 """Retention of records in a compacted log (KIP-58, KIP-354, KIP-534).
 
-What lives here: the range to clean, the map from key to last offset, the rewrite of one batch. What does not: files and
+What lives here: the range to clean, the map from key to last offset, the rewrite of a batch. What does not: files and
 scheduling (`cleaner`). A rewritten batch keeps its base and last offset, so that readers can continue. The first
 cleaning writes the delete horizon of tombstones into their batch: readers at most delete.retention.ms behind see them.
 """
@@ -35,12 +35,9 @@ _NULL: Final = varint(-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A possible cleaning.
+    """A possible cleaning of offsets `first_dirty` to `end`.
 
-    Attributes:
-        first_dirty: end of the clean part.
-        end: end of the cleanable part.
-        ratio: dirty fraction of all bytes up to `end`.
+    `ratio`: dirty fraction of all bytes up to `end`.
     """
 
     first_dirty: int
@@ -74,7 +71,7 @@ def plan(segments: Sequence[SegmentView], *, cleaned: int, config: LogConfig, no
 
 
 def due(chosen: Plan, config: LogConfig, *, oldest_ms: int, now_ms: int) -> bool:
-    """Whether a cleaning is due, by dirty ratio or first dirty timestamp `oldest_ms`."""
+    """Whether a cleaning is due, by dirty ratio or first dirty timestamp."""
     overdue = 0 <= oldest_ms < now_ms - config.max_compaction_lag_ms
     return overdue or chosen.ratio > config.min_cleanable_dirty_ratio
 
@@ -95,11 +92,7 @@ def groups(segments: Sequence[SegmentView], config: LogConfig) -> list[tuple[int
 
 
 class KeyOffsets:
-    """Last offset of each key in the dirty part.
-
-    Attributes:
-        end: end of the mapped part.
-    """
+    """Last offset of each dirty key, mapped up to `end`."""
 
     __slots__ = ("_keys_max", "_offsets", "end")
 
@@ -112,9 +105,9 @@ class KeyOffsets:
         return len(self._offsets)
 
     def add(self, header: BatchHeader, records: Sequence[Record], *, rolled_back: bool = False) -> bool:
-        """Map the keys of a batch. False if the map is full, with `end` at the first unmapped record.
+        """Map a batch's keys; if full, return False with `end` set.
 
-        Aborted records (`rolled_back`) supersede nothing.
+        `end` is the first unmapped record. Aborted records (`rolled_back`) supersede nothing.
         """
         if not (header.is_control or rolled_back):
             for record in records:
@@ -136,7 +129,7 @@ class KeyOffsets:
 
 
 def _digest(key: bytes) -> bytes:
-    """Hash keys of 16 bytes or more. Shorter keys stay, so they cannot collide with hashes."""
+    """Hash keys of 16 bytes or more; shorter keys never collide."""
     return key if len(key) < _DIGEST_BYTES else blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
@@ -156,10 +149,10 @@ def cleaned_batch(
     keep_empty: bool,
     over: bool = False,
 ) -> Buffer | None:
-    """Clean a batch: return it unchanged, a smaller one, or None if nothing is left.
+    """Return a batch unchanged, smaller, or None if nothing is left.
 
     Args:
-        over: whether its records were aborted, or its transaction has none left.
+        over: its records were aborted, or its transaction has none left.
         keep_empty: keep the header, for its producer's sequence or its last offset.
     """
     until = horizon(header)

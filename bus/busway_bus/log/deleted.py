@@ -1,8 +1,8 @@
-"""Deleted segments of a log, and the age of the next ones.
+"""Deleted segments of a log, and the age of the next.
 
-What lives here: renaming their files, so that they do not return after a crash, removing due ones, the look-up of a
-segment's age. By the log start offset, written before (`start_note`), a start distinguishes deleted from lost segments.
-What does not: the choice of segments (`retention`, `cleaner`), the readable log (`partition_log`).
+What lives here: renaming their files, so that they do not return after a crash, removing due ones, a segment's age. By
+the log start offset, written before (`start_note`), a start distinguishes deleted from lost segments. What does not:
+the choice of segments (`retention`, `cleaner`), the readable log.
 """
 
 import logging
@@ -25,7 +25,7 @@ class Deleted:
     """A deleted segment.
 
     Attributes:
-        snapshot: whether its producer snapshot is deleted too.
+        snapshot: its producer snapshot is deleted too.
         start: log start offset without it; None if another segment replaces it.
     """
 
@@ -35,7 +35,7 @@ class Deleted:
     start: int | None = None
 
     def remove(self, files: Files, directory: str, now_ms: int) -> bool:
-        """Rename its files, and remove due ones. Return whether they are removed.
+        """Rename the files, remove due ones; return whether they are removed.
 
         Waits for the disk; after an OSError a retry is safe.
         """
@@ -52,10 +52,7 @@ class Deleted:
 class DeletedSegments:
     """Deleted segments with remaining files, in order of deletion.
 
-    Call `append` in the thread that appends to the log, `remove` in any.
-
-    Args:
-        start: log start offset noted on disk, 0 without a note.
+    Call `append` in the thread that appends to the log, `remove` in any. `start`: the noted log start offset, or 0.
     """
 
     def __init__(self, files: Files, directory: str, kept: SideFiles, start: int) -> None:
@@ -69,11 +66,10 @@ class DeletedSegments:
         return len(self._entries)
 
     def append(self, entry: Deleted) -> None:
-        """Add a segment for `remove`."""
         self._entries.append(entry)
 
     def remove(self, now_ms: int | None) -> None:
-        """As `Deleted.remove`, for all; removes all if `now_ms` is None."""
+        """As `Deleted.remove`, for all; None removes all."""
         entries = tuple(self._entries)
         with self._kept.guard:
             if not self._kept.closed:
@@ -101,7 +97,7 @@ class DeletedSegments:
 
 
 def date(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> None:
-    """Look up the age of the oldest closed segments, for retention. Waits for the disk."""
+    """Look up the age of the oldest closed segments. Waits for the disk."""
     if "delete" not in config.cleanup_policy or config.retention_ms < 0:
         return
     for segment in segments:

@@ -1,7 +1,7 @@
 """Limit of open files, and a pool of descriptors.
 
-What lives here: the process limit, raised to its maximum, and a bounded pool for very many files, for all threads:
-descriptors not used recently are closed and reopened on demand. What does not: reading and writing (`os_files`).
+What lives here: the process limit, raised to its maximum; a bounded pool, for all threads, which closes descriptors not
+used recently and reopens them on demand. What does not: reading and writing (`os_files`).
 
 A file with unsynced bytes stays open: the system reports write-back errors through open descriptors, and may lose them
 when all are closed.
@@ -25,7 +25,7 @@ _OUT: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open files to the hard one. Return it."""
+    """Raise the soft limit of open files to the hard one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (hard, UNLIMITED, 10_240):  # macOS reports no hard limit and accepts at most OPEN_MAX
         if soft == resource.RLIM_INFINITY or 0 <= limit <= soft:
@@ -42,8 +42,7 @@ def raise_limit() -> int:
 class Pooled:
     """A file with a pooled descriptor. The pool owns all attributes but `path` and `needed`.
 
-    Attributes:
-        needed: stay open while unused.
+    `needed`: stay open while unused.
     """
 
     __slots__ = ("closed", "descriptor", "needed", "path", "recent", "users")
@@ -60,9 +59,8 @@ class Pooled:
 class Descriptors:
     """Pool of open descriptors: at most `limit`, unless all are in use.
 
-    Attributes:
-        guard: protects `users` of a file; never held during disk I/O. Reentrant: a loan may be garbage-collected in the
-            thread that holds it.
+    `guard` protects `users` of a file, and is never held during disk I/O. It is reentrant: a loan may be
+    garbage-collected in the thread that holds it.
     """
 
     def __init__(self, limit: int) -> None:
@@ -81,8 +79,7 @@ class Descriptors:
     def take(self, file: Pooled, flags: int = 0) -> int:
         """Return the descriptor of a file, open until `give`.
 
-        Raises:
-            OSError: the file is closed or cannot be opened, or all of the limit are in use.
+        OSError: the file is closed or cannot be opened, or all of the limit are in use.
         """
         while True:
             with self.guard:
@@ -109,7 +106,6 @@ class Descriptors:
             os.close(opened)  # another thread was faster
 
     def give(self, file: Pooled) -> None:
-        """Release the descriptor."""
         with self.guard:
             file.users -= 1
         file.recent = True
@@ -117,7 +113,6 @@ class Descriptors:
             self.settle(file)
 
     def settle(self, file: Pooled) -> None:
-        """Shut a closed file if no user is left."""
         with self.guard:
             if not file.users:
                 self._shut(file)
@@ -131,10 +126,9 @@ class Descriptors:
                     self._shut(file)
 
     def open(self, path: Path, flags: int) -> int:
-        """Open a descriptor owned by the caller. At the limit an unused pooled one is closed.
+        """Open a descriptor owned by the caller; errors as `take`.
 
-        Raises:
-            OSError: as of `take`.
+        At the limit an unused pooled one is closed.
         """
         while True:
             try:

@@ -1,8 +1,8 @@
 """Directories of partitions, and handling of deleted and stray ones.
 
-What lives here: Kafka's directory names, `partition.metadata`, the scan of the data directory at start. It removes only
-directories of committed deletions, known by topic id or the suffix `-delete`. Unknown ones are kept as `-stray`. What
-does not: the logs (`store`).
+What lives here: Kafka's directory names, `partition.metadata`, the scan at start. It removes only directories of
+committed deletions, known by topic id or the suffix `-delete`; unknown ones are kept as `-stray`. What does not: the
+logs (`store`).
 """
 
 import re
@@ -16,7 +16,6 @@ from busway_bus.kernel.limits import FILE_NAME_BYTES_MAX
 from busway_bus.log.checkpoints import PARTITION_METADATA, uuid_from_text, uuid_text
 
 Key = tuple[str, int]
-"""Topic and partition."""
 DELETED: Final = "-delete"
 STRAY: Final = "-stray"
 _ASIDE: Final = re.compile(r"(.+-\d+)\.[0-9a-f]{32}(-delete|-stray)")
@@ -24,12 +23,11 @@ _METADATA: Final = re.compile(rb"\s*version:\s*0\s*\n\s*topic_id:\s*([A-Za-z0-9_
 
 
 def directory_of(key: Key) -> str:
-    """Return the directory name of a partition."""
     return f"{key[0]}-{key[1]}"
 
 
 def aside(key: Key, unique: UUID, suffix: str) -> str:
-    """Return the name for a directory set aside: `topic-partition.uuid-delete`.
+    """Return the name set aside: `topic-partition.uuid-delete`.
 
     The topic is cut to fit `FILE_NAME_BYTES_MAX`, as in Kafka.
     """
@@ -38,18 +36,16 @@ def aside(key: Key, unique: UUID, suffix: str) -> str:
 
 
 def key_of(name: str) -> Key | None:
-    """Parse a partition's directory name, else None."""
     topic, dash, partition = name.rpartition("-")
     return (topic, int(partition)) if dash and topic and partition.isdecimal() and partition.isascii() else None
 
 
 def metadata_bytes(topic_id: UUID) -> bytes:
-    """Encode `partition.metadata`."""
     return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
 def topic_id_in(content: bytes | None) -> UUID | None:
-    """Parse the topic id of `partition.metadata`, None if missing or damaged."""
+    """Parse `partition.metadata`; None if missing or damaged."""
     match = _METADATA.fullmatch(content or b"")
     try:
         return uuid_from_text(match[1].decode()) if match else None
@@ -84,7 +80,6 @@ class Leftovers:
     gone: set[Key] = field(default_factory=set)
 
     def lines(self) -> Iterable[str]:
-        """Yield the log lines for the operator."""
         for old, new in self.strays.items():
             yield (
                 f"directory {old} belongs to no topic of this cluster; nothing of it is served, it is kept as {new}. If its topic "

@@ -1,7 +1,7 @@
 """Log lines for appends refused by the disk.
 
-What lives here: a line at the first failure, a count for each later interval, a line when appends work again. What does
-not: the response (`replication.manager`, `quorum.alone`).
+What lives here: a line at the first failure, a count for each later interval, a line at recovery. What does not: the
+response (`replication.manager`, `quorum.alone`).
 """
 
 import logging
@@ -15,8 +15,7 @@ logger = logging.getLogger("busway.replication")
 class DiskFailures:
     """Logger of failed appends, at most once in each `DISK_FAILURE_LOG_INTERVAL_MS`.
 
-    Args:
-        now: monotonic clock in seconds.
+    `now`: monotonic, in seconds.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -26,7 +25,6 @@ class DiskFailures:
         self._count = 0
 
     def failed(self, what: str, problem: OSError) -> None:
-        """Count a failed append, and log a due line."""
         self.failing = True
         self._count += 1
         now = self._now()

@@ -23,7 +23,7 @@ class LeaderEpochs:
         return epochs
 
     def text(self) -> str:
-        """Format the checkpoint: version, count, one pair per line."""
+        """Format it: version, count, one pair per line."""
         return "".join([f"0\n{len(self.entries)}\n", *(f"{epoch} {start}\n" for epoch, start in self.entries)])
 
     @property
@@ -41,7 +41,7 @@ class LeaderEpochs:
         return True
 
     def end_offset(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """Return the largest epoch up to `epoch` and its end, else (-1, -1)."""
+        """Return the largest epoch up to `epoch` and its end, else -1s."""
         if epoch < 0 or not self.entries or epoch > self.latest:
             return -1, -1
         if epoch == self.latest:
@@ -54,5 +54,5 @@ class LeaderEpochs:
         return latest, log_end
 
     def truncate(self, end: int) -> None:
-        """Remove epochs that start at or after `end`."""
+        """Remove epochs that start from `end`."""
         self.entries = [entry for entry in self.entries if entry[1] < end]

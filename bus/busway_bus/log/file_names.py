@@ -1,7 +1,7 @@
 """Names of a partition's files: Kafka's, except `.cut` and `.start.deleted`.
 
-What lives here: base offset in twenty digits, and suffixes. What does not: directories (`directories`), files beside
-them (`checkpoints`).
+What lives here: base offset in twenty digits, and suffixes. What does not: directories, files beside them
+(`checkpoints`).
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ LOG: Final = ".log"
 TRANSACTIONS: Final = ".txnindex"
 """Index of aborted transactions with markers in the segment. Absent without any."""
 SEGMENT_FILES: Final = (".index", ".timeindex", TRANSACTIONS, LOG)
-"""Suffixes of a segment's files. The log is last: without it the segment does not exist."""
+"""Suffixes of a segment's files; the log last: without it the segment does not exist."""
 SNAPSHOT: Final = ".snapshot"
 """Producer snapshot at the offset in the name."""
 EPOCHS: Final = "leader-epoch-checkpoint"
@@ -26,5 +26,4 @@ CUT: Final = ".cut"
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """Build a file name such as `00000000000000000042.log`."""
     return f"{base_offset:020d}{suffix}"

@@ -15,8 +15,7 @@ Warming = Callable[[], None]
 class ColdPages(Exception):
     """A look-up that would wait for the disk.
 
-    Attributes:
-        warm: call it, then repeat the look-up with `wait`: under memory pressure the pages may be evicted again.
+    Call `warm`, then repeat the look-up with `wait`: under memory pressure the pages may be evicted again.
     """
 
     def __init__(self, warm: Warming) -> None:
@@ -25,12 +24,10 @@ class ColdPages(Exception):
 
 
 class FileSlice:
-    """A range of a file, which stays open and readable even if its segment is deleted.
+    """A range of a file, readable even after its segment is deleted.
 
-    `len` is the number of bytes left. All reads raise OSError if the disk fails.
-
-    Attributes:
-        position: of the next byte in the file.
+    `len` is the number of bytes left, `position` that of the next byte in the file. Reads raise OSError if the disk
+    fails.
     """
 
     __slots__ = ("_left", "_loan", "position")
@@ -49,11 +46,7 @@ class FileSlice:
         return self._loan.descriptor
 
     def take(self, count: int) -> bytes:
-        """Read the next `count` bytes, or all that are left.
-
-        Raises:
-            OSError: also if the file was truncated.
-        """
+        """Read the next `count` bytes, or all left. OSError also if truncated."""
         size = min(count, self._left)
         data = self._loan.read(self.position, size)
         if len(data) < size:
@@ -64,8 +57,7 @@ class FileSlice:
     def take_now(self, count: int) -> bytes | bytearray:
         """As `take`, without waiting.
 
-        Raises:
-            BlockingIOError: not all bytes are in memory, or the file was truncated.
+        BlockingIOError: not all bytes are in memory, or the file was truncated.
         """
         size = min(count, self._left)
         data = self._loan.read_now(self.position, size)

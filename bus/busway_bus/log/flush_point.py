@@ -1,6 +1,6 @@
 """One flush of a log, in the order required by recovery.
 
-What lives here: the flush, for any thread. What does not: its time and its waiters (`flusher`).
+What lives here: the flush, for any thread. What does not: its time and waiters (`flusher`).
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ class FlushPoint(NamedTuple):
     """What one flush makes durable.
 
     Attributes:
-        rolled: segments rolled since the last flush, each with the producer snapshot of its end.
+        rolled: segments rolled since the last flush, with the producer snapshot of their end.
         active: the segment for appends, up to `end_offset`.
         epochs: leader epochs, written first, if they changed and a snapshot follows; before that a start reads them
             from the batches.
@@ -35,11 +35,8 @@ class FlushPoint(NamedTuple):
     def sync(self) -> None:
         """Wait for the disk, in any thread. Errors of a log closed meanwhile are ignored.
 
-        A snapshot is written only when everything before it is on disk, epochs and indexes included, so it proves that
-        (see `recovery`).
-
-        Raises:
-            OSError: the disk failed; final.
+        A snapshot is written only when everything before it is on disk, epochs and indexes included, and so proves it
+        (see `recovery`). An OSError is final.
         """
         try:
             if self.epochs is not None:

@@ -1,9 +1,9 @@
 """Group commit: one flusher for a data directory.
 
-What lives here: the order of syncs, the callbacks of waiters. New waiters of a log that is being synced share its next
+What lives here: the order of syncs, callbacks of waiters. New waiters of a log that is being synced share its next
 sync: a slow disk increases the latency, not the number of syncs. Logs are synced concurrently: a slow file delays only
-its own waiters. What does not: acknowledgement (`replication`). A failed sync is final: the kernel may have dropped the
-pages.
+its own waiters. A failed sync is final: the kernel may have dropped the pages. What does not: acknowledgement
+(`replication`).
 """
 
 import asyncio
@@ -27,8 +27,7 @@ _Synced: TypeAlias = tuple[PartitionLog, FlushPoint, BaseException | None]
 class Flusher:
     """Threads that sync logs, one sync at a time for each log.
 
-    Args:
-        on_failure: called once when a sync fails; later requests are refused.
+    `on_failure` is called once when a sync fails; later requests are refused.
     """
 
     def __init__(self, on_failure: Callable[[OSError], None] | None = None) -> None:
@@ -46,14 +45,12 @@ class Flusher:
 
     @property
     def failed(self) -> OSError | None:
-        """Error of the first failed sync."""
         return self._failed
 
     def flush(self, log: PartitionLog, flushed: Flushed) -> None:
         """Call `flushed` when everything appended to `log` is on disk.
 
-        Requests before the start of a sync share it. After a disk failure the argument is KafkaError
-        KAFKA_STORAGE_ERROR.
+        Requests before the start of a sync share it. After a disk failure the argument is KAFKA_STORAGE_ERROR.
         """
         if self._failed is not None:
             flushed(_storage_error(self._failed))
@@ -63,7 +60,6 @@ class Flusher:
         self._start()
 
     def request(self, log: PartitionLog) -> "asyncio.Future[None]":
-        """As `flush`, with a future instead of a callback."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.flush(log, functools.partial(_settle, waiter))
         return waiter
@@ -90,7 +86,7 @@ class Flusher:
             return None
 
     def _sync(self, log: PartitionLog, point: FlushPoint, loop: asyncio.AbstractEventLoop) -> "_Synced":
-        """Run syncs until the queue is empty. Return the result of the last."""
+        """Run syncs until the queue is empty; return the last's result."""
         while True:
             problem: BaseException | None = None
             try:

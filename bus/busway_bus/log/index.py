@@ -1,9 +1,9 @@
 """Sparse indexes over a segment, in Kafka's file format.
 
-What lives here: the search in one index file, with only the last used page in memory. `.index`: pairs of relative
-offset and file position, four bytes each; `.timeindex`: timestamp in eight bytes and relative offset in four. An entry
-is added about every index.interval.bytes. What does not: files, verification of an entry (`segment`). Files are not
-memory-mapped: an unreadable page would kill the process, a failed read is an error of one partition.
+What lives here: the search in one index file, with only the last used page in memory. `.index`: relative offset and
+file position, four bytes each; `.timeindex`: timestamp in eight bytes, relative offset in four; an entry about every
+index.interval.bytes. What does not: files, verification of an entry (`segment`). Files are not memory-mapped: an
+unreadable page would kill the process, a failed read is an error of one partition.
 """
 
 import struct
@@ -21,7 +21,6 @@ OFFSETS_MAX: Final = 2**31 - 1
 _GUESSES: Final = 2
 
 Read = Callable[[int, int], bytes]
-"""Read (position, size): at most `size` bytes."""
 
 
 class SparseIndex:
@@ -37,23 +36,20 @@ class SparseIndex:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the entries in the file."""
         return self.count * self._entry.size
 
     def pack(self, first: int, second: int) -> bytes:
-        """Encode an entry."""
         return self._entry.pack(first, second)
 
     def entry(self, number: int, read: Read) -> tuple[int, int]:
-        """Return an entry by number, from 0."""
         page, at = divmod(number, self._page_entries)
         return self._at(self._load(page, read), at)
 
     def find(self, column: int, key: int, read: Read) -> int:
-        """Return the number of the last entry with at most `key`, else -1.
+        """Return the last entry's number with at most `key`, else -1.
 
-        Tries the last used page, else the last page of the file, where most reads are; then up to `_GUESSES`
-        interpolated pages, then a binary search.
+        Tries the last used page, else the file's last, where most reads are; then up to `_GUESSES` interpolated pages,
+        then a binary search.
         """
         pages = -(-self.count // self._page_entries)
         if not pages:
@@ -105,7 +101,7 @@ class SparseIndex:
         return self._at(read(page * self._page_entries * size, size).ljust(size, b"\0"), 0)
 
     def _load(self, number: int, read: Read) -> bytes:
-        """Read a page. Bytes missing in the file are zeros, which form no valid entry."""
+        """Read a page. Missing bytes are zeros, which form no valid entry."""
         first = number * self._page_entries
         size = min(self._page_entries, self.count - first) * self._entry.size
         loaded, page = self._page

@@ -21,7 +21,7 @@ from busway_protocol.types import Buffer
 _STEP_RECORDS: Final = RECORDS_A_MS // 3
 """Records of one step, a few hundred microseconds."""
 RECORDS_ON_LOOP_MAX: Final = RECORDS_A_MS * 2 // 3
-"""Records of one request inspected on the event loop, under a millisecond. More are inspected in a thread."""
+"""Records of a request inspected on the event loop, < 1 ms. More use a thread."""
 _TIMES_STEP: Final = 500
 """Records of one step of the timestamp check, which is pure Python."""
 NO_KEY: Final = "Compacted topic cannot accept message without key"
@@ -37,8 +37,7 @@ class Inspected(NamedTuple):
 class RecordsRefused(KafkaError):
     """Refusal of a batch for some of its records.
 
-    Attributes:
-        records: (index in the batch, reason) of the first `OFFENDERS_MAX`.
+    `records`: (index in the batch, reason) of the first `OFFENDERS_MAX`.
     """
 
     def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
@@ -60,12 +59,11 @@ def inspected_at_once(records: Buffer, header: BatchHeader, config: LogConfig, n
 
 
 def inspect(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Generator[None, None, Inspected]:
-    """Inspect a batch of any size. Steps take under a millisecond, except for decompression.
+    """Inspect a batch of any size. Steps take < 1 ms, except for decompression.
 
     Raises:
         RecordsRefused: INVALID_RECORD or INVALID_TIMESTAMP, some records are invalid.
-        KafkaError: INVALID_RECORD, they cannot be parsed; MESSAGE_TOO_LARGE, they are too large decompressed, or in the
-            topic's codec.
+        KafkaError: INVALID_RECORD, unparsable; MESSAGE_TOO_LARGE, decompressed or in the topic's codec.
     """
     yield from _framing_steps(records, header)
     try:
@@ -77,7 +75,6 @@ def inspect(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int
 
 
 def finished(steps: Generator[None, None, Inspected]) -> Inspected:
-    """Run all steps; return the result."""
     try:
         while True:
             next(steps)
@@ -131,7 +128,7 @@ def _look(
 def _name_offenders(
     header: BatchHeader, data: bytes | bytearray, config: LogConfig, now_ms: int
 ) -> Generator[None, None, None]:
-    """Refuse a batch with timestamps out of range, in a second, slower pass."""
+    """Refuse timestamps out of range by record, in a second, slower pass."""
     offenders, count = [], 0
     for number, moment in record_times(header, data):
         problem = None if moment == NO_TIMESTAMP else check_times(moment, config, now_ms)

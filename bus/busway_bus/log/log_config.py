@@ -1,6 +1,6 @@
 """Settings of one log, by Kafka's topic config names.
 
-What lives here: an immutable copy of the settings used by the log. What does not: parsing and defaults (`kernel`).
+What lives here: an immutable copy. What does not: parsing and defaults (`kernel`).
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,6 @@ class LogConfig:
 
     @property
     def compacted(self) -> bool:
-        """Whether only the last record of each key is kept."""
         return "compact" in self.cleanup_policy
 
     @property
@@ -51,7 +50,7 @@ class LogConfig:
 
     @classmethod
     def from_values(cls, values: Mapping[str, ConfigValue]) -> "LogConfig":
-        """Build from typed topic settings (`BrokerConfig.topic_config`)."""
+        """Build from `BrokerConfig.topic_config`."""
         chosen = {name: values[name.replace("_", ".")] for name in cls.__dataclass_fields__}
         policy = chosen["cleanup_policy"]
         assert isinstance(policy, list)

@@ -1,8 +1,8 @@
 """`Files` on the operating system.
 
-What lives here: system calls; no other module of the broker opens, writes or syncs files. What does not: the limit of
-open files (`descriptors`), the meaning of the bytes. The guarantee that acknowledged records are on disk rests on this
-module's `sync`.
+What lives here: system calls; no other module of the broker opens, writes or syncs files. The guarantee that
+acknowledged records are on disk rests on `sync`. What does not: the limit of open files (`descriptors`), the meaning of
+the bytes.
 """
 
 import errno
@@ -39,14 +39,12 @@ class OsLoan:
         self._file = file
 
     def read(self, position: int, size: int) -> bytes:
-        """Read at most `size` bytes from `position`."""
         return os.pread(self.descriptor, size, position)
 
     def read_now(self, position: int, size: int) -> bytes | bytearray:
         """As `read`, but never waits for the disk.
 
-        Raises:
-            BlockingIOError: not all bytes are in memory, or the file is shorter.
+        BlockingIOError: not all bytes are in memory, or the file is shorter.
         """
         data = bytearray(size)
         try:
@@ -60,7 +58,7 @@ class OsLoan:
         return data
 
     def in_memory(self, position: int, size: int) -> bool:
-        """Whether a byte of each `_PROBED_BYTES` and the last are in memory."""
+        """Whether the last byte and one of each `_PROBED_BYTES` are in memory."""
         if not size:
             return True
         probe = [bytearray(1)]
@@ -76,7 +74,6 @@ class OsLoan:
         return True
 
     def warm(self, position: int, size: int) -> None:
-        """Read the range into the page cache."""
         _advise(self.descriptor, position, size)
         for place in range(position, position + size, _WARMED_BYTES):
             os.pread(self.descriptor, min(_WARMED_BYTES, position + size - place), place)
@@ -110,7 +107,7 @@ class OsFile(Pooled):
                 pool.give(self)
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Append the pieces. A failed write is truncated; if that fails, the file refuses all use."""
+        """Append the pieces. A failed write is truncated, else the file refuses all use."""
         size = sum(map(len, pieces))
         descriptor = self._take()
         try:
@@ -128,7 +125,7 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def _take(self) -> int:
-        """As `Descriptors.take`, with a fast path for open files: each append and read calls it."""
+        """As `Descriptors.take`, with a fast path for each append and read."""
         with self._guard:
             if self.descriptor >= 0 and not self.closed:
                 self.users += 1
@@ -142,7 +139,6 @@ class OsFile(Pooled):
             self.spoil(problem)
 
     def read(self, position: int, size: int) -> bytes:
-        """Read at most `size` bytes from `position`."""
         descriptor = self._take()
         try:
             return os.pread(descriptor, size, position)
@@ -170,7 +166,6 @@ class OsFile(Pooled):
         return OsLoan(self, self._pool)
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes."""
         descriptor = self._pool.take(self)
         try:
             os.ftruncate(descriptor, size)
@@ -194,12 +189,10 @@ class OsFile(Pooled):
             os.close(descriptor)
 
     def sync(self) -> None:
-        """Wait until the content is on disk. Does nothing for a file closed meanwhile (deleted topic).
+        """Wait until the content is on disk, or the file is closed.
 
-        A failure is final: the system may have dropped the pages and report success for the next sync.
-
-        Raises:
-            OSError: the disk failed, now or earlier.
+        An OSError is final and raised again: the system may have dropped the pages and report success for the next
+        sync.
         """
         if self._failed is not None:
             raise self._failed.with_traceback(None)  # a traceback grows with each raise
@@ -222,7 +215,6 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def close(self) -> None:
-        """Close without syncing, once no thread uses the file."""
         self._pool.close(self)
 
     def spoil(self, problem: OSError) -> None:
@@ -252,13 +244,11 @@ class OsFiles:
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def close(self) -> None:
-        """Release the lock of the directory."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def volume(self) -> tuple[int, int]:
-        """Return the volume's total and free bytes; -1 if unknown."""
         try:
             usage = shutil.disk_usage(self.root)
         except OSError:
@@ -266,15 +256,12 @@ class OsFiles:
         return usage.total, usage.free
 
     def connections_max(self) -> int:
-        """Return the number of descriptors for connections."""
         return self.descriptors.left
 
     def open(self, path: str) -> OsFile:
-        """Open or create the file at `path`."""
         return self._opened(path, None)
 
     def open_later(self, path: str, size: int) -> OsFile:
-        """Return the file of `size` bytes at `path`, opened at first use."""
         return self._opened(path, size)
 
     def _opened(self, path: str, size: int | None) -> OsFile:
@@ -283,7 +270,6 @@ class OsFiles:
         return opened
 
     def read_bytes(self, path: str) -> bytes | None:
-        """Read a whole small file; None if missing."""
         try:
             return (self.root / path).read_bytes()
         except FileNotFoundError:
@@ -305,11 +291,9 @@ class OsFiles:
         sync_directory(target.parent, self.descriptors)
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it exists."""
         (self.root / path).unlink(missing_ok=True)
 
     def sync_directory(self, path: str) -> None:
-        """Wait until a directory's names are on disk."""
         sync_directory(self.root / path, self.descriptors)
 
     def rename(self, old: str, new: str) -> None:
@@ -336,14 +320,12 @@ class OsFiles:
             sync_directory(parent, self.descriptors)
 
     def list(self, path: str) -> Sequence[str]:
-        """List the sorted names in a directory. Empty if missing."""
         try:
             return sorted(os.listdir(self.root / path))
         except FileNotFoundError:
             return []
 
     def sizes(self, path: str) -> Mapping[str, int]:
-        """Map the files in a directory to their sizes. Empty if missing."""
         try:
             with os.scandir(self.root / path) as entries:
                 return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
@@ -351,7 +333,6 @@ class OsFiles:
             return {}
 
     def make_directory(self, path: str) -> None:
-        """Create a directory durably."""
         target = self.root / path
         target.mkdir(exist_ok=True)
         sync_directory(target.parent, self.descriptors)
@@ -364,7 +345,6 @@ class OsFiles:
             sync_directory(self.root, self.descriptors)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with its contents."""
         shutil.rmtree(self.root / path, ignore_errors=True)
 
 

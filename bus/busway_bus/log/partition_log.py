@@ -1,8 +1,8 @@
 """Log of one partition: segments, start and end, producers, leader epochs.
 
-What lives here: append, read, roll, truncation, deletion. What does not: the start-up scan (`recovery`), look-ups by
-time (`times`), syncs (`flusher`), clocks (times are arguments), leadership (`replication`). Batches are inspected on
-append (`inspection`), not on read. Appends, reads and rolls do not wait for the disk.
+What lives here: append, read, roll, truncation, deletion; appends, reads and rolls do not wait for the disk. What does
+not: the start-up scan (`recovery`), look-ups by time (`times`), syncs (`flusher`), clocks, leadership (`replication`).
+Batches are inspected on append, not on read.
 """
 
 import logging
@@ -42,12 +42,14 @@ __all__ = ["AppendInfo", "CorruptLog", "Extent", "FlushPoint", "PartitionLog"]
 
 
 class PartitionLog:
-    """One partition's records on disk. Appends raise OSError if the disk fails; after a KafkaError nothing was written.
+    """One partition's records on disk.
+
+    Appends raise OSError if the disk fails; after a KafkaError nothing was written.
 
     Attributes:
         start_offset: first readable offset.
         flushed_offset: everything below it is on disk.
-        was_cut: whether a damaged or torn end was cut off at opening.
+        was_cut: a damaged or torn end was cut off at opening.
         kept: files written by other threads.
     """
 
@@ -62,7 +64,7 @@ class PartitionLog:
         cleaned: int = 0,
         clean: bool = False,
     ) -> None:
-        """Open or create the log in `directory`, as `recovery.recover`."""
+        """Open or create the log, as `recovery.recover`."""
         self._files = files
         self.directory = directory
         self.kept = SideFiles(files, directory)
@@ -86,37 +88,27 @@ class PartitionLog:
 
     @property
     def closed(self) -> bool:
-        """Whether the files are closed."""
         return self.kept.closed
 
     @property
     def end_offset(self) -> int:
-        """Offset of the next record."""
         return self._segments[-1].next_offset
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest open transaction."""
         return self.producers.first_unstable_offset
 
     @property
     def active(self) -> Segment:
-        """The segment for appends."""
         return self._segments[-1]
 
     # Writing
 
     def append(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Inspect and write a client's batch.
-
-        Raises:
-            KafkaError: see `validate`, `inspection`, `producer_state`.
-        """
         header = check_batch(records, self.config)
         batch = finished(inspect(records, header, self.config, now_ms))
         return self.append_inspected(batch, leader_epoch=leader_epoch, now_ms=now_ms)
@@ -124,7 +116,7 @@ class PartitionLog:
     def append_inspected(
         self, batch: Inspected, *, leader_epoch: int, now_ms: int, verification: Verification | None = None
     ) -> AppendInfo:
-        """Write an inspected batch. `verification` and errors as of `ProducerState.check`."""
+        """Write an inspected batch, checked as by `ProducerState.check`."""
         header = batch.header
         seen = self.producers.check(header, verification) if header.producer_id >= 0 else None
         if seen is not None:
@@ -140,8 +132,7 @@ class PartitionLog:
     def append_own(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Write a batch of this broker, without checking limits and sequences.
 
-        Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, its producer was fenced.
+        KafkaError: INVALID_PRODUCER_EPOCH, its producer was fenced.
         """
         header = read_header(batch)
         if header.producer_id >= 0:
@@ -151,10 +142,10 @@ class PartitionLog:
     def append_marker(self, marker: EndTransaction, *, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Write a transaction marker, also if no transaction is open here.
 
-        If `check_marker` is False, nothing is written, and the result is a `duplicate` with the last offset.
+        If `check_marker` is False, nothing is written; the result is a `duplicate` with the last offset.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         if not self.producers.check_marker(marker):
             last = self.end_offset - 1
@@ -202,7 +193,7 @@ class PartitionLog:
         )
 
     def roll(self, now_ms: int) -> None:
-        """Start a new segment. The next flush syncs the old one, recovery handles a crash before that."""
+        """Start a new segment. The next flush syncs the old one."""
         old = self._segments[-1]
         if old.size == 0:
             return
@@ -215,7 +206,6 @@ class PartitionLog:
     # Flushing
 
     def flush_point(self) -> FlushPoint:
-        """Collect what a flush must make durable."""
         active = self._segments[-1]
         active.remember_end()
         epochs: bytes | None = None
@@ -234,7 +224,6 @@ class PartitionLog:
         )
 
     def flushed(self, point: FlushPoint) -> None:
-        """Note that `point` is on disk."""
         if point.rolled:
             self._rolled = [entry for entry in self._rolled if entry not in point.rolled]
         if (
@@ -269,7 +258,7 @@ class PartitionLog:
     def slice(
         self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True, wait: bool = True
     ) -> FileSlice | None:
-        """Return at most `max_bytes` of `extent`, to be read later. See `reading.cut`."""
+        """Return at most `max_bytes` of `extent`, by `reading.cut`."""
         extent = self.extent(offset, up_to=up_to, wait=wait)
         return None if extent is None else reading.cut(extent, max_bytes, min_one=min_one, wait=wait)
 
@@ -278,7 +267,7 @@ class PartitionLog:
     ) -> tuple[FileSlice | None, Sequence[tuple[int, int]]]:
         """As `slice`, for isolation.level=read_committed.
 
-        Also returns (producer id, first offset) of aborted transactions that may have records in it.
+        Also (producer id, first offset) of aborted transactions that may have records in it.
         """
         extent = self.extent(offset, up_to=up_to, wait=wait)
         batches = None if extent is None else reading.cut(extent, max_bytes, min_one=min_one, wait=wait)
@@ -287,16 +276,14 @@ class PartitionLog:
         return reading.committed(self._segments, extent, batches, offset, up_to, wait=wait)
 
     def aborted(self, first: Segment, upper: int) -> Iterable[AbortedTransaction]:
-        """See `reading.aborted`."""
         return reading.aborted(tuple(self._segments), first, upper)
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, min_one: bool = True) -> bytes:
-        """As `slice`, but read immediately."""
         batches = self.slice(offset, max_bytes, up_to=up_to, min_one=min_one)
         return b"" if batches is None else batches.take(len(batches))
 
     def batches(self, offset: int = 0) -> Iterator[bytes]:
-        """Iterate over whole batches from `offset`, for replay."""
+        """Iterate over whole batches, for replay."""
         for segment in self._segments[reading.segment_at(self._segments, max(offset, self.start_offset)) :]:
             segment.check()
             for header, position in segment.headers():
@@ -306,13 +293,11 @@ class PartitionLog:
     # Looking up
 
     def search_time(self, timestamp_ms: int, *, up_to: int) -> times.Search:
-        """Search the first record from `timestamp_ms`; see `times`."""
         return times.first_at(
             tuple(self._segments), timestamp_ms, start_offset=self.start_offset, up_to=up_to, config=self.config
         )
 
     def search_largest_time(self, *, up_to: int) -> times.Search:
-        """Search the first record with the largest timestamp."""
         return times.first_of_largest(
             tuple(self._segments), start_offset=self.start_offset, up_to=up_to, config=self.config
         )
@@ -322,8 +307,7 @@ class PartitionLog:
     def advance_start(self, offset: int, now_ms: int) -> None:
         """Raise the start offset; delete whole segments below it (KIP-107).
 
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, the offset is after the end.
+        KafkaError: OFFSET_OUT_OF_RANGE, it is after the end.
         """
         if offset > self.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is behind the end, {self.end_offset}")
@@ -344,7 +328,7 @@ class PartitionLog:
 
     @property
     def has_deleted(self) -> bool:
-        """Whether `remove_deleted` is due, for files of deleted segments or for `date`."""
+        """Whether `remove_deleted` is due, for files or for `date`."""
         return bool(self._deleted) or self._undated
 
     def remove_deleted(self, now_ms: int) -> None:
@@ -357,7 +341,6 @@ class PartitionLog:
             self.date(now_ms)
 
     def date(self, now_ms: int) -> None:
-        """See `deleted.date`."""
         self._undated = False
         deleted.date(tuple(self._segments[:-1]), self.config, now_ms)
 
@@ -384,13 +367,12 @@ class PartitionLog:
         return tuple(closed)
 
     def stable_segments(self) -> tuple[Segment, ...]:
-        """Return the closed segments below the first unstable offset."""
         unstable = self.first_unstable_offset
         closed = self.closed_segments()
         return closed if unstable is None else tuple(segment for segment in closed if segment.next_offset <= unstable)
 
     def swap_in(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
-        """Replace consecutive segments `old` by `new`. False if they were deleted."""
+        """Replace consecutive segments by `new`. False if they were deleted."""
         if self.closed or old[0] not in self._segments:
             return False
         at = self._segments.index(old[0])
@@ -403,11 +385,10 @@ class PartitionLog:
         return True
 
     def batch_start(self, offset: int) -> int:
-        """See `truncation.batch_start`."""
         return truncation.batch_start(self._segments, offset)
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Cut everything from the batch with `offset`. Errors: `truncation.cut`; append nothing before a retry."""
+        """Cut from the batch with `offset`; append only after success."""
         offset = self.batch_start(offset)
         self.flushed_offset = min(self.flushed_offset, offset)
         with self.kept.guard:

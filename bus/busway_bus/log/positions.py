@@ -19,20 +19,16 @@ class Positions:
         self._starts: dict[int, int] = {}
 
     def get(self, offset: int) -> int | None:
-        """Return the cached position of an offset, or None."""
         position = self._ends.get(offset)
         return self._starts.get(offset) if position is None else position
 
     def end(self, offset: int, position: int) -> None:
-        """Cache the end of a flush."""
         _remember(self._ends, offset, position)
 
     def start(self, offset: int, position: int) -> None:
-        """Cache the position of a reader's offset."""
         _remember(self._starts, offset, position)
 
     def clear(self) -> None:
-        """Clear the cache after a change of the file."""
         self._ends.clear()
         self._starts.clear()
 

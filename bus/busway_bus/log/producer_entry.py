@@ -1,7 +1,7 @@
 """State of one producer in a partition, and Kafka's `.snapshot` format.
 
-What lives here: the last five batches of a producer, the snapshot's encoding. What does not: validation
-(`producer_state`), the time of a snapshot (`snapshots`), its writing (`flush_point`).
+What lives here: its last five batches, the encoding. What does not: validation (`producer_state`), when to write
+(`snapshots`, `flush_point`).
 """
 
 import struct
@@ -21,8 +21,6 @@ _VERSION: Final = 1
 
 
 class BatchSeen(NamedTuple):
-    """One written batch of a producer."""
-
     first_sequence: int
     last_sequence: int
     first_offset: int
@@ -35,13 +33,13 @@ class ProducerEntry:
     """One producer id.
 
     Attributes:
-        seen_ms: time of its last write by the broker's clock, not by record timestamps.
+        seen_ms: last write, by the broker's clock, not by record timestamps.
         coordinator_epoch: of its last transaction marker, -1 before the first.
         transaction_start: first offset of its open transaction, else -1.
         marker_timestamp: of its last marker, in ms.
         last_sequence: in its epoch, -1 before the first.
         generation: number of snapshots before its last change. An entry held by a snapshot is copied before a change.
-        packed: last batches of its epoch, oldest first, packed to save memory with very many producers.
+        packed: last batches of its epoch, oldest first, packed to save memory.
     """
 
     epoch: int
@@ -54,18 +52,15 @@ class ProducerEntry:
     packed: bytes = b""
 
     def add(self, first_sequence: int, last_sequence: int, first_offset: int, last_offset: int, timestamp: int) -> None:
-        """Add a written batch of the current epoch."""
         self.packed = self.packed[_KEPT_BEFORE:] + _SEEN.pack(
             first_sequence, last_sequence, first_offset, last_offset, timestamp
         )
         self.last_sequence = last_sequence
 
     def begin(self, epoch: int) -> None:
-        """Start a new epoch without batches."""
         self.epoch, self.last_sequence, self.packed = epoch, -1, b""
 
     def copy(self, generation: int) -> "ProducerEntry":
-        """Copy the entry for a generation."""
         return replace(self, generation=generation)
 
     @property
@@ -75,7 +70,6 @@ class ProducerEntry:
 
     @property
     def last_batch(self) -> BatchSeen | None:
-        """The last batch of its epoch."""
         packed = self.packed
         return BatchSeen._make(_SEEN.unpack_from(packed, len(packed) - _SEEN.size)) if packed else None
 
@@ -95,10 +89,10 @@ class ProducersAt:
         self._entries = entries
 
     def encode(self) -> bytes:
-        """Encode in Kafka's format, one entry for each kept batch, a producer's newest last.
+        """Encode one entry for each kept batch, a producer's newest last.
 
         Kafka writes only the newest batch: after a restart it cannot recognise the retry of an earlier one as a
-        duplicate. It can read this snapshot, and uses the last entry of each producer.
+        duplicate. It can read this snapshot, and uses a producer's last entry.
         """
         entries = self._entries
         count = sum(max(len(entry.packed) // _SEEN.size, 1) for entry in entries.values())
@@ -127,7 +121,7 @@ class ProducersAt:
 
 
 def from_snapshot(content: bytes, now_ms: int) -> dict[int, ProducerEntry] | None:
-    """Decode a snapshot, None if damaged. `now_ms` becomes the last use of each producer."""
+    """Decode a snapshot, None if damaged. `now_ms`: last use of each producer."""
     entries: dict[int, ProducerEntry] = {}
     try:
         version, crc = _HEADER.unpack_from(content)

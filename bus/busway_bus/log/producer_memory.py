@@ -1,8 +1,8 @@
 """Memory limit for producer state of all partitions of a node.
 
-Clients may write with producer ids that were never allocated, each kept for a day. What lives here: the byte count, the
-refusal of new producers at the limit. What does not: the state (`producer_entry`). Active producers are never evicted:
-a retried batch would be written twice. When memory is short, producers idle for longer than any client retries a batch
+What lives here: the byte count, the refusal of new producers: clients may write with producer ids that were never
+allocated, each kept for a day. What does not: the state (`producer_entry`). Active producers are never evicted: a
+retried batch would be written twice. When memory is short, those idle for longer than any client retries a batch
 expire.
 """
 
@@ -20,8 +20,7 @@ _WARNED_AGAIN_BELOW: Final = 0.9
 class ProducerMemory:
     """Bytes used by producers of all partitions.
 
-    Attributes:
-        used: includes producers recovered at start, without limit.
+    `used` includes producers recovered at start, without limit.
     """
 
     def __init__(self, limit: int = PRODUCERS_BYTES_MAX) -> None:
@@ -31,7 +30,6 @@ class ProducerMemory:
 
     @property
     def full(self) -> bool:
-        """Whether new producers are refused."""
         return self.used >= self._limit
 
     def kept_ms(self, expiration_ms: int) -> int:
@@ -42,7 +40,6 @@ class ProducerMemory:
         return min(expiration_ms, IDLE_PRODUCERS_KEPT_MS) if self.used >= self._limit // 2 else expiration_ms
 
     def change(self, by: int) -> None:
-        """Add `by` bytes, which may be negative."""
         self.used += by
         if self.used < self._limit * _WARNED_AGAIN_BELOW:
             self._warned = False

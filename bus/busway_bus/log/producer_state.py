@@ -1,8 +1,8 @@
 """Producer state of a partition: sequence numbers and open transactions (KIP-98, KIP-890).
 
-What lives here: the producers, their open transactions, validation of batches and transaction markers. What does not:
-the entry and the snapshot format (`producer_entry`), disks, clocks, visibility of a transaction's end to readers
-(`replication.partition_state`), verification with the coordinator (`replication.transaction_verification`).
+What lives here: producers, open transactions, validation of batches and markers. What does not: entry and snapshot
+format (`producer_entry`), disks, clocks, visibility of a transaction's end (`replication.partition_state`),
+verification with the coordinator (`replication.transaction_verification`).
 """
 
 from collections import OrderedDict
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
 
 
 class LastOfProducer(NamedTuple):
-    """Last offset of a producer's last batch, -1 without one in its epoch."""
+    """Last offset of a producer's last batch, -1 for none in its epoch."""
 
     last_offset: int
     epoch: int
@@ -53,7 +53,7 @@ class Verification:
 
     Attributes:
         lowest_sequence: of the waiting batches; no higher one may be written first.
-        from_zero: whether each transaction has its own epoch (transaction version 2), with sequences from 0.
+        from_zero: each transaction has its own epoch (transaction version 2), with sequences from 0.
     """
 
     seen_ms: int
@@ -65,8 +65,7 @@ class Verification:
 class ProducerState:
     """The producers of one partition.
 
-    Attributes:
-        first_unstable_offset: first offset of the oldest open transaction; readable in any thread.
+    `first_unstable_offset`: of the oldest open transaction; readable in any thread.
     """
 
     __slots__ = (
@@ -105,7 +104,6 @@ class ProducerState:
         return memory
 
     def in_place_of(self, other: "ProducerState") -> "ProducerState":
-        """Take over the memory accounting of `other`."""
         self.join(other.leave())
         return self
 
@@ -123,11 +121,10 @@ class ProducerState:
     # Transactions
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer's transaction is open in this epoch."""
         return producer_id in self._open and self._entries[producer_id].epoch == epoch
 
     def verification(self, header: BatchHeader, now_ms: int, *, from_zero: bool) -> Verification | None:
-        """Register the verification of a transactional batch. None if its transaction is open.
+        """Register a transactional batch's verification. None if its transaction is open.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH; POLICY_VIOLATION for a new producer at the memory limit.
@@ -161,11 +158,11 @@ class ProducerState:
         Returns:
             False if there is nothing to end: no transaction is open here, and the epoch is stale, or the producer is
             unknown and memory is full. A stale epoch arises when a client writes here with a higher epoch, outside of
-            transactions, before the transaction does. Kafka refuses its marker, so the coordinator cannot complete, and
-            the transactional id becomes unusable.
+            transactions, before the transaction does. Kafka refuses its marker: the coordinator cannot complete, and the
+            transactional id becomes unusable.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         entry = self._entries.get(marker.producer_id)
         if entry is None:
@@ -188,7 +185,6 @@ class ProducerState:
         return not stale
 
     def ended_by(self, header: BatchHeader, marker: TransactionMarker) -> Ended | None:
-        """Return the transaction ended by a marker at its final offset."""
         first_offset = self._open.get(header.producer_id)
         if first_offset is None:
             return None
@@ -202,7 +198,6 @@ class ProducerState:
         )
 
     def end(self, header: BatchHeader, marker: TransactionMarker, now_ms: int) -> None:
-        """Apply a written or replayed marker."""
         if self._verifications.pop(header.producer_id, None) is not None:
             self._count()
         if self._open.pop(header.producer_id, None) is not None:
@@ -215,11 +210,6 @@ class ProducerState:
     # Batches
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
-        """Refuse a fenced producer.
-
-        Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH.
-        """
         entry = self._entries.get(producer_id)
         if entry is not None and epoch < entry.epoch:
             raise KafkaError(
@@ -230,11 +220,10 @@ class ProducerState:
     def check(self, header: BatchHeader, verification: Verification | None = None) -> BatchSeen | None:
         """Validate a batch before writing. Return the earlier batch of a duplicate.
 
-        Args:
-            verification: the coordinator's confirmation, for a transaction's first batch here.
+        `verification`: the coordinator's confirmation, for a transaction's first batch here.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE or OUT_OF_ORDER_SEQUENCE_NUMBER; NOT_ENOUGH_REPLICAS
+            KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER; NOT_ENOUGH_REPLICAS
                 if the verification is invalid; POLICY_VIOLATION for a new producer at the memory limit.
         """
         entry = self._entries.get(header.producer_id)
@@ -356,9 +345,9 @@ class ProducerState:
         self._count()
 
     def last_records(self) -> Iterator[tuple[int, LastOfProducer]]:
-        """Iterate over each producer's last batch, which compaction must keep. For any thread.
+        """Iterate over each producer's last batch, which compaction must keep.
 
-        The producers are those at the first step; their batches may be newer.
+        For any thread: producers are those at the first step, their batches may be newer.
         """
         for producer_id, entry in self._entries.copy().items():
             last = entry.last_batch
@@ -372,12 +361,10 @@ class ProducerState:
         return ProducersAt(self._entries.copy())
 
     def snapshot(self) -> bytes:
-        """Encode the state in Kafka's `.snapshot` format."""
         return self.taken().encode()
 
     @classmethod
     def from_snapshot(cls, content: bytes, now_ms: int) -> "ProducerState | None":
-        """As `producer_entry.from_snapshot`."""
         entries = from_snapshot(content, now_ms)
         if entries is None:
             return None

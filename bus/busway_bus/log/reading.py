@@ -1,7 +1,7 @@
 """Look-up of the bytes for a reader.
 
-What lives here: positions and aborted transactions (`aborted`), without reading the middle of a range. What does not:
-bounds of the log (`partition_log`), reading the bytes (`file_slice`).
+What lives here: positions and aborted transactions, without reading the middle of a range. What does not: bounds of the
+log (`partition_log`), reading the bytes (`file_slice`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,6 @@ class Extent(NamedTuple):
 
 
 def segment_at(segments: Sequence[Segment], offset: int) -> int:
-    """Return the index of the segment with `offset`."""
     low, high = 0, len(segments)
     while high - low > 1:
         middle = (low + high) // 2
@@ -56,7 +55,7 @@ def extent(segments: Sequence[Segment], offset: int, up_to: int, *, wait: bool) 
 def cut(batches: Extent, max_bytes: int, *, min_one: bool, wait: bool) -> FileSlice | None:
     """Take at most `max_bytes` of an extent. Raises as `extent`.
 
-    The last batch may be incomplete, as in Kafka; clients ignore it. The first one is complete, even if larger; without
+    The last batch may be incomplete, as in Kafka; clients ignore it. The first is complete, even if larger; without
     `min_one` the result is None then (KIP-74).
     """
     segment, position, end = batches
@@ -74,11 +73,8 @@ def committed(
 ) -> tuple[FileSlice, Sequence[tuple[int, int]]]:
     """Find the aborted transactions of `batches`, the beginning of `extent`.
 
-    Returns their (producer id, first offset), and `batches`, shortened if there are too many.
-
-    Raises:
-        CorruptBatch: an index is damaged.
-        ColdPages: only without `wait`.
+    Returns their (producer id, first offset), and `batches`, shortened if there are too many. Raises as `extent`,
+    CorruptBatch for an index.
     """
     upper = min(up_to, extent.segment.offset_near(extent.position + len(batches), wait=wait))
     overlaps = Overlaps(offset, upper)
@@ -96,10 +92,7 @@ def committed(
 def aborted(segments: Sequence[Segment], first: Segment, upper: int) -> Iterator[AbortedTransaction]:
     """Iterate over transactions aborted in `first` or later, started before `upper`.
 
-    Empty if `first` is not in `segments`.
-
-    Raises:
-        CorruptBatch: an index is damaged.
+    Empty if `first` is not in `segments`. CorruptBatch: an index is damaged.
     """
     for segment in segments[segments.index(first) :] if first in segments else ():
         for entry in segment.transactions.all():

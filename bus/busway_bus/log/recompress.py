@@ -1,7 +1,7 @@
 """Recompression of a batch to its topic's codec (`compression.type`).
 
-What lives here: recompression, skipped for topics that keep the producer's codec, the default. What does not: the
-codecs (`records.compression`).
+What lives here: recompression, skipped for the default, the producer's codec. What does not: the codecs
+(`records.compression`).
 """
 
 import struct
@@ -25,7 +25,7 @@ _ATTRIBUTES: Final = struct.Struct(">h")
 _LENGTH_AT: Final = 8
 _CRC_AT: Final = 17
 LZ4_FAST: Final = 9
-"""Kafka's default level: the fast compressor. Other levels are of the high-compression one."""
+"""Kafka's default level: the fast compressor. Others are of the high-compression one."""
 
 
 def wanted_codec(config: LogConfig) -> int | None:
@@ -36,13 +36,9 @@ def wanted_codec(config: LogConfig) -> int | None:
 
 
 def recompressed(records: Buffer, plain: Buffer, codec: int, config: LogConfig) -> bytearray:
-    """Recompress a batch to `codec`; only length, attributes and checksum of the header change.
+    """Recompress to `codec`; only length, attributes and checksum of the header change.
 
-    Args:
-        plain: the decompressed records.
-
-    Raises:
-        KafkaError: MESSAGE_TOO_LARGE, the result exceeds max.message.bytes.
+    `plain`: the decompressed records. KafkaError: MESSAGE_TOO_LARGE, the result exceeds max.message.bytes.
     """
     batch = bytearray(memoryview(records)[:HEADER_BYTES])
     batch += plain if codec == 0 else compress(codec, bytes(plain), _level(codec, config))

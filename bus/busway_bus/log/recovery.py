@@ -1,11 +1,13 @@
 """Recovery of a log at start: segments, intact end, producers, leader epochs.
 
-What lives here: the start-up scan. Files of an interrupted deletion or cleaning are tidied first. After a clean
-shutdown closed segments are not opened. After an unclean one records below the newest producer snapshot are trusted
-after a cheap check of the segments' ends (`trust`). Later records are read, and a torn end is cut off with a log line.
-Its bytes are kept in a `.cut` file, never served and deleted with the partition: a flipped bit in records not yet
-checkpointed looks like a torn end. What does not: the log in use (`partition_log`). Flushed records are never cut:
-damage there is a `CorruptLog`, for the operator to decide.
+What lives here: the start-up scan. What does not: the log in use (`partition_log`).
+
+- Files of an interrupted deletion or cleaning are tidied first.
+- After a clean shutdown closed segments are not opened.
+- After an unclean one records below the newest producer snapshot are trusted after a cheap check of the segments' ends
+  (`trust`). Later records are read, and a torn end is cut off with a log line. Its bytes are kept in a `.cut` file, never
+  served and deleted with the partition: a flipped bit in records not yet checkpointed looks like a torn end.
+- Flushed records are never cut: damage there is a `CorruptLog`, for the operator to decide.
 
 The disk is known to be good up to the checkpoint's recovery point or the newest producer snapshot, whichever is higher.
 The flusher writes a snapshot at each roll, and at least every `RECOVERY_BYTES_MAX`, after syncing everything before it,
@@ -58,9 +60,9 @@ class Recovered:
     Attributes:
         start: log start offset noted on disk after a deletion, else 0.
         proven_bytes: of the last segment, which the next start need not read.
-        was_cut: whether records were cut, possibly with their leader epochs.
+        was_cut: records were cut, possibly with their leader epochs.
         newest_snapshot: its offset, else 0.
-        new_epoch: whether the checkpoint lacks a leader epoch of the batches.
+        new_epoch: the checkpoint lacks a leader epoch of the batches.
     """
 
     segments: list[Segment]
@@ -76,21 +78,18 @@ class Recovered:
 def recover(
     files: Files, directory: str, config: LogConfig, *, now_ms: int, flushed: int, cleaned: int, clean: bool
 ) -> Recovered:
-    """Open the segments in `directory`, or create one.
+    """Open the segments in `directory`, or create the first.
 
     Args:
-        flushed: recovery point from the checkpoint; damage below it is not a torn tail.
+        flushed: the checkpoint's recovery point; damage below it raises CorruptLog.
         cleaned: end of the compacted part; below it offsets may be missing.
-        clean: whether the last shutdown was clean, so that the files are trusted.
-
-    Raises:
-        CorruptLog: data below the recovery point is damaged.
+        clean: the last shutdown was clean, so the files are trusted.
     """
     return _Recovery(files, directory, config, now_ms=now_ms, cleaned=cleaned, clean=clean).run(flushed)
 
 
 def write_snapshot(files: Files, directory: str, offset: int, snapshot: bytes) -> bool:
-    """Write the producer snapshot of `offset`; False if the disk failed.
+    """Write a producer snapshot; False if the disk failed.
 
     That loses no records: the next start replays from an older snapshot.
     """
@@ -108,8 +107,6 @@ def write_snapshot(files: Files, directory: str, offset: int, snapshot: bytes) -
 
 
 class _Recovery:
-    """The start-up scan of one directory."""
-
     def __init__(
         self, files: Files, directory: str, config: LogConfig, *, now_ms: int, cleaned: int, clean: bool
     ) -> None:
@@ -236,7 +233,7 @@ class _Recovery:
             return
 
     def _check(self, segment: Segment, upper: int | None) -> bool:
-        """Recover a segment. Return whether it reaches `upper`, the next base offset."""
+        """Recover a segment; whether it reaches `upper`, the next base offset."""
         believed = self._believed(segment) if upper is None else self._believed_closed(segment, upper)
         if segment.unchecked is not None:
             return True
@@ -263,7 +260,6 @@ class _Recovery:
         return problem is None
 
     def _believed(self, active: Segment) -> int | None:
-        """Return the trusted bytes of the last segment, or None."""
         self._proven = 0
         if not self._clean:
             self._proven = resume(active, self._newest_snapshot)
@@ -282,7 +278,7 @@ class _Recovery:
         return active.size if sound else None
 
     def _believed_closed(self, segment: Segment, upper: int) -> int | None:
-        """As `_believed`, for a closed segment.
+        """Return the trusted bytes of a closed segment, or None.
 
         After a clean shutdown its check is deferred, if its index sizes are plausible.
         """
@@ -362,7 +358,7 @@ class _Recovery:
 
     @staticmethod
     def _date(active: Segment) -> None:
-        """Date the active segment by its first batch, so a restart does not delay its roll."""
+        """Date the active segment by its first batch: restarts delay no roll."""
         if active.size >= HEADER_BYTES:
             first = read_header(active.read(0, HEADER_BYTES))
             if first.max_timestamp >= 0:
@@ -401,7 +397,7 @@ class _Recovery:
         return producers
 
     def _damaged_index(self) -> Segment | None:
-        """Find the first segment with a damaged index of aborted transactions.
+        """Find the first damaged index of aborted transactions.
 
         After a clean shutdown only sizes are checked.
         """
@@ -432,7 +428,7 @@ def _apply(producers: ProducerState, segment: Segment, header: BatchHeader, posi
 
 
 def _snapshot(files: Files, directory: str, offsets: list[int], now_ms: int) -> tuple[ProducerState, int]:
-    """Load the newest intact snapshot and its offset, else an empty state and 0."""
+    """Load the newest intact snapshot and its offset, else empty and 0."""
     for offset in reversed(offsets):
         content = files.read_bytes(f"{directory}/{file_name(offset, SNAPSHOT)}") or b""
         restored = ProducerState.from_snapshot(content, now_ms)

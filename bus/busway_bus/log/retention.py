@@ -10,8 +10,6 @@ from busway_bus.log.log_config import LogConfig
 
 
 class SegmentView(Protocol):
-    """Attributes of a segment used by the rules."""
-
     base_offset: int
     next_offset: int
     modified_ms: int

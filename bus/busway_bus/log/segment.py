@@ -1,10 +1,10 @@
 """One segment of a log: a file of batches and its indexes.
 
 What lives here: append, look-up, truncation, rebuild of the indexes, over any `Files`. What does not: the choice of the
-segment (`partition_log`), iteration over batches (`batch_file`), trust in files of an earlier process (`trust`).
+segment (`partition_log`), iteration (`batch_file`), trust in files of an earlier process (`trust`).
 
-An index entry (`segment_indexes`) is used only if its batch is at the given position. Otherwise an earlier entry is
-tried: a damaged index makes a look-up slower, never wrong.
+An index entry (`segment_indexes`) is used only if its batch is at the given position, else an earlier one is tried: a
+damaged index makes a look-up slower, never wrong.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,12 +28,12 @@ _UNDATED: Final = -2
 class Segment:
     """Consecutive batches from `base_offset`.
 
-    All reads may raise CorruptBatch, for damaged headers or by `unchecked`, and ColdPages without `wait`. Changes raise
+    Reads may raise CorruptBatch, for damaged headers or by `unchecked`, and ColdPages without `wait`. Changes raise
     OSError if the disk fails.
 
     Attributes:
         next_offset: the offset after the last batch; the base offset of the next segment while `unchecked` is set.
-        modified_ms: time of the last write, else of opening, by the broker's clock.
+        modified_ms: last write, else opening, by the broker's clock.
         transactions: aborted transactions with markers in this segment.
         unchecked: check deferred until the first read (see `trust`).
     """
@@ -98,17 +98,14 @@ class Segment:
         self.unchecked: Callable[[Segment, bool], None] | None = None
 
     def path(self, suffix: str) -> str:
-        """Path of one of the segment's files."""
         return f"{self._directory}/{file_name(self.base_offset, suffix)}{self._suffix}"
 
     @property
     def deleted(self) -> bool:
-        """Whether the files are marked as deleted."""
         return self._suffix == DELETED
 
     @property
     def size(self) -> int:
-        """Bytes of the log file."""
         return self._log.size
 
     # Writing
@@ -139,7 +136,7 @@ class Segment:
             raise
 
     def _take_back(self, position: int) -> None:
-        """Undo an append without index entry. The next batch gets its offsets."""
+        """Undo an append without index entry; the next batch gets its offsets."""
         try:
             self._log.truncate(position)
             self.indexes.undo()
@@ -158,7 +155,7 @@ class Segment:
         self.next_offset = last + 1
 
     def full(self, more_bytes: int, last_offset: int, config: LogConfig) -> bool:
-        """Whether a batch with these bytes and last offset requires a new segment."""
+        """Whether this batch requires a new segment."""
         return (
             self.size + more_bytes > config.segment_bytes
             or last_offset - self.base_offset > OFFSETS_MAX
@@ -172,7 +169,6 @@ class Segment:
     # Looking up
 
     def check(self, *, wait: bool = True) -> None:
-        """Run the deferred check, if any."""
         if self.unchecked is not None:
             self.unchecked(self, wait)
 
@@ -188,7 +184,7 @@ class Segment:
         return position
 
     def _search(self, offset: int, *, wait: bool) -> int:
-        """As `position_of`, from the last valid index entry up to `offset`."""
+        """As `position_of`, from the last valid index entry."""
         for last_offset, start in self.indexes.before(offset, wait=wait):
             if 0 < start < self.size:
                 position = self._batches.find(offset, start, after=last_offset, wait=wait)
@@ -207,11 +203,11 @@ class Segment:
         return self.next_offset
 
     def remember_end(self) -> None:
-        """Cache the position of the end: flushed offset and high watermark will be there soon."""
+        """Cache the end's position: flushed offset and high watermark come there soon."""
         self._positions.end(self.next_offset, self.size)
 
     def position_before(self, timestamp_ms: int) -> int:
-        """Find a position before which all timestamps are earlier than `timestamp_ms`."""
+        """Find a position before which all timestamps are earlier."""
         self.check()
         for timestamp, offset in self.indexes.earlier(timestamp_ms):
             position = self._entry_position(timestamp, offset)
@@ -230,11 +226,9 @@ class Segment:
 
     @property
     def dated(self) -> bool:
-        """Whether the largest timestamp is in memory."""
         return self._max_timestamp != _UNDATED
 
     def undate(self) -> None:
-        """Defer finding the largest timestamp."""
         self._max_timestamp = _UNDATED
 
     @property
@@ -249,7 +243,7 @@ class Segment:
     def date(self) -> None:
         """Find the largest timestamp.
 
-        It is in the last entry of the time index or in a later batch. Without entries no record has a timestamp.
+        It is in the time index's last entry or a later batch. Without entries no record has a timestamp.
         """
         newest, holder, start = -1, -1, self.size
         last = self.indexes.last_time()
@@ -266,28 +260,23 @@ class Segment:
     # Reading
 
     def headers(self, position: int = 0, *, wait: bool = True) -> Iterator[tuple[BatchHeader, int]]:
-        """As `BatchFile.headers`."""
         return self._batches.headers(position, wait=wait)
 
     def read(self, position: int, size: int) -> bytes:
-        """Read bytes of the log file."""
         return self._log.read(position, size)
 
     def slice(self, position: int, size: int) -> FileSlice:
-        """Return a range of the log file, to be read later."""
         return FileSlice(self._log.lend(), position, size)
 
     def batch_size(self, position: int, *, wait: bool = True) -> int:
-        """As `BatchFile.size_of`."""
         return self._batches.size_of(position, wait=wait)
 
     # What an earlier process wrote
 
     def take_end(self, start: int, *, up_to: int | None = None, wait: bool = True) -> int:
-        """Set the end from the batches after `start`, the last index entry's position. Return its position.
+        """Set the end from the batches after `start`.
 
-        Args:
-            up_to: stop before this offset.
+        `start`: the last index entry's position. Stops before offset `up_to`. Returns the end's position.
         """
         end, next_offset = start, self.base_offset
         for header, position in self.headers(start, wait=wait):
@@ -303,13 +292,12 @@ class Segment:
         return end
 
     def cut_indexes(self, offset: int) -> None:
-        """Remove index entries of batches ending at or after `offset`. Updates the largest timestamp."""
+        """Remove index entries of batches ending from `offset`. Updates the largest timestamp."""
         self._positions.clear()
         self.indexes.cut(offset)
         self.take_times()
 
     def take_times(self) -> None:
-        """Take the largest timestamp from the time index."""
         self._max_timestamp, self._max_timestamp_offset = self.indexes.last_time() or (-1, -1)
 
     @property
@@ -329,7 +317,7 @@ class Segment:
         self.next_offset = min(self.next_offset, offset)  # at once: index entries behind the end are not used
 
     def recover(self, config: LogConfig, *, gaps_below: int, position: int = 0) -> tuple[int, CorruptBatch | None]:
-        """Read all batches from `position`, with offset `next_offset`, and rebuild the indexes.
+        """Read all batches from `position`, with offset `next_offset`; rebuild the indexes.
 
         Returns the end position of the intact part and the reason for a damaged rest. Nothing is cut here: a torn tail
         and lost data differ by the flushed offset. Offsets may be missing in a compacted log, and below `gaps_below`,
@@ -355,32 +343,32 @@ class Segment:
         return end, None if end == self.size else CorruptBatch(f"{self.size - end} bytes at the end are no whole batch")
 
     def cut(self, size: int) -> None:
-        """Cut the log file to its intact part."""
         self._log.truncate(size)
 
     # The files
 
     def rewrite(self, position: int) -> None:
-        """Write the batches from `position` again. The next sync then includes failed writes of an earlier process."""
+        """Write the batches again: the next sync includes an earlier process' failed writes."""
         self._log.rewrite(position)
 
     def sync(self) -> None:
-        """Wait until the batches are on disk."""
         self._log.sync()
 
     def sync_indexes(self) -> None:
-        """Wait until the indexes are on disk, so that a start trusts them unread."""
+        """Wait until the indexes are on disk: a start trusts them unread."""
         self.indexes.sync()
         self.transactions.sync()
 
     def close(self) -> None:
-        """Close the files without syncing."""
         self._log.close()
         self.indexes.close()
         self.transactions.close()
 
     def rename(self, suffix: str) -> None:
-        """Change the suffix of the files durably. Descriptors stay valid. After an OSError a retry is safe."""
+        """Change the files' suffix durably.
+
+        Descriptors stay valid. After an OSError a retry is safe.
+        """
         again = False
         for name in self._names():
             try:
@@ -393,7 +381,7 @@ class Segment:
         self.transactions.renamed(self.path(TRANSACTIONS))
 
     def delete(self) -> None:
-        """Remove the files. After a failure the rest can be read, and a retry is safe."""
+        """Remove the files. After a failure the rest is readable, a retry safe."""
         for name in self._names():
             self._files.remove(self.path(name))
         self.close()

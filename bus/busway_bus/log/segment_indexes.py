@@ -1,6 +1,6 @@
 """Offset index and time index of one segment, searched on disk.
 
-What lives here: their files, entries, candidates for a look-up. What does not: the search (`index`), verification by an
+What lives here: files, entries, candidates for a look-up. What does not: the search (`index`), verification by an
 entry's batch (`segment`).
 """
 
@@ -13,7 +13,6 @@ from busway_bus.log.index import OFFSET_ENTRY, OFFSETS_MAX, TIME_ENTRY, Read, Sp
 from busway_protocol.records.batch import BatchHeader, CorruptBatch
 
 _OFFSET, _POSITION, _TIMESTAMP, _HOLDER = 0, 1, 0, 1
-"""Columns of both indexes."""
 Entry = tuple[int, int]
 
 
@@ -42,12 +41,10 @@ class SegmentIndexes:
 
     @property
     def offset_entries(self) -> int:
-        """Entries of the offset index."""
         return self._offsets.count
 
     @property
     def time_entries(self) -> int:
-        """Entries of the time index."""
         return self._times.count
 
     @property
@@ -57,7 +54,6 @@ class SegmentIndexes:
 
     @property
     def offset_bytes(self) -> int:
-        """Bytes of the offset index."""
         return self._offsets.size_bytes
 
     # Adding entries
@@ -86,12 +82,11 @@ class SegmentIndexes:
             self._indexed_timestamp = timestamp
 
     def undo(self) -> None:
-        """Truncate partial entries of a failed `note`."""
         self._offset_file.truncate(self._offsets.size_bytes)
         self._time_file.truncate(self._times.size_bytes)
 
     def restart(self, bytes_since_entry: int) -> None:
-        """Continue after existing entries; `bytes_since_entry` counts from the last one's batch start."""
+        """Continue after existing entries; the bytes count from the last batch's start."""
         last = self.last_time()
         self._indexed_timestamp = last[0] if last else -1
         self._bytes_since_entry = bytes_since_entry
@@ -99,7 +94,7 @@ class SegmentIndexes:
     # Candidates for look-ups
 
     def before(self, offset: int, *, wait: bool) -> Iterator[Entry]:
-        """Iterate over (last offset, position) of batches ending at or before `offset`.
+        """Iterate over (last offset, position) of batches ending up to `offset`.
 
         Nearest first, then back in doubling steps; the caller uses the first valid entry.
         """
@@ -148,7 +143,7 @@ class SegmentIndexes:
     # The files
 
     def cut(self, offset: int) -> None:
-        """Remove entries of batches ending at or after `offset`."""
+        """Remove entries of batches ending from `offset`."""
         relative = offset - self._base_offset - 1
         self._cut(
             self._offsets.find(_OFFSET, relative, self._offset_file.read) + 1,
@@ -156,7 +151,6 @@ class SegmentIndexes:
         )
 
     def clear(self) -> None:
-        """Remove all entries."""
         self._cut(0, 0)
 
     def _cut(self, offsets: int, times: int) -> None:
@@ -165,24 +159,21 @@ class SegmentIndexes:
         self.restart(0)
 
     def sync(self) -> None:
-        """Wait until the indexes are on disk."""
         self._offset_file.sync()
         self._time_file.sync()
 
     def close(self) -> None:
-        """Close the files without syncing."""
         self._offset_file.close()
         self._time_file.close()
 
 
 def check_offsets(header: BatchHeader, base_offset: int, next_offset: int) -> None:
-    """Check the offsets of a batch at the end of a segment, `next_offset`.
+    """Check a batch's offsets at the end of a segment, `next_offset`.
 
-    No checksum covers the base offset, and in a compacted log a gap is no damage.
+    No checksum covers the base offset; in a compacted log a gap is no damage.
 
     Raises:
-        CorruptBatch: the offsets are not after the previous ones, or too far from the segment's base offset for the
-            indexes.
+        CorruptBatch: before the previous ones, or too far from the segment's base offset for the indexes.
     """
     if not next_offset <= header.base_offset <= header.last_offset <= base_offset + OFFSETS_MAX:
         raise CorruptBatch(

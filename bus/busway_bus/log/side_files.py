@@ -1,7 +1,7 @@
 """Files of one log written by threads other than the appending one.
 
-What lives here: the files of a flush and a cleaning. Nothing is written after the log is closed: its directory may
-belong to another log by then. What does not: the time of writing (`flush_point`, `cleaner`).
+What lives here: the files of a flush and a cleaning, not written after the log is closed: its directory may belong to
+another log by then. What does not: when to write (`flush_point`, `cleaner`).
 """
 
 import threading
@@ -14,11 +14,9 @@ from busway_bus.log.segment import Segment
 
 
 class SideFiles:
-    """Side files of one log.
+    """Side files of one log. `guard` is held during each write.
 
-    Attributes:
-        guard: held during each write.
-        truncations: of the log so far.
+    `truncations`: of the log so far.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
@@ -29,11 +27,6 @@ class SideFiles:
         self.truncations = 0
 
     def write_epochs(self, content: bytes) -> None:
-        """Write the leader epoch checkpoint.
-
-        Raises:
-            OSError: the disk failed.
-        """
         with self.guard:
             if not self.closed:
                 self._files.replace(f"{self._directory}/{EPOCHS}", content)
@@ -41,8 +34,8 @@ class SideFiles:
     def write_snapshot(self, offset: int, snapshot: bytes, truncations: int, *, instead_of: Sequence[int] = ()) -> None:
         """Write the producer snapshot of `offset`, then remove those at `instead_of`.
 
-        A write error is only logged (see `recovery`). After a truncation a snapshot from before is dropped: the log may
-        never have this state again.
+        A write error is only logged (see `recovery`). A snapshot from before a truncation is dropped: the log may never
+        have this state again.
         """
         with self.guard:
             if self.closed or truncations != self.truncations:
@@ -54,8 +47,7 @@ class SideFiles:
     def new_segment(self, base_offset: int, created_ms: int) -> Segment:
         """Create an empty `.cleaned` segment, for `PartitionLog.swap_in`.
 
-        Raises:
-            OSError: the disk failed, or the log is closed.
+        OSError also if the log is closed.
         """
         with self.guard:
             if self.closed:
@@ -66,7 +58,7 @@ class SideFiles:
             return Segment(self._files, self._directory, base_offset, created_ms, suffix=CLEANED)
 
     def rename(self, segment: Segment, suffix: str) -> bool:
-        """Change the suffix of a segment's files. False if the log is closed."""
+        """Change a segment's suffix. False if the log is closed."""
         with self.guard:
             if self.closed:
                 return False

@@ -1,8 +1,7 @@
 """Schedule of producer snapshots between two rolls of a log.
 
-What lives here: when one is due, by the bytes that a start after a kill would read, and which others it makes
-superfluous. What does not: the state (`producer_state`), writing it (`flush_point`), what a snapshot proves
-(`recovery`).
+What lives here: when a snapshot is due, by the bytes that a start after a kill would read, and which are superfluous
+then. What does not: the state (`producer_state`), writing (`flush_point`), what it proves (`recovery`).
 """
 
 from collections.abc import Collection
@@ -18,7 +17,7 @@ class SnapshotSchedule:
         between: offsets of snapshots not at the start of a segment.
 
     Attributes:
-        requested: whether the next flush must write one.
+        requested: the next flush must write one.
     """
 
     __slots__ = ("_between", "_covered_bytes", "requested")
@@ -29,7 +28,6 @@ class SnapshotSchedule:
         self.requested = False
 
     def due(self, active_bytes: int) -> bool:
-        """Whether a flush at this segment size writes a snapshot."""
         return self.requested or active_bytes - self._covered_bytes >= RECOVERY_BYTES_MAX
 
     def settle(self, active_bytes: int) -> None:
@@ -45,10 +43,8 @@ class SnapshotSchedule:
         return outdated
 
     def rolled(self) -> None:
-        """Note a roll."""
         self._covered_bytes = 0
 
     def truncated(self, offset: int, active_bytes: int) -> None:
-        """Note a truncation to `offset`, which removes later snapshots."""
         self._between = tuple(at for at in self._between if at <= offset)
         self._covered_bytes = min(self._covered_bytes, active_bytes)

@@ -1,10 +1,10 @@
 """Log start offset in a file name: earlier records were deleted.
 
-What lives here: that file. What does not: the choice of segments to delete (`deleted`), its use at start (`recovery`).
+What lives here: that file. What does not: the choice of segments (`deleted`), its use at start (`recovery`).
 
-It is written before the first file of a segment is deleted. Writing the checkpoints, which have the offset too, needs
-space, which a full disk lacks. Renaming needs none: the first time the index of the first deleted segment, later the
-note itself. Apache Kafka removes it when it opens the directory, by its suffix, that of deleted files.
+It is written before a segment's first file is deleted. The checkpoints have the offset too, but need space, which a
+full disk lacks. Renaming needs none: the first time of the first deleted segment's time index, later of the note.
+Apache Kafka removes it when it opens the directory, by its suffix, that of deleted files.
 """
 
 from collections.abc import Iterable
@@ -20,11 +20,7 @@ def noted(names: Iterable[str]) -> list[int]:
 
 
 class StartNote:
-    """The note of one log. Its methods wait for the disk; after an OSError a retry is safe.
-
-    Args:
-        offset: 0 without a note.
-    """
+    """The note of one log. Waits for the disk; after an OSError a retry is safe."""
 
     def __init__(self, files: Files, directory: str, offset: int) -> None:
         self._files = files
@@ -35,8 +31,7 @@ class StartNote:
     def move(self, offset: int, spare: str) -> None:
         """Raise the noted offset durably; a lower one is ignored.
 
-        Args:
-            spare: path of an unneeded file, renamed if there is no note yet.
+        `spare`: path of an unneeded file, renamed if there is no note yet.
         """
         if offset <= self._offset:
             return

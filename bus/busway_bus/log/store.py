@@ -33,8 +33,6 @@ logger = logging.getLogger("busway.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Identity of a data directory, from `meta.properties`."""
-
     cluster_id: str
     node_id: int
     directory_id: UUID
@@ -42,8 +40,6 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Contents of the checkpoint files, for `LogStore.write`."""
-
     offsets: Mapping[str, Mapping[Key, int]]
     deletions: int
 
@@ -60,8 +56,6 @@ class Opening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doomed:
-    """A deleted partition, with its open log."""
-
     key: Key
     topic_id: UUID
     log: PartitionLog | None
@@ -78,7 +72,7 @@ class LogStore:
         new_ids: source of random ids, for an unformatted directory.
 
     Attributes:
-        clean: whether the last process closed every log cleanly; otherwise unflushed records may be lost.
+        clean: the last process closed every log cleanly; otherwise unflushed records may be lost.
     """
 
     def __init__(self, files: Files, *, node_id: int, new_ids: Callable[[], UUID]) -> None:
@@ -104,7 +98,6 @@ class LogStore:
 
     @property
     def files(self) -> Files:
-        """The directory's files."""
         return self._files
 
     def _format(self, node_id: int, new_ids: Callable[[], UUID]) -> Identity:
@@ -167,8 +160,7 @@ class LogStore:
     ) -> PartitionLog:
         """Open or create the log of one partition; waits for the disk.
 
-        Args:
-            flushed: offset known to be on disk, if above the checkpoint's.
+        `flushed`: offset known to be on disk, if above the checkpoint's.
 
         Raises:
             CorruptLog: flushed data is damaged.
@@ -215,7 +207,6 @@ class LogStore:
         return problems
 
     def load(self, opening: Opening, now_ms: int) -> "PartitionLog | CorruptLog | OSError":
-        """Open one log in a prepared directory."""
         key, directory = opening.key, directory_of(opening.key)
         path = f"{directory}/{cp.PARTITION_METADATA}"
         try:
@@ -239,7 +230,6 @@ class LogStore:
         return opened
 
     def adopt(self, opening: Opening, opened: PartitionLog) -> PartitionLog:
-        """Register an open log."""
         self._offline.discard(opening.key)
         self.logs[opening.key] = opened
         opened.producers.join(self._producer_memory)
@@ -287,12 +277,10 @@ class LogStore:
         return Doomed(key=key, topic_id=topic_id, log=doomed)
 
     def delete(self, doomed: Sequence[Doomed]) -> list[str]:
-        """Close logs and rename their directories to `-delete`. Return the names for `remove`.
+        """Close logs, rename their directories to `-delete`; return the names.
 
-        One sync for all. A directory without proof that it is the partition's own becomes `-stray`.
-
-        Raises:
-            OSError: the disk failed; the next start finishes the deletion.
+        One sync for all. A directory without proof that it is the partition's own becomes `-stray`. After an OSError
+        the next start finishes the deletion.
         """
         pairs, directories = [], []
         for partition in doomed:
@@ -314,11 +302,7 @@ class LogStore:
         return directories
 
     def undeleted(self, doomed: Sequence[Doomed]) -> list[Doomed]:
-        """Return the partitions of a failed `delete` that still own their directory.
-
-        Raises:
-            OSError: the disk failed.
-        """
+        """Return the partitions of a failed `delete` that still own their directory."""
         return [
             partition
             for partition in doomed
@@ -327,20 +311,20 @@ class LogStore:
         ]
 
     def remove(self, directory: str) -> None:
-        """Remove a directory returned by `delete`."""
         self._files.remove_tree(directory)
 
     def cleaned_offset(self, key: Key) -> int:
-        """Return the end of a log's compacted part."""
         return self._cleaned.get(key, 0)
 
     def note_cleaned(self, key: Key, offset: int) -> None:
-        """Set the end of a log's compacted part."""
         if key in self.logs:
             self._cleaned[key] = offset
 
     def _forget(self, keys: Collection[Key]) -> None:
-        """Remove partitions from the checkpoints, so that later namesakes do not inherit offsets; in any thread."""
+        """Remove partitions from the checkpoints, in any thread.
+
+        Later namesakes must not inherit offsets.
+        """
         if not keys:
             return
         with self._writing:
@@ -364,11 +348,13 @@ class LogStore:
         return leftovers
 
     def partitions(self) -> Collection[Key]:
-        """List the partitions with a directory."""
         return partitions_in(self._files).values()
 
     def checkpoint(self, high_watermarks: Mapping[Key, int]) -> Checkpoint:
-        """Collect the offsets to checkpoint. Offline logs keep their last known ones, but for the high watermark."""
+        """Collect the offsets to checkpoint.
+
+        Offline logs keep their last known ones, but for the high watermark.
+        """
         recovery = {**self._recovery, **{key: log.flushed_offset for key, log in self.logs.items()}}
         starts = {**self._starts, **{key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}}
         offsets = {
@@ -380,7 +366,10 @@ class LogStore:
         return Checkpoint(offsets=offsets, deletions=self._deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
-        """Write a checkpoint, in any thread. False if a deletion or truncation has invalidated it."""
+        """Write a checkpoint, in any thread.
+
+        False if a deletion or truncation has invalidated it.
+        """
         with self._writing:
             if checkpoint.deletions != self._deletions:
                 return False
@@ -419,7 +408,7 @@ class LogStore:
         return problems
 
     def close(self, *, clean: bool = True) -> None:
-        """Close every log, then write the clean-shutdown mark, by which the next start trusts the files.
+        """Close every log, then write the clean-shutdown mark for the next start.
 
         It is omitted if a log is offline or fails to close. If not `clean`, files are closed as they are, as after a
         kill.

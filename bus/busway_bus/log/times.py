@@ -1,8 +1,8 @@
 """Look-up of records by timestamp.
 
 What lives here: look-ups over a log's segments (KIP-79, KIP-734), which decompress only batches that may have the
-record. What does not: the time index (`index`), the set of segments (`partition_log`). They run in steps outside the
-event loop: they may read many headers, and a batch may have a million records.
+record. What does not: the time index (`index`), the segments (`partition_log`). They run in steps outside the event
+loop: they may read many headers, and a batch may have a million records.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -24,11 +24,7 @@ _STEP: Final = 500
 def first_at(
     segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, up_to: int, config: LogConfig
 ) -> Search:
-    """Find the first record from `timestamp_ms` within the offsets.
-
-    Raises:
-        ProtocolError: a batch is damaged.
-    """
+    """Find the first record from `timestamp_ms`, or raise ProtocolError for damage."""
     for segment in segments:
         if segment.max_timestamp < timestamp_ms:
             continue
@@ -50,7 +46,7 @@ def first_at(
 
 
 def first_of_largest(segments: Sequence[Segment], *, start_offset: int, up_to: int, config: LogConfig) -> Search:
-    """Find the first record with the largest timestamp (KIP-734). Raises as `first_at`."""
+    """Find the first record with the largest timestamp (KIP-734), as `first_at`."""
     largest = -1
     for segment in segments:
         if segment.max_timestamp <= largest or segment.base_offset >= up_to:

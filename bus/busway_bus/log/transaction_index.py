@@ -20,13 +20,8 @@ R = TypeVar("R")
 class TransactionIndex:
     """Index of aborted transactions of one segment.
 
-    Reads and `cut` raise CorruptBatch if it is damaged, and ColdPages without `wait`.
-
-    Args:
-        size: bytes of the file, None without one.
-
-    Attributes:
-        count: number of entries.
+    Reads and `cut` raise CorruptBatch if it is damaged, and ColdPages without `wait`. `size`: bytes of the file, None
+    without a file.
     """
 
     __slots__ = ("_file", "_files", "_path", "count")
@@ -42,14 +37,12 @@ class TransactionIndex:
 
     @property
     def there(self) -> bool:
-        """Whether the file exists."""
         return self._file is not None
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add the entry of the next marker. Call `take_back` if writing the marker fails.
+        """Add the next marker's entry. Call `take_back` if writing it fails.
 
-        Raises:
-            OSError: the disk failed; nothing was added.
+        After an OSError nothing was added.
         """
         if self._file is None:
             self._file = self._files.open(self._path)
@@ -61,11 +54,7 @@ class TransactionIndex:
         self.count += 1
 
     def take_back(self) -> None:
-        """Remove the last entry.
-
-        Raises:
-            OSError: the disk failed; the file refuses later writes.
-        """
+        """Remove the last entry. After an OSError the file refuses later writes."""
         assert self._file is not None, "an entry was added"
         self.count -= 1
         try:
@@ -75,7 +64,7 @@ class TransactionIndex:
             raise
 
     def cut(self, offset: int) -> None:
-        """Remove the entries with markers at or after `offset`."""
+        """Remove the entries with markers from `offset`."""
         if self._file is None:
             return
         count = self._checked(lambda file: aborted.first_ending_at(file.read, self.count, offset))
@@ -84,17 +73,12 @@ class TransactionIndex:
             self._file.truncate(count * ENTRY.size)
 
     def clear(self) -> None:
-        """Remove all entries."""
         self.count = 0
         if self._file is not None:
             self._file.truncate(0)
 
     def check(self, base_offset: int, next_offset: int, *, whole: bool) -> None:
-        """Check the file size, and all entries if `whole`.
-
-        Raises:
-            CorruptBatch: either is invalid for a segment between these offsets.
-        """
+        """Check the file size, and all entries if `whole`."""
         if self._file is None:
             return
         if self._file.size != self.count * ENTRY.size:
@@ -108,11 +92,9 @@ class TransactionIndex:
                 before = entry.last_offset
 
     def all(self) -> list[AbortedTransaction]:
-        """Read all entries."""
         return self._checked(partial(_entries, first=0, behind=self.count)) if self.count else []
 
     def collect(self, overlaps: Overlaps, *, wait: bool) -> None:
-        """Add the entries to a reader's overlaps."""
         if self.count:
             count = self.count
             self._checked(lambda file: overlaps.collect(file.read if wait else partial(read_now, file), count))
@@ -127,16 +109,13 @@ class TransactionIndex:
     # The file
 
     def sync(self) -> None:
-        """Wait until the index is on disk."""
         if self._file is not None:
             self._file.sync()
 
     def renamed(self, path: str) -> None:
-        """Note the new path of the file."""
         self._path = path
 
     def close(self) -> None:
-        """Close the file without syncing."""
         if self._file is not None:
             self._file.close()
 

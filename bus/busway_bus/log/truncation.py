@@ -1,7 +1,7 @@
 """Truncation of the segments of a log.
 
-What lives here: the cut, in an order in which each step may fail, be tried again, or be the last one before a power
-cut. What does not: epochs, producers and flushed offset (`partition_log`), checkpoints (`store`).
+What lives here: the cut, in an order in which each step may fail, be repeated, or be the last before a power cut. What
+does not: epochs, producers and flushed offset (`partition_log`), checkpoints (`store`).
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from busway_bus.log.trust import resume
 
 
 def batch_start(segments: Sequence[Segment], offset: int) -> int:
-    """Return the start of the batch with `offset`, else `offset`. Raises as `Segment`."""
+    """Return the start of the batch with `offset`, else `offset`."""
     segment = segments[segment_at(segments, offset)]
     header, _ = next(segment.headers(segment.position_of(offset)), (None, 0))
     return offset if header is None else min(offset, header.base_offset)
 
 
 def remove_snapshots(files: Files, directory: str, offset: int) -> None:
-    """Remove producer snapshots after `offset`, durably. One that returned would prove what is cut."""
+    """Remove later producer snapshots durably: they would prove what is cut."""
     for name in files.list(directory):
         if name.endswith(SNAPSHOT) and int(name.removesuffix(SNAPSHOT)) > offset:
             files.remove(f"{directory}/{name}")
@@ -29,7 +29,7 @@ def remove_snapshots(files: Files, directory: str, offset: int) -> None:
 
 
 def cut(segments: list[Segment], offset: int) -> None:
-    """Cut everything from `offset`, which starts a batch. Raises as `Segment`.
+    """Cut everything from `offset`, which starts a batch.
 
     After an OSError a retry is safe, and look-ups agree with the log files meanwhile.
     """

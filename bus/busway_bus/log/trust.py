@@ -1,10 +1,8 @@
 """Trust in segment files of an earlier process.
 
 What lives here: the check of a closed segment's end, deferred by a clean start until the first read; the position from
-which a start reads the active segment of a killed process. What does not: the choice of segments, handling of damage
-(`recovery`).
-
-The rule: a producer snapshot is written only when all earlier batches and index entries are on disk.
+which a start reads a killed process' active segment. What does not: the choice of segments, handling of damage
+(`recovery`). The rule: a producer snapshot is written only when all earlier batches and index entries are on disk.
 """
 
 import threading
@@ -21,7 +19,7 @@ class Unchecked:
 
     Args:
         upper: base offset of the next segment.
-        gap_allowed: whether offsets before `upper` may be missing.
+        gap_allowed: offsets before `upper` may be missing.
         gaps_below: end of the log's compacted part.
     """
 
@@ -32,10 +30,10 @@ class Unchecked:
         self._gaps_below = gaps_below
         self._looking = threading.Lock()
         self._problem = ""
-        """The damage. Each reader gets a new exception, because a traceback grows with each raise."""
+        """The damage. Readers get new exceptions: a traceback grows with each raise."""
 
     def __call__(self, segment: Segment, wait: bool) -> None:
-        """Check the segment; rebuild its indexes if they are damaged.
+        """Check the segment; rebuild damaged indexes.
 
         Raises:
             CorruptBatch: records are damaged or missing.
@@ -72,7 +70,6 @@ class Unchecked:
 
 
 def plausible(segment: Segment, config: LogConfig) -> bool:
-    """Whether the index sizes of a closed segment are plausible."""
     indexes = segment.indexes
     if not indexes.whole:
         return False
@@ -80,16 +77,10 @@ def plausible(segment: Segment, config: LogConfig) -> bool:
 
 
 def has_sound_end(segment: Segment, interval: int, *, wait: bool = True) -> bool:
-    """Whether the end of a closed segment is sound. If so, set its end offset.
+    """Set a closed segment's end offset, if its end is sound.
 
     The last index entry must match a batch from which batches follow to the end of the file, none due for its own
-    entry.
-
-    Args:
-        interval: bytes between index entries; 0 skips that check.
-
-    Raises:
-        ColdPages: only without `wait`.
+    entry. `interval`: bytes between index entries; 0 skips that check. ColdPages: only without `wait`.
     """
     if not segment.indexes.whole:
         return False
@@ -112,7 +103,7 @@ def has_sound_end(segment: Segment, interval: int, *, wait: bool = True) -> bool
 
 
 def resume(segment: Segment, offset: int) -> int:
-    """Trust a segment below `offset`, a snapshot's; remove later index entries.
+    """Trust a segment below a snapshot's offset; remove later index entries.
 
     Returns the position of the batch at `offset`, or 0 if nothing can be trusted.
     """

@@ -17,7 +17,7 @@ def check_batch(records: Buffer, config: LogConfig) -> BatchHeader:
     """Check that `records` is one valid batch; return its header.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE.
+        KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE.
     """
     try:
         header = read_header(records)
@@ -70,7 +70,7 @@ def _check_timestamp_type(header: BatchHeader, config: LogConfig) -> None:
 
 
 def check_times(timestamp: int, config: LogConfig, now_ms: int) -> str | None:
-    """Check a timestamp in ms against the broker's clock. Return the problem (KIP-937)."""
+    """Return the problem of a timestamp in ms, None without (KIP-937)."""
     ahead = timestamp - now_ms
     if ahead > config.message_timestamp_after_max_ms:
         return f"a timestamp is {ahead} ms ahead of the broker's clock"

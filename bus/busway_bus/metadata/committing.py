@@ -1,7 +1,7 @@
 """The interface between the metadata's decisions and the commit of their records.
 
-What lives here: both sides of it. What does not: the writers of one voter (`quorum.alone`) and of several
-(`quorum.driver`), the meaning of the records (`quorum.metadata_log`).
+What lives here: both sides. What does not: the writers (`quorum.alone`, `quorum.driver`), the meaning of the records
+(`quorum.metadata_log`).
 """
 
 from typing import Protocol
@@ -60,8 +60,4 @@ class Writer(Protocol):
         """
 
     def check_disk(self) -> None:
-        """Check that no sync has failed; after one nothing more becomes durable.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Raise KAFKA_STORAGE_ERROR after a failed sync: nothing more becomes durable."""

@@ -1,7 +1,7 @@
 """Builds the next image from records, with what differs in it.
 
-What lives here: `Delta`, the only way from records to an image, live and in replay, at a cost by what changes, not by
-the image's size. What does not: deciding (`controller`), acting on a change (`replication`).
+What lives here: `Delta`, the only way from records to an image, live and in replay; its cost grows with the change, not
+the image. What does not: deciding (`controller`), acting on a change (`replication`).
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,6 @@ class BrokenHistory(ValueError):
 
 
 def placement(record: PartitionRecord) -> PartitionImage:
-    """Convert a record to a partition."""
     return PartitionImage(
         leader=record.leader,
         leader_epoch=record.leader_epoch,
@@ -48,7 +47,6 @@ def placement(record: PartitionRecord) -> PartitionImage:
 
 
 def registration(record: RegisterBrokerRecord) -> BrokerImage:
-    """Convert a record to a broker."""
     return BrokerImage(
         node_id=record.broker_id,
         epoch=record.broker_epoch,
@@ -96,7 +94,6 @@ class Delta:
 
     @property
     def quiet(self) -> bool:
-        """Whether topics, settings and brokers are unchanged."""
         return not (self.changed or self.removed or self.configured or self.configured_else or self.registered)
 
     def apply(self, record: Any) -> None:
@@ -127,7 +124,6 @@ class Delta:
                 raise AssertionError(f"no rule for {type(record).__name__}")
 
     def image(self) -> ClusterImage:
-        """Return the image after all records."""
         for name, partitions in self._partitions.items():
             topic = self._topic(name)
             assert topic is not None, name

@@ -63,11 +63,9 @@ NOT_SERVED: Final[Mapping[str, str]] = {
 """Reasons by unserved feature of Kafka 4.3.1. Its only level is 0; as in Kafka, ApiVersions leaves it out."""
 
 KAFKAS: Final = frozenset({*SUPPORTED, *NOT_SERVED})
-"""All features of Apache Kafka 4.3.1."""
 
 
 def has_dead_letters(levels: Mapping[str, int]) -> bool:
-    """Whether share groups have dead-letter topics at these levels."""
     return levels.get(SHARE_VERSION, 0) >= SHARE_VERSION_WITH_DEAD_LETTERS
 
 

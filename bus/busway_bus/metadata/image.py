@@ -35,14 +35,12 @@ class PartitionImage:
     directories: tuple[UUID, ...] = ()
 
     def directory_on(self, node_id: int) -> UUID | None:
-        """The directory of a broker's replica."""
         if node_id not in self.replicas:
             return None
         at = self.replicas.index(node_id)
         return self.directories[at] if at < len(self.directories) else UNASSIGNED
 
     def lost_on(self, node_id: int) -> bool:
-        """Whether a broker has a replica that it cannot serve."""
         return self.directory_on(node_id) == LOST
 
 
@@ -57,8 +55,6 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A broker's address on one listener."""
-
     host: str
     port: int
     security_protocol: int = 0
@@ -110,7 +106,6 @@ class ClusterImage:
     next_producer_id: int = 0
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
-        """The topic's own settings."""
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
     def broker_configs(self, name: str) -> Mapping[str, str]:
@@ -118,16 +113,13 @@ class ClusterImage:
         return self.configs.get((BROKER_RESOURCE, name), {})
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:
-        """The group's own settings."""
         return self.configs.get((GROUP_RESOURCE, group_id), {})
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
-        """Return a partition."""
         image = self.topics.get(topic)
         return image.partitions[partition] if image is not None and 0 <= partition < len(image.partitions) else None
 
     def partition_by_id(self, topic_id: UUID, partition: int) -> PartitionImage | None:
-        """Return a partition by topic id."""
         return self.partition(self.names.get(topic_id, ""), partition)
 
     def usable_brokers(self) -> Iterator[BrokerImage]:

@@ -1,8 +1,8 @@
 """Record types of the cluster's metadata log, as Kafka's controller writes them.
 
 What lives here: the types that one node needs, and their framing (frame version, type, version as varints, then the
-message). What does not: applying them (`delta`). Layouts are those of the kafka-metadata 4.3.1 jar, so that
-`kafka-dump-log --cluster-metadata-decoder` reads them.
+message); layouts of the kafka-metadata 4.3.1 jar, which `kafka-dump-log --cluster-metadata-decoder` reads. What does
+not: applying them (`delta`).
 """
 
 from dataclasses import field
@@ -36,8 +36,6 @@ _FRAME_VERSION: Final = 1
 
 @struct
 class BrokerEndpoint:
-    """A broker's address on a listener."""
-
     name: Str
     host: Str
     port: UInt16
@@ -72,8 +70,6 @@ class RegisterBrokerRecord:
 
 @message(api_key=2, versions=(0, 0), flexible=0)
 class TopicRecord:
-    """A topic was created."""
-
     name: TopicName
     topic_id: Uuid
 
@@ -126,15 +122,11 @@ class PartitionChangeRecord:
 
 @message(api_key=9, versions=(0, 0), flexible=0)
 class RemoveTopicRecord:
-    """A topic was deleted."""
-
     topic_id: Uuid
 
 
 @message(api_key=12, versions=(0, 0), flexible=0)
 class FeatureLevelRecord:
-    """A feature was finalized at a level."""
-
     name: Str
     feature_level: Int16
 
@@ -166,7 +158,6 @@ _WRITTEN: Final = {PartitionRecord: 1, PartitionChangeRecord: 1}
 
 
 def to_bytes(record: Any) -> bytes:
-    """Encode a record as a value of the metadata log."""
     info = info_of(type(record))
     assert info.api_key is not None
     version = _WRITTEN.get(type(record), info.max_version)

@@ -1,8 +1,8 @@
 """A snapshot of the cluster's metadata, as Kafka writes it (KIP-630).
 
-What lives here: the file's name, and an image as records and batches of a file, and back. What does not: the time of a
-snapshot, the files (`quorum.metadata_snapshots`). Header and footer in control batches enclose the records, so that a
-truncated file is detected; each batch has its checksum. `kafka-dump-log --cluster-metadata-decoder` reads it.
+What lives here: the file's name, an image as records and batches of a file, and back. What does not: when, the files
+(`quorum.metadata_snapshots`). Header and footer in control batches detect a truncated file; each batch has its
+checksum. `kafka-dump-log --cluster-metadata-decoder` reads it.
 """
 
 import struct
@@ -42,16 +42,12 @@ _HEADER, _FOOTER = 3, 4
 
 @message(versions=(0, 0), flexible=0)
 class SnapshotHeaderRecord:
-    """The start of a snapshot."""
-
     version: Int16 = 0
     last_contained_log_timestamp: Int64 = 0
 
 
 @message(versions=(0, 0), flexible=0)
 class SnapshotFooterRecord:
-    """The end of a complete snapshot."""
-
     version: Int16 = 0
 
 
@@ -63,12 +59,10 @@ class SnapshotId(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The file's name, as Kafka's."""
         return f"{self.offset:020d}-{self.epoch:010d}{SUFFIX}"
 
     @classmethod
     def from_name(cls, name: str) -> "SnapshotId | None":
-        """Parse a snapshot's file name."""
         offset, _, epoch = name.removesuffix(SUFFIX).partition("-")
         if not name.endswith(SUFFIX) or not offset.isdigit() or not epoch.isdigit():
             return None

@@ -1,8 +1,8 @@
-"""An immutable sorted map; an updated one shares nearly all of its content.
+"""An immutable sorted map; an update shares nearly all content.
 
-What lives here: `SortedMap`, for images that differ little. Keys are sorted, in blocks of at most `BLOCK`. A change
-copies one block and the list of blocks: one topic among ten thousand costs a few hundred pointers. The order depends on
-the keys alone, so every process iterates alike. What does not: its content.
+What lives here: `SortedMap`, for images that differ little. Keys are sorted, in blocks of at most `BLOCK`; a change
+copies one block and the list of blocks: a few hundred pointers for ten thousand topics. The order depends on the keys
+alone: every process iterates alike. What does not: its content.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,8 +11,6 @@ from typing import Any, Final, Protocol, TypeVar, overload
 
 
 class Comparable(Protocol):
-    """A key with a total order."""
-
     def __lt__(self, other: Any, /) -> bool:
         """Whether it sorts before the other."""
 
@@ -28,8 +26,6 @@ _Block = tuple[tuple[K, ...], tuple[V, ...]]
 
 
 class SortedMap(Mapping[K, V]):
-    """A mapping with comparable keys, built from its items."""
-
     __slots__ = ("_blocks", "_firsts", "_size")
 
     def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:

@@ -1,7 +1,7 @@
 """The writer of a single voter: what is on its own disk is committed.
 
-What lives here: appending and flushing. What does not: the writer of one among several voters (`quorum.driver`), and the meaning of the records
-(`metadata_log`).
+What lives here: appending and flushing. What does not: the writer among several voters (`quorum.driver`), the meaning
+of the records (`metadata_log`).
 """
 
 import functools
@@ -20,7 +20,7 @@ FIRST_EPOCH: Final = 1
 
 
 class Alone:
-    """The writer of a single voter. It leads from its start, in the last epoch of the log."""
+    """The writer of a single voter. It leads from its start, in the log's last epoch."""
 
     def __init__(self, node_id: int, log: PartitionLog, flusher: Flusher, machine: Machine) -> None:
         self.leader_id = node_id
@@ -33,7 +33,6 @@ class Alone:
 
     @property
     def end_offset(self) -> int:
-        """The offset of the next batch."""
         return self._log.end_offset
 
     def begin(self, owner: Owner) -> None:
@@ -44,7 +43,7 @@ class Alone:
         owner.leads(self._committed, self._committed, self._epoch)
 
     def propose(self, batch: Buffer) -> int:
-        """Append a batch; one flush covers all batches appended before the disk is ready."""
+        """Append a batch; a flush covers all appended before it begins."""
         self.check_disk()
         try:
             self._log.append_own(batch, leader_epoch=self._epoch, now_ms=self._wall_ms())
@@ -68,6 +67,5 @@ class Alone:
         self._owner.committed(self._committed)
 
     def check_disk(self) -> None:
-        """See `Writer`."""
         if self._flusher.failed is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")

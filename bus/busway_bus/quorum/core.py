@@ -1,11 +1,12 @@
 """One node of the quorum of the metadata log: Raft by fetching, as Kafka's KRaft (KIP-595, KIP-996, KIP-853).
 
-What lives here: `Quorum`, with messages and time in and `Ready` out. What does not: files, sockets, clocks (the driver), role and transitions
-(`replica`), self-contained rules (`votes`, `elections`, `log_view`), effects that wait for the disk (`outbox`), the packing of messages (`wire`).
+What lives here: `Quorum`, with messages and time in and `Ready` out. What does not: files, sockets, clocks (the
+driver), role and transitions (`replica`), self-contained rules (`votes`, `elections`, `log_view`), effects that wait
+for the disk (`outbox`), packing (`wire`).
 
-`now_ms` is monotonic; it is also the timestamp of the LeaderChange record. A driver therefore adds elapsed monotonic time to the wall clock at its
-start.
-The voter set is fixed: it cannot be changed yet. A follower that needs a snapshot gets its id; snapshots are not fetched yet.
+`now_ms` is monotonic; it is also the timestamp of the LeaderChange record: a driver adds elapsed monotonic time to the
+wall clock at its start. The voter set is fixed. A follower that needs a snapshot gets its id; snapshots are not fetched
+yet.
 """
 
 from collections.abc import Callable, Iterable
@@ -53,10 +54,9 @@ class Quorum:
 
     Args:
         me: this node, and the directory of its log.
-        voters: the voter set.
         election, log: as they are on the node's disk.
         chance: spreads elections and picks the voter to fetch from; no rule depends on it.
-        cluster_id: requests with another one are refused; None if unknown.
+        cluster_id: requests with another are refused; None if unknown.
     """
 
     def __init__(
@@ -83,12 +83,10 @@ class Quorum:
 
     @property
     def role(self) -> Role:
-        """The node's role."""
         return self.replica.role
 
     @property
     def epoch(self) -> int:
-        """The highest epoch seen."""
         return self.replica.election.epoch
 
     @property
@@ -98,7 +96,6 @@ class Quorum:
 
     @property
     def high_watermark(self) -> int:
-        """Records below it are committed."""
         return self.replica.high_watermark
 
     @property
@@ -118,7 +115,6 @@ class Quorum:
     # Input
 
     def step(self, message: Message, now_ms: int) -> Ready:
-        """Process one message."""
         match message:
             case Request():
                 self._asked(message, now_ms)
@@ -129,7 +125,6 @@ class Quorum:
         return self.tick(now_ms)
 
     def tick(self, now_ms: int) -> Ready:
-        """Process elapsed time."""
         self._requests.expire(now_ms)
         role = None
         while role is not self.role:
@@ -138,7 +133,7 @@ class Quorum:
         return self._outbox.take(self.log.end_offset)
 
     def propose(self, batch: Buffer, now_ms: int, waiter: Waiter = None) -> tuple[Proposal, Ready]:
-        """Append a batch; a later `Ready` returns the proposal as committed or discarded.
+        """Append a batch; a later `Ready` returns it as committed or discarded.
 
         Raises:
             NotLeading: this node does not lead.
@@ -153,13 +148,15 @@ class Quorum:
         return proposal, self.tick(now_ms)
 
     def withdraw(self, offset: int, now_ms: int) -> Ready:
-        """Withdraw a leader's proposals from `offset` on, which could not be written. No other node has seen them; a `Ready` returns them as
-        discarded."""
+        """Withdraw a leader's unwritten proposals from `offset` on.
+
+        No other node has seen them; a `Ready` returns them as discarded.
+        """
         self.replica.withdraw(offset)
         return self.tick(now_ms)
 
     def resign(self, now_ms: int) -> Ready:
-        """Stop leading, as before a shutdown; the others are notified and elect a new leader."""
+        """Stop leading, as before a shutdown; the others are notified and elect."""
         if self.role is Role.LEADER:
             self.replica.resign(now_ms)
         return self.tick(now_ms)
@@ -167,7 +164,6 @@ class Quorum:
     # Time
 
     def _poll(self, now_ms: int) -> None:
-        """Act on what is due in the current role."""
         replica = self.replica
         due = now_ms >= replica.deadline_ms
         match self.role:
@@ -238,7 +234,7 @@ class Quorum:
         self._outbox.send(Send(to=node_id, correlation=correlation, body=request))
 
     def _fetch_from_leader(self, now_ms: int) -> None:
-        """Fetch from the leader; while it does not answer, look for another one."""
+        """Fetch from the leader; while it does not answer, look for another."""
         if self._requests.is_left_alone(self.leader_id, now_ms):
             self._fetch_from_any(now_ms)
         elif not self._requests.any_under_way:
@@ -263,7 +259,7 @@ class Quorum:
         self._ask(node_id, request, now_ms)
 
     def _answered(self, answer: Answer, now_ms: int) -> None:
-        """Process the response to a pending request; a node whose response does not help is asked again after a backoff."""
+        """Process a response; a node that did not help gets a backoff."""
         node_id = self._requests.answered(answer.correlation)
         if node_id is not None and not (answer.body is not None and self._helped(node_id, answer.body, now_ms)):
             self._requests.back_off(node_id, now_ms)
@@ -290,7 +286,7 @@ class Quorum:
         return True
 
     def _fetched(self, fetched: FetchedPartition, now_ms: int) -> bool:
-        """Truncate a diverging log, or append the leader's records; return whether the response helped."""
+        """Truncate a diverging log, or append records; return whether the response helped."""
         replica = self.replica
         parted = fetched.diverging_epoch
         if fetched.snapshot_id.end_offset >= 0 or isinstance(fetched.records, list):

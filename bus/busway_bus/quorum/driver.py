@@ -1,11 +1,11 @@
 """Runs the quorum's core on a log and a network.
 
-What lives here: steps and their effects, the timer, requests in flight. What does not: any rule of Raft (`core`), the disk (`writing`), the network
-(`Transport`), the meaning of the records (`metadata.committing.Owner`).
+What lives here: steps and their effects, the timer, requests in flight. What does not: any rule of Raft (`core`), the
+disk (`writing`), the network (`Transport`), the meaning of the records (`metadata.committing.Owner`).
 
-A `Ready` is carried out in the order save, append, flush, send, apply, without an `await`. Each `await` ends in a step of the core, which reads the
-state of that moment: no value read before a wait is used after it. A write that fails because the disk is full is retried; a leader's proposals are
-withdrawn then, and their owner is notified. A sync that fails is final (`Flusher`).
+A `Ready` is carried out in the order save, append, flush, send, apply, without an `await`. Each `await` ends in a step
+of the core: no value read before a wait is used after it. A write that fails because the disk is full is retried; a
+leader's proposals are withdrawn then, and their owner is notified. A sync that fails is final (`Flusher`).
 """
 
 import asyncio
@@ -49,12 +49,10 @@ from busway_protocol.types import Buffer
 logger = logging.getLogger("busway.quorum")
 
 RESIGN_WAIT_S: Final = 1.0
-"""How long a leader that shuts down waits for responses to EndQuorumEpoch, in seconds."""
+"""Wait for responses to EndQuorumEpoch before a shutdown, in s."""
 
 
 class Transport(Protocol):
-    """Connection to the other nodes."""
-
     async def ask(self, node_id: int, request: QuorumRequest) -> QuorumResponse | None:
         """Send a request; None if the node is unreachable or too slow."""
 
@@ -132,46 +130,41 @@ class QuorumDriver:
 
     @property
     def leading(self) -> bool:
-        """Whether this node leads."""
         return self.core.role is Role.LEADER and not self._closed
 
     @property
     def leader_id(self) -> int:
-        """The leader's id, -1 if unknown."""
         return self.core.leader_id
 
     @property
     def epoch(self) -> int:
-        """The highest epoch seen."""
         return self.core.epoch
 
     @property
     def end_offset(self) -> int:
-        """The offset of the next proposal."""
         return self.core.log.end_offset
 
     @property
     def clock_skew_ms(self) -> int:
-        """How far the wall clock is ahead of the core's monotonic time."""
+        """How far the wall clock is ahead of the core's time."""
         return self._machine.wall_ms() - self._now_ms()
 
     @property
     def keeps_all(self) -> bool:
-        """Whether the log must keep its beginning: snapshots are not sent yet, so a new replica copies all of it."""
+        """The log keeps its beginning: a new replica copies all, without snapshots."""
         return True
 
     # Requests
 
     def begin(self, owner: Owner) -> None:
-        """Start to take part in the quorum."""
         self._owner = owner
         self._do(self.core.tick(self._now_ms()))
 
     def propose(self, batch: Buffer) -> int:
-        """Append a batch; return the offset behind it. `Owner` is notified of its outcome.
+        """Append a batch; return the offset behind it. `Owner` gets the outcome.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT if too many proposals are undecided, KAFKA_STORAGE_ERROR if it cannot be written.
+            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT if too many proposals are undecided, KAFKA_STORAGE_ERROR.
         """
         self.check_disk()
         if self._closed:
@@ -192,7 +185,7 @@ class QuorumDriver:
         return proposal.last_offset + 1
 
     async def answer(self, request: QuorumRequest) -> QuorumResponse:
-        """Answer another node's request. The response waits until the state that it rests on is on disk."""
+        """Answer a request once its state is on disk."""
         waiter: asyncio.Future[QuorumResponse] = asyncio.get_running_loop().create_future()
         if self._closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this controller stops")
@@ -202,24 +195,25 @@ class QuorumDriver:
         return await waiter
 
     def check_disk(self) -> None:
-        """Check that no sync has failed; after one nothing more becomes durable.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Raise KAFKA_STORAGE_ERROR after a failed sync: nothing more becomes durable."""
         if self._flusher.failed is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
 
     async def resign(self) -> None:
-        """Stop leading before a shutdown. The election then need not wait for a time-out. Waits up to RESIGN_WAIT_S for the other voters'
-        responses."""
+        """Stop leading before a shutdown: the election need not wait for a time-out.
+
+        Waits up to RESIGN_WAIT_S for the other voters' responses.
+        """
         if self.leading:
             self._do(self.core.resign(self._now_ms()))
             if self._asking:
                 await asyncio.wait(tuple(self._asking), timeout=RESIGN_WAIT_S)
 
     async def close(self) -> None:
-        """Leave the quorum; a write of the election in progress completes. Pending requests fail with BROKER_NOT_AVAILABLE."""
+        """Leave the quorum; a write of the election in progress completes.
+
+        Pending requests fail with BROKER_NOT_AVAILABLE.
+        """
         self._closed = True
         if self._led_epoch != NOBODY and self._owner is not None:
             self._led_epoch = NOBODY
@@ -240,7 +234,7 @@ class QuorumDriver:
     # Steps
 
     def _now_ms(self) -> int:
-        """Return the wall clock's time at the start plus the time elapsed since."""
+        """Return the wall clock's time at the start plus elapsed time."""
         return self._wall_ms + int((self._machine.monotonic_s() - self._begun_s) * 1000)
 
     def _step(self, message: Message) -> None:
@@ -296,7 +290,7 @@ class QuorumDriver:
             self._owner.leads(first_offset, first_offset + 1, epoch)
 
     def _wake(self) -> None:
-        """Schedule the next tick; a timer that fires too early sets the next one."""
+        """Schedule the next tick; a timer that fires early is reset."""
         now_ms = self._now_ms()
         wake_ms = self.core.wake_ms(now_ms)
         if self._closed or wake_ms >= NEVER_MS or (self._timer is not None and self._wakes_ms <= wake_ms):
@@ -318,7 +312,10 @@ class QuorumDriver:
         self._step(Persisted(number=number))
 
     def _refused(self, problem: KafkaError) -> None:
-        """Withdraw this node's proposals that are not in the log: no other node has seen them. After a failed sync the outcome of all is unknown."""
+        """Withdraw this node's proposals that are not in the log.
+
+        No other node has seen them. After a failed sync the outcome of all is unknown.
+        """
         assert self._owner is not None
         leadership = self.core.replica.leadership
         if leadership is None or self._closed:
@@ -359,7 +356,6 @@ class QuorumDriver:
                     )
 
     def _reply(self, reply: Reply) -> None:
-        """Answer a request whose caller still waits."""
         waiter: asyncio.Future[QuorumResponse] = reply.waiter
         if waiter.done():
             return

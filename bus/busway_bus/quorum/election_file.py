@@ -1,7 +1,7 @@
-"""The election's file `quorum-state`. Its format is that of Apache Kafka 4.3.1 (KIP-595, KIP-853).
+"""The election's file `quorum-state`, as Apache Kafka 4.3.1's (KIP-595, KIP-853).
 
-What lives here: JSON to `Election` and back, and the file, over any `Files`. What does not: when it is written (`driver`): before messages that
-depend on it.
+What lives here: JSON to `Election` and back, and the file, over any `Files`. What does not: when it is written: before
+messages that depend on it (`driver`).
 """
 
 import json
@@ -16,16 +16,18 @@ from busway_protocol.types import ZERO_UUID
 
 _VERSION: Final = 1
 _VERSIONS: Final = (0, 1)
-"""Version 0 has no directory of the voted replica, and names the cluster and its voters."""
+"""Version 0 lacks the voted replica's directory; names cluster and voters."""
 _INT_MAX: Final = 2**31 - 1
 
 
 class DamagedElection(CorruptLog):
-    """The file cannot be read; the text names it and the remedy. Without it a node could vote twice in an epoch."""
+    """The file cannot be read; the text names it and the remedy.
+
+    Without it a node could vote twice in an epoch.
+    """
 
 
 def election_text(election: Election) -> str:
-    """Build the file's content."""
     values = {
         "leaderId": election.leader_id,
         "leaderEpoch": election.epoch,
@@ -37,11 +39,7 @@ def election_text(election: Election) -> str:
 
 
 def election_from_text(text: str) -> Election:
-    """Parse the file's content.
-
-    Raises:
-        ValueError: it is no election; the text says why.
-    """
+    """Parse the file's content, or raise ValueError with the reason."""
     values = json.loads(text)
     if not isinstance(values, dict):
         raise ValueError("it is no JSON object")
@@ -72,18 +70,12 @@ def _directory(values: dict[str, Any]) -> UUID:
 
 
 class ElectionFile:
-    """The file in one directory of the metadata log."""
-
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._path = f"{directory}/{QUORUM_STATE}"
 
     def read(self) -> Election:
-        """Read the election; the initial one without a file.
-
-        Raises:
-            DamagedElection: it cannot be read.
-        """
+        """Read the election; the initial one without a file."""
         content = self._files.read_bytes(self._path)
         if content is None:
             return Election()
@@ -97,9 +89,8 @@ class ElectionFile:
             ) from None
 
     def write(self, election: Election) -> None:
-        """Replace the file, in any thread; a power cut leaves the old or the new one.
+        """Replace the file, in any thread; a power cut leaves either.
 
-        Raises:
-            OSError: the disk is full, or failed; the old one remains.
+        OSError: the disk is full, or failed; the old file remains.
         """
         self._files.replace(self._path, election_text(election).encode())

@@ -14,8 +14,8 @@ def would_vote(role: Role, *, covers: bool, fetched: bool) -> bool:
     """Decide on a pre-vote, which is not binding.
 
     Args:
-        covers: whether the candidate's log is at least as up to date as this one.
-        fetched: whether this node follows a leader that has answered it: then an election would only disturb.
+        covers: the candidate's log is at least as up to date.
+        fetched: this node follows a leader that has answered it: an election would only disturb.
     """
     if role is Role.LEADER or (role is Role.FOLLOWER and fetched):
         return False
@@ -32,8 +32,9 @@ def may_vote(role: Role, election: Election, candidate: ReplicaKey, *, covers: b
 
 
 def successor_backoff_ms(me: ReplicaKey, preferred: Sequence[ReplicaKey], backoff_ms_max: int) -> int:
-    """Return the backoff before an election after a resignation. The first preferred voter does not wait, each further one waits twice as long, up to
-    `backoff_ms_max`.
+    """Return the backoff before an election after a resignation.
+
+    The first preferred voter does not wait, each further voter waits twice as long, up to `backoff_ms_max`.
     """
     is_me = (voter.id == me.id and voter.directory_id in {ZERO_UUID, me.directory_id} for voter in preferred)
     position = next((number for number, matches in enumerate(is_me) if matches), None)

@@ -1,6 +1,6 @@
 """A leader's state in one epoch: followers, high watermark, proposals, waiting fetches.
 
-What lives here: rules that need only these. What does not: the log and the responses (`core`). The state ends with the epoch.
+What lives here: rules that need only these. What does not: the log and the responses (`core`).
 """
 
 from collections import deque
@@ -15,13 +15,14 @@ from busway_bus.quorum.voters import ReplicaKey, VoterSet
 from busway_bus.quorum.votes import committed_offset, majority
 
 CHECK_QUORUM_FACTOR: Final = 1.5
-"""Fetch timeouts without a majority's fetches after which a leader resigns, as in Kafka: by then its followers have started an election."""
+"""Fetch timeouts without a majority's fetches after which a leader resigns.
+
+As in Kafka: by then its followers have started an election.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingFetch:
-    """A fetch held by the leader: the replica is up to date."""
-
     request: Request
     until_ms: int
 
@@ -32,9 +33,10 @@ class Leadership:
     Attributes:
         epoch_start_offset: end of the log when the epoch began.
         followers: progress of the other replicas.
-        high_watermark: None until a record of this epoch is on a majority. That of an earlier epoch is not sent, so that it never seems to fall.
+        high_watermark: None until a record of this epoch is on a majority. An earlier epoch's is not sent, so that it
+            never seems to fall.
         waiting: held fetches, at most one for each replica.
-        has_news: whether the log or the high watermark has advanced since the held fetches were answered.
+        has_news: the log or the high watermark has advanced since the held fetches were answered.
         begin_ms: when BeginQuorumEpoch is next sent to voters that do not fetch.
         quorum_until_ms: deadline for fetches from a majority.
     """
@@ -71,7 +73,7 @@ class Leadership:
     # Fetching replicas
 
     def fetched(self, replica: ReplicaKey, offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Record a fetch from `offset`; the replica's records before it equal this log."""
+        """Record a fetch; the replica's records before `offset` equal this log."""
         if self.followers.fetched(replica, offset, leader_end_offset, now_ms):
             self._recent.add(replica.id)
             if len(self._recent) >= majority(len(self._voters)) - 1:
@@ -79,7 +81,7 @@ class Leadership:
                 self._quorum_seen(now_ms)
 
     def has_lost_its_majority(self, now_ms: int) -> bool:
-        """Whether a majority has not fetched for too long; never true for a single voter."""
+        """Whether a majority has not fetched for too long."""
         return len(self._voters) > 1 and now_ms >= self.quorum_until_ms
 
     def voters_to_tell(self, now_ms: int) -> tuple[int, ...]:
@@ -106,18 +108,13 @@ class Leadership:
     # Proposals
 
     def make_room(self) -> None:
-        """Check that one more proposal may wait.
-
-        Raises:
-            TooMuchUndecided: PROPOSALS_MAX proposals wait.
-        """
+        """Raise TooMuchUndecided if PROPOSALS_MAX proposals wait."""
         if len(self._proposals) >= PROPOSALS_MAX:
             raise TooMuchUndecided(
                 f"{PROPOSALS_MAX} batches of the metadata log wait for a majority; try again when it is there"
             )
 
     def proposed(self, proposal: Proposal) -> None:
-        """Add a proposal that is in the log."""
         self._proposals.append(proposal)
 
     def decided(self) -> tuple[Proposal, ...]:
@@ -130,14 +127,12 @@ class Leadership:
         return tuple(committed)
 
     def withdraw(self, offset: int) -> tuple[Proposal, ...]:
-        """Remove and return the proposals from `offset` on."""
         kept = [proposal for proposal in self._proposals if proposal.first_offset < offset]
         withdrawn = tuple(self._proposals)[len(kept) :]
         self._proposals = deque(kept)
         return withdrawn
 
     def undecided(self) -> tuple[Proposal, ...]:
-        """Return the proposals that are not committed."""
         return tuple(self._proposals)
 
     # Held fetches
@@ -147,13 +142,13 @@ class Leadership:
         return replica.id >= 0 and (replica in self.waiting or len(self.waiting) < OBSERVERS_MAX)
 
     def wait(self, replica: ReplicaKey, fetch: WaitingFetch) -> WaitingFetch | None:
-        """Hold a fetch; return the previous one of the same replica, whose caller no longer waits."""
+        """Hold a fetch; return the replica's previous, whose caller no longer waits."""
         before = self.waiting.pop(replica, None)
         self.waiting[replica] = fetch
         return before
 
     def due_fetches(self, now_ms: int) -> tuple[WaitingFetch, ...]:
-        """Remove and return held fetches to answer: all if there is news, else those that timed out."""
+        """Take held fetches: all if there is news, else those timed out."""
         if not self.waiting:
             self.has_news = False
             return ()

@@ -1,7 +1,7 @@
 """The controller on this node.
 
-What lives here: passing commands and their context to the metadata log. What does not: the commands (`controller`), and a controller on another node,
-which will be another `Controller`.
+What lives here: passing commands and their context to the metadata log. What does not: the commands, a controller on
+another node (another `Controller`).
 """
 
 from collections.abc import Callable
@@ -16,11 +16,7 @@ R = TypeVar("R")
 
 
 class LocalController:
-    """Decides with the metadata log of this node; see `controller.controller.Controller`.
-
-    Args:
-        new_ids: makes random identifiers.
-    """
+    """Decides with this node's metadata log; see `controller.controller.Controller`."""
 
     def __init__(self, config: BrokerConfig, metadata: MetadataLog, new_ids: Callable[[], UUID]) -> None:
         self._config = config
@@ -29,11 +25,9 @@ class LocalController:
 
     @property
     def leader_id(self) -> int:
-        """The leader of the metadata log."""
         return self._metadata.writer.leader_id
 
     async def request(self, command: Command[R], context: ControllerRequestContext) -> R:
-        """Decide on a command and carry it out."""
         metadata = self._metadata
 
         def surroundings() -> Surroundings:

@@ -1,7 +1,7 @@
 """The core's view of the metadata log: offsets and epochs, no bytes.
 
-What lives here: the ends of epochs, the flushed offset, the divergence of two logs (KIP-101, KIP-595). What does not: the log itself, written by the
-driver from `Ready.append`.
+What lives here: ends of epochs, the flushed offset, the divergence of two logs (KIP-101, KIP-595). What does not: the
+log, written by the driver from `Ready.append`.
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class LogView:
         end_offset: of the next record.
         flushed_offset: records below it are on disk.
         epochs: the start offset of each epoch.
-        snapshot: the newest one, None without any; the log begins at it, or before it.
+        snapshot: the newest, None without any; the log begins at or before it.
     """
 
     start_offset: int = 0
@@ -50,7 +50,7 @@ class LogView:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, or of the snapshot in its place; 0 for an empty log."""
+        """The last record's or the snapshot's epoch; 0 for an empty log."""
         if self.epochs.entries:
             return self.epochs.latest
         return 0 if self.snapshot is None else self.snapshot.epoch
@@ -61,11 +61,14 @@ class LogView:
         return OffsetAndEpoch(self.end_offset, self.last_epoch)
 
     def is_covered_by(self, end: OffsetAndEpoch) -> bool:
-        """Whether a log with this end is up to date: a later last epoch, or the same one and at least as many records."""
+        """Whether a log with this end is up to date.
+
+        It has a later last epoch, or the same and at least as many records.
+        """
         return (end.epoch, end.offset) >= (self.last_epoch, self.end_offset)
 
     def end_of(self, epoch: int) -> OffsetAndEpoch:
-        """Return the largest epoch that is not above `epoch`, and its end."""
+        """Return the largest epoch up to `epoch`, and its end."""
         end_offset = self.end_offset
         for begun, start in reversed(self.epochs.entries):
             if begun <= epoch:
@@ -74,7 +77,7 @@ class LogView:
         return OffsetAndEpoch(self.start_offset, 0 if self.snapshot is None else min(self.snapshot.epoch, epoch))
 
     def where_parted(self, offset: int, epoch: int) -> Diverging | Behind | None:
-        """Find where a log that ends at `offset` in `epoch` diverges; None if it is a prefix of this one."""
+        """Find where a log with this end diverges; None for a prefix."""
         if offset == 0 and self.start_offset == 0:
             return None
         if self.snapshot is not None and offset < self.start_offset:
@@ -88,18 +91,16 @@ class LogView:
         return min(own.offset, leader.offset) if own.epoch == leader.epoch else own.offset
 
     def appended(self, epoch: int, base_offset: int, next_offset: int) -> None:
-        """Record an appended batch."""
         assert base_offset == self.end_offset, f"a batch at {base_offset} does not follow on {self.end_offset}"
         assert epoch >= self.last_epoch, f"epoch {epoch} is before {self.last_epoch}"
         self.epochs.assign(epoch, base_offset)
         self.end_offset = next_offset
 
     def truncated(self, end_offset: int) -> None:
-        """Record a truncation."""
         self.epochs.truncate(end_offset)
         self.end_offset = end_offset
         self.flushed_offset = min(self.flushed_offset, end_offset)
 
     def flushed(self, offset: int) -> None:
-        """Record a flush up to `offset`; of records truncated meanwhile it covers only what is left."""
+        """Record a flush; of records truncated meanwhile it covers what is left."""
         self.flushed_offset = max(self.flushed_offset, min(offset, self.end_offset))

@@ -1,8 +1,8 @@
 """From committed records to the published metadata image.
 
-What lives here: the order in which changes are followed and published, and the replies to their callers. What does not: how records are committed
-(`metadata.committing`), and decisions (`metadata_log`). This node's own decisions are in memory. Others', and those from before it was re-elected,
-are read from the log a batch at a time, so that memory stays bounded.
+What lives here: the order in which changes are followed and published, the replies to their callers. What does not:
+committing (`metadata.committing`), decisions (`metadata_log`). This node's own decisions are in memory. Others', and
+those from before it was re-elected, are read from the log a batch at a time: memory stays bounded.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from busway_protocol.records.batch import iter_batches, read_header
 logger = logging.getLogger("busway.metadata")
 
 Follower = Callable[[ClusterImage, Delta], Awaitable[None]]
-"""Called with each new image and its delta; the next change waits until it returns."""
+"""Called with each new image and delta; the next change waits."""
 READ_BYTES: Final = 256 * 1024
-"""Bytes of the log in one read, or one batch if that is larger."""
+"""Bytes of one read, or one batch if that is larger."""
 
 
 class Change(NamedTuple):
     """A decision, or a stand-in for a control record.
 
     Attributes:
-        first_offset: where its records begin; one without records is published when the image covers all offsets before this one.
+        first_offset: where its records begin; without records it is published when the image covers all offsets before.
         end_offset: the offset behind its records.
         image: the image after it; None if unchanged.
         delta: what its records change; None without records.
@@ -50,7 +50,6 @@ class Change(NamedTuple):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether there is nothing to follow."""
         return self.delta is None or self.delta.quiet
 
 
@@ -58,10 +57,10 @@ class MetadataImages:
     """The published image, and the changes that wait to be published.
 
     Attributes:
-        image: the published image. Replaced, never mutated.
+        image: replaced, never mutated.
         covered: the point of the log up to which `image` goes.
         committed: the offset up to which the log is committed.
-        broken: whether committed records cannot be read, so that the image stays as it is.
+        broken: committed records cannot be read, so the image stays as it is.
 
     Args:
         moved: called when an image is published, before watchers and replies.
@@ -83,7 +82,6 @@ class MetadataImages:
 
     @property
     def waiting(self) -> int:
-        """The number of changes that wait to be followed."""
         return len(self._changes)
 
     async def subscribe(self, follow: Follower) -> None:
@@ -113,7 +111,7 @@ class MetadataImages:
             self.publisher = asyncio.ensure_future(self._publish())
 
     async def _publish(self) -> None:
-        """Follow one change after the other, and send their callers the replies."""
+        """Follow one change after the other; send their callers the replies."""
         try:
             while (change := self._next()) is not None:
                 if change.delta is not None and change.image is not None:
@@ -132,7 +130,7 @@ class MetadataImages:
             self.publisher = None
 
     def _next(self) -> Change | None:
-        """Take the next change, None if the image covers all that is committed."""
+        """Take the next change, None if the image covers all committed."""
         offset = self.covered.end_offset
         if self._changes and self._changes[0].first_offset <= offset:
             self._read.clear()

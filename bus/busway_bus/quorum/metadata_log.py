@@ -1,11 +1,11 @@
 """The cluster's metadata on disk, and its current image.
 
-What lives here: the driver of the controller, which decides on the newest image and has the records committed and published. There is one writer, a
-task of its own: a command is carried out whole although its client disconnects. What does not: any rule about topics or settings (`controller`), how
-records are committed, by one node or a majority (`metadata.committing`), and publishing them (`metadata_images`).
+What lives here: the driver of the controller, which decides on the newest image and has the records committed and
+published by one task: a command is carried out whole although its client disconnects. What does not: rules
+(`controller`), committing (`metadata.committing`), publishing (`metadata_images`).
 
-Only the leader decides, on an image with all records from before its epoch. A leader that loses its epoch fails its undecided commands with
-NOT_CONTROLLER: their outcome is up to the next leader.
+Only the leader decides, on an image with all records from before its epoch. A leader that loses its epoch fails its
+undecided commands with NOT_CONTROLLER: their outcome is up to the next leader.
 """
 
 import asyncio
@@ -45,14 +45,12 @@ MakeWriter = Callable[[PartitionLog, SnapshotId | None], Writer]
 
 
 class _Command(NamedTuple):
-    """A decision to make, and the future of its reply."""
-
     decide: Callable[[ClusterImage], Decision[Any]]
     reply: "asyncio.Future[Any]"
 
 
 class _Undecided(NamedTuple):
-    """A decision that is not committed yet; `command` is None for the control record at the start of an epoch."""
+    """An uncommitted decision; `command` is None for an epoch's control record."""
 
     command: _Command | None
     change: Change
@@ -61,8 +59,7 @@ class _Undecided(NamedTuple):
 class MetadataLog:
     """The metadata log and the image of its records.
 
-    Args:
-        writer: makes the writer of a quorum with several voters; without it this node is alone.
+    `writer` makes the writer of a quorum with several voters; without it this node is alone.
 
     Raises:
         CorruptLog: the log is damaged; without it the topics are unknown.
@@ -93,7 +90,7 @@ class MetadataLog:
         self._committed_image = self.image
         self._leads_from = 0
         self._epoch = -1
-        """Epoch of this node's leadership, -1 without one: a decision of another epoch is recognised by it."""
+        """Epoch of this node's leadership, else -1; identifies decisions of another epoch."""
         newest = self._snapshots.ids[-1] if self._snapshots.ids else None
         if writer is None:
             self.writer: Writer = Alone(store.identity.node_id, self._log, flusher, machine)
@@ -112,7 +109,7 @@ class MetadataLog:
 
     @property
     def removed(self) -> Collection[UUID]:
-        """Ids of topics deleted before the start, unless a snapshot covers the deletion."""
+        """Ids of topics deleted before the start, unless a snapshot covers it."""
         return self._stored.removed.keys()
 
     @property
@@ -123,12 +120,10 @@ class MetadataLog:
 
     @property
     def log(self) -> PartitionLog:
-        """The log of the records."""
         return self._log
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next decision's first record."""
         return self.writer.end_offset
 
     async def subscribe(self, follow: Follower) -> None:
@@ -140,26 +135,31 @@ class MetadataLog:
         self.images.watch(watcher)
 
     def allow_snapshots(self, undeleted: Callable[[], bool]) -> None:
-        """Allow snapshots, except while `undeleted` returns True. It says that files of deleted topics have their old names: after a snapshot the
-        next start would not know of the deletion.
+        """Allow snapshots, except while `undeleted` returns True.
+
+        Files of deleted topics have their old names then: after a snapshot the next start would not know of the
+        deletion.
         """
         self._undeleted = undeleted
 
     # Commands
 
     async def format(self) -> None:
-        """Finalize every feature in an empty log. A log with records keeps its levels, as in Kafka: clients rely on them."""
+        """Finalize every feature in an empty log.
+
+        A log with records keeps its levels, as in Kafka: clients rely on them.
+        """
         if METADATA_VERSION not in self.image.features:
             await self.run(_format)
 
     async def run(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
-        """Decide on the newest image, commit and publish the records, return the reply.
+        """Decide on the newest image, commit and publish; return the reply.
 
         The caller may be cancelled at any time: the command is carried out all the same.
 
         Raises:
-            KafkaError: raised by `decide`; KAFKA_STORAGE_ERROR; REQUEST_TIMED_OUT while too many commands wait; NOT_CONTROLLER if this node does not
-                lead, or lost its leadership before the outcome was known.
+            KafkaError: of `decide`; KAFKA_STORAGE_ERROR; REQUEST_TIMED_OUT while too many commands wait; NOT_CONTROLLER if
+                this node does not lead, or lost its leadership before the outcome was known.
         """
         if not self.writer.leading:
             raise self._not_controller()
@@ -188,7 +188,7 @@ class MetadataLog:
                 return
 
     def _go_on(self) -> None:
-        """Start the writer if there are commands and an image to decide on."""
+        """Start the writer if it has commands and an image."""
         if self._writer is None and self._commands and self._newest is not None:
             self._writer = asyncio.ensure_future(self._write())
 
@@ -207,7 +207,7 @@ class MetadataLog:
         self._go_on()
 
     async def _decide(self, command: _Command) -> None:
-        """Decide on the newest image and append; the next decision sees the result before it is committed."""
+        """Decide and append; the next decision sees the result before its commit."""
         self.writer.check_disk()
         newest, epoch = self._newest, self._epoch
         assert newest is not None
@@ -247,7 +247,10 @@ class MetadataLog:
         )
 
     def _refuse(self, command: _Command, problem: Exception) -> None:
-        """Fail a command once what the error rests on is committed; at once if nothing will be committed any more."""
+        """Fail a command once what the error rests on is committed.
+
+        At once if nothing will be committed any more.
+        """
         try:
             self.writer.check_disk()
         except KafkaError as failed:
@@ -292,7 +295,7 @@ class MetadataLog:
         self._settle()
 
     def withdrawn(self, offset: int, problem: KafkaError) -> None:
-        """Fail the decisions that could not be written, and those that rest on them."""
+        """Fail the decisions that could not be written, and those on them."""
         kept = [held for held in self._undecided if held.change.end_offset <= offset]
         gone = list(self._undecided)[len(kept) :]
         self._undecided = deque(kept)
@@ -323,7 +326,6 @@ class MetadataLog:
                     waiter.set_result(None)
 
     def _moved(self) -> None:
-        """Handle a new image."""
         self._catch_up()
         self.maintain()
 
@@ -336,14 +338,14 @@ class MetadataLog:
     # Snapshots
 
     def maintain(self) -> None:
-        """Start a snapshot of the image if one is due; the node calls this periodically."""
+        """Start a due snapshot of the image; the node calls this periodically."""
         if self._snapshotting is not None or self._undeleted is None or self._undeleted():
             return
         if self._snapshots.due(self.images.covered.bytes_total, self._wall_ms()):
             self._snapshotting = asyncio.ensure_future(self._snapshot())
 
     async def _snapshot(self) -> None:
-        """Write a snapshot; when it is on disk, delete the part of the log that two snapshots cover."""
+        """Write a snapshot, then delete what two snapshots cover from the log."""
         try:
             image, point = self.image, self.images.covered
             if self._log.flushed_offset < point.end_offset:  # it is on a majority's disks, perhaps not on this one
@@ -364,7 +366,6 @@ class MetadataLog:
 
 
 def _format(image: ClusterImage) -> Decision[None]:
-    """Return the feature records of a new cluster."""
     if METADATA_VERSION in image.features:
         return Decision(reply=None)
     levels = levels_of_new_clusters()
@@ -382,8 +383,6 @@ def _batch(records: tuple[Any, ...], now_ms: int) -> bytes | bytearray:
 
 
 def _telling(command: _Command, reply: object) -> Callable[[], None]:
-    """Return a function that sends the caller its reply, if it still waits."""
-
     def tell() -> None:
         if not command.reply.done():
             command.reply.set_result(reply)
@@ -392,7 +391,7 @@ def _telling(command: _Command, reply: object) -> Callable[[], None]:
 
 
 def _fail(reply: "asyncio.Future[Any]", problem: Exception) -> None:
-    """Raise the error to the caller; if it no longer waits, log an error of this broker."""
+    """Raise the error to the caller, or log this broker's errors."""
     if not reply.done():
         reply.set_exception(problem)
     elif not isinstance(problem, KafkaError):

@@ -1,8 +1,8 @@
-"""Snapshots of the metadata log on disk. They shorten replay, and the log's beginning can be deleted.
+"""Snapshots of the metadata log on disk: shorter replay, and the log's beginning can be deleted.
 
-What lives here: when one is due, writing it beside the event loop, which ones are kept, and which one a start loads. What does not: their content
-(`metadata.snapshot`). A snapshot gets its name when its file is wholly on disk. The newest two stay, with the log from the older one on, so that
-damage to one loses nothing.
+What lives here: when a snapshot is due, writing beside the event loop, which are kept, which a start loads. What does
+not: their content (`metadata.snapshot`). A snapshot gets its name when its file is wholly on disk. The newest two stay,
+with the log from the older on: damage to one loses nothing.
 """
 
 import asyncio
@@ -22,18 +22,17 @@ from busway_protocol.errors import ProtocolError
 logger = logging.getLogger("busway.metadata")
 
 KEPT: Final = 2
-"""Number of snapshots kept."""
 PART: Final = f"{SUFFIX}.part"
 """Suffix of an unfinished file, as Kafka's."""
 RETRY_MS: Final = 60_000
-"""Pause after a failed snapshot, in ms."""
+"""Pause after a failed snapshot."""
 PAUSE_S: Final = 0.002
-"""Pause between two batches, so that a snapshot takes a part of a core, in seconds."""
+"""Pause between two batches: a snapshot takes part of a core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotLimits:
-    """When a snapshot is due: after this many bytes of new records, or ms since the last one if there are any; 0 is never."""
+    """Bytes of new records, or ms since the last; 0 is never."""
 
     bytes_max: int = 20 * 1024 * 1024
     interval_ms: int = 3_600_000
@@ -46,7 +45,7 @@ class LogPoint(NamedTuple):
         end_offset: the offset behind the last record.
         appended_ms: timestamp of that record.
         bytes_total: bytes of the log behind the snapshot that the start loaded.
-        epoch: epoch of the leader that wrote it.
+        epoch: of the leader that wrote it.
     """
 
     end_offset: int
@@ -55,15 +54,13 @@ class LogPoint(NamedTuple):
     epoch: int
 
     def after(self, end_offset: int, appended_ms: int, size_bytes: int, epoch: int) -> "LogPoint":
-        """Return the point behind one more batch."""
         return LogPoint(end_offset, appended_ms, self.bytes_total + size_bytes, epoch)
 
 
 class MetadataSnapshots:
     """The snapshots in the metadata log's directory.
 
-    Attributes:
-        ids: the complete ones, oldest first; damage is found by `load`.
+    `ids`: the complete ones, oldest first; damage is found by `load`.
     """
 
     def __init__(self, files: Files, directory: str, limits: SnapshotLimits) -> None:
@@ -78,11 +75,14 @@ class MetadataSnapshots:
 
     @property
     def flushed(self) -> int:
-        """The offset up to which the log is known to be on disk: a snapshot has flushed records only."""
+        """The flushed offset: a snapshot has flushed records only."""
         return self.ids[-1].offset if self.ids else 0
 
     def load(self) -> tuple[Delta, SnapshotId | None, list[str]]:
-        """Load the newest readable snapshot: its content, its id, and errors of newer ones. Without one: an empty image and None."""
+        """Load the newest readable snapshot: content, id, errors of newer ones.
+
+        Without a snapshot: an empty image and None.
+        """
         problems = []
         for snapshot in reversed(self.ids):
             path = f"{self._directory}/{snapshot.name}"
@@ -100,8 +100,7 @@ class MetadataSnapshots:
     def due(self, bytes_total: int, now_ms: int) -> bool:
         """Whether a snapshot is due.
 
-        Args:
-            bytes_total: bytes of the log behind the snapshot that the start loaded.
+        `bytes_total`: of the log behind the snapshot that the start loaded.
         """
         if self._last_ms is None:
             self._last_ms = now_ms
@@ -111,7 +110,7 @@ class MetadataSnapshots:
         return more > self._limits.bytes_max or 0 < self._limits.interval_ms <= now_ms - self._last_ms
 
     async def take(self, image: ClusterImage, point: LogPoint, now_ms: int) -> bool:
-        """Write a snapshot of the image; return whether it succeeded. Other threads write it, a batch at a time."""
+        """Write a snapshot in other threads by batches; return success."""
         snapshot = SnapshotId(point.end_offset, point.epoch)
         path = f"{self._directory}/{snapshot.name}"
         try:
@@ -140,10 +139,9 @@ class MetadataSnapshots:
         self._files.rename(f"{path.removesuffix(SUFFIX)}{PART}", path)
 
     def tidy(self) -> None:
-        """Delete older snapshots and unfinished files, in any thread; the next call retries the rest.
+        """Delete older snapshots and unfinished files, in any thread.
 
-        Raises:
-            OSError: the disk failed.
+        After an OSError the next call retries.
         """
         self.ids = self.ids[-KEPT:]
         names = {snapshot.name for snapshot in self.ids}

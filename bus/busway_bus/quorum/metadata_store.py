@@ -1,7 +1,7 @@
 """The metadata log of a data directory: opening it, and its image at the start.
 
-What lives here: the check that it belongs to the directory, and its replay. What does not: deciding and writing (`metadata_log`), and the files of
-snapshots (`metadata_snapshots`).
+What lives here: the check that it belongs to the directory, and its replay. What does not: deciding and writing
+(`metadata_log`), snapshots (`metadata_snapshots`).
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ _KEEP: Final = LogConfig(retention_ms=-1, retention_bytes=-1)
 
 
 class DamagedBatch(ValueError):
-    """The batch at `offset` cannot be read or applied; the text says why."""
+    """The batch at `offset` cannot be read or applied, with the reason."""
 
     def __init__(self, offset: int, problem: Exception) -> None:
         super().__init__(str(problem))
@@ -39,16 +39,15 @@ class MetadataStore:
     """The metadata log, opened and replayed with its snapshots.
 
     Attributes:
-        log: the log of the records.
         stored: the records at the start that are known to be committed.
         covered: the point of the log up to which `stored` goes.
 
     Args:
-        all_committed: whether the whole log is committed, not only what the newest snapshot covers.
+        all_committed: the whole log is committed, not only what the newest snapshot covers.
 
     Raises:
         CorruptLog: the log is damaged; without it the topics are unknown.
-        WrongDirectory: the log does not belong to the topics in this directory, or was written by a quorum of several voters.
+        WrongDirectory: the log does not belong to the topics in this directory, or was written by several voters.
     """
 
     def __init__(self, store: LogStore, snapshots: MetadataSnapshots, now_ms: int, *, all_committed: bool) -> None:
@@ -74,7 +73,10 @@ class MetadataStore:
         self._check_place(store, self.stored.image())
 
     def _replay(self, snapshots: MetadataSnapshots, *, all_committed: bool) -> tuple[Delta, LogPoint]:
-        """Replay the newest snapshot and the log behind it. Each batch is checked: a flipped bit must not rename topics."""
+        """Replay the newest snapshot and the log behind it.
+
+        Each batch is checked: a flipped bit must not rename topics.
+        """
         delta, snapshot, problems = snapshots.load()
         offset = 0 if snapshot is None else snapshot.offset
         if not self.log.start_offset <= offset <= self.log.end_offset:
@@ -95,10 +97,9 @@ class MetadataStore:
         return delta, point if all_committed else covered
 
     def _check_place(self, store: LogStore, image: ClusterImage) -> None:
-        """Refuse a directory whose topics this log does not have: all of them would be treated as strays.
+        """Refuse a directory whose topics this log lacks: all would become strays.
 
-        Raises:
-            WrongDirectory: the log is empty beside topics, or was written for another directory.
+        WrongDirectory: the log is empty beside topics, or was written for another directory.
         """
         if not self.log.end_offset and (others := sorted(key for key in store.partitions() if key[0] != TOPIC)):
             raise WrongDirectory(
@@ -117,7 +118,6 @@ class MetadataStore:
 
 
 def _directories(image: ClusterImage, node_id: int) -> set[UUID]:
-    """Return the directories of this node in the image."""
     broker = image.brokers.get(node_id)
     directories = set(broker.directories if broker is not None else ())
     for topic in image.topics.values():
@@ -126,7 +126,7 @@ def _directories(image: ClusterImage, node_id: int) -> set[UUID]:
 
 
 def apply_batch(batch: Buffer, delta: Delta, before: LogPoint) -> LogPoint:
-    """Apply the records of a batch; return the point of the log behind it.
+    """Apply the records of a batch; return the point behind it.
 
     Raises:
         DamagedBatch: the batch is damaged, or a record cannot be applied.

@@ -43,19 +43,20 @@ class Outbox:
         self._discarded: list[Proposal] = []
 
     def save(self, election: Election) -> None:
-        """Save an election."""
         self._save = election
 
     def append(self, write: LogWrite) -> None:
-        """Change the log. Pending flushes are limited to the offset of a truncation."""
+        """Change the log. Pending flushes end at a truncation."""
         if write.truncate_to is not None:
             cut = write.truncate_to
             self._ends = deque((number, min(end, cut)) for number, end in self._ends)
         self._appends.append(write)
 
     def send(self, message: Send | Reply) -> None:
-        """Send a message once all earlier decisions are on disk. It replaces a held request to the same node, since one request is in flight at a
-        time."""
+        """Send a message once all earlier decisions are on disk.
+
+        It replaces a held request to the same node: one request is in flight at a time.
+        """
         if isinstance(message, Send) and self._held:
             self._held = deque(
                 (number, held) for number, held in self._held if not isinstance(held, Send) or held.to != message.to
@@ -63,16 +64,17 @@ class Outbox:
         self._sends.append(message)
 
     def apply(self, high_watermark: int, committed: Iterable[Proposal] = ()) -> None:
-        """Set the new high watermark and its committed proposals."""
         self._apply = high_watermark
         self._committed.extend(committed)
 
     def discard(self, proposals: Iterable[Proposal]) -> None:
-        """Discard proposals whose outcome this node will not know."""
         self._discarded.extend(proposals)
 
     def replace_reads(self, instead: Callable[[], QuorumResponse]) -> None:
-        """Replace responses that would read the log, after leadership was lost. The new ones wait for what they rest on."""
+        """Replace responses that would read the log, after leadership was lost.
+
+        The new ones wait for what they rest on.
+        """
         waiting = [message for _, message in self._held] + self._sends
         reads = {id(message) for message in waiting if isinstance(message, Reply) and message.read is not None}
         if not reads:
@@ -84,7 +86,7 @@ class Outbox:
                 self._sends.append(Reply(waiter=message.waiter, body=instead()))
 
     def flushed_by(self, number: int) -> int | None:
-        """Return the log's end offset that is on disk with this number; None if nothing new is."""
+        """Return the log's end on disk with this number, None if unchanged."""
         self.persisted = max(self.persisted, number)
         end = None
         while self._ends and self._ends[0][0] <= number:

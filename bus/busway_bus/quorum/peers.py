@@ -1,7 +1,7 @@
 """Connections to the other voters: Kafka's protocol over `busway.net`.
 
 What lives here: for each voter one connection for fetches, which may be held there, and one for all else, with one
-request in flight on each. What does not: retries (`core`), and the meaning of a response. No call waits longer than the
+request in flight on each. What does not: retries (`core`), the meaning of a response. No call waits longer than the
 quorum's request timeout; a connection that timed out is not used again.
 """
 
@@ -29,7 +29,10 @@ class _Line:
         self._busy = False
 
     async def ask(self, request: QuorumRequest) -> QuorumResponse | None:
-        """Send a request; None without a response. A new request while one is pending closes the connection of the pending one."""
+        """Send a request; None without a response.
+
+        A new request while another is pending closes the connection of that.
+        """
         if self._busy:
             self.close()
         connection = self._connection
@@ -62,7 +65,6 @@ class _Line:
 
 
 def _fits(request: QuorumRequest, connection: Connection) -> bool:
-    """Whether a version that the other node supports can carry the request."""
     if not isinstance(request, VoteRequest) or not request.topics[0].partitions[0].pre_vote:
         return True
     return connection.version(ApiKey.VOTE) >= PRE_VOTE_SINCE
@@ -72,7 +74,6 @@ class Peers:
     """Sends requests to the other voters.
 
     Args:
-        node_id: of this node.
         addresses: host and port by voter.
         timeout_ms: for connecting and the response together.
     """
@@ -87,10 +88,8 @@ class Peers:
         }
 
     async def ask(self, node_id: int, request: QuorumRequest) -> QuorumResponse | None:
-        """See `driver.Transport`."""
         return await self._lines[node_id, isinstance(request, FetchRequest)].ask(request)
 
     async def close(self) -> None:
-        """Close all connections."""
         for line in self._lines.values():
             line.close()

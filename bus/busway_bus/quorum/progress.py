@@ -1,7 +1,7 @@
 """Progress of the other replicas, as their fetches show it.
 
-What lives here: one replica's progress, and a leader's table of them for its epoch. What does not: the high watermark (`votes`). Times are of the
-leader's monotonic clock, in ms.
+What lives here: one replica's progress, a leader's table for its epoch. What does not: the high watermark (`votes`).
+Times are of the leader's monotonic clock, in ms.
 """
 
 from collections.abc import Iterable
@@ -15,14 +15,13 @@ UNKNOWN = -1
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """One replica's progress.
+    """One replica's progress; -1 for unknown.
 
     Attributes:
         end_offset: offset of the last fetch: all before it is on its disk, since voters flush before they fetch (KIP-595).
         fetched_ms: time of that fetch.
         caught_up_ms: last time at which it had the leader's whole log (KIP-836).
         leader_end_offset: end of the leader's log at the last fetch.
-            Each is -1 if unknown.
     """
 
     end_offset: int = UNKNOWN
@@ -42,7 +41,7 @@ class Progress:
 
 
 class Followers:
-    """Replicas that copy a leader's log in its epoch: the other voters, and observers that fetch."""
+    """The other voters, and observers that fetch, in a leader's epoch."""
 
     __slots__ = ("_voter_set", "observers", "voters")
 
@@ -52,7 +51,10 @@ class Followers:
         self.observers: dict[ReplicaKey, Progress] = {}
 
     def fetched(self, replica: ReplicaKey, offset: int, leader_end_offset: int, now_ms: int) -> bool:
-        """Record a fetch; return whether the replica votes. Observers beyond OBSERVERS_MAX are served, but not tracked."""
+        """Record a fetch; return whether the replica votes.
+
+        Observers beyond OBSERVERS_MAX are served, but not tracked.
+        """
         if replica.id in self.voters and self._voter_set.has(replica):
             self.voters[replica.id].fetched(offset, leader_end_offset, now_ms)
             return True
@@ -62,7 +64,6 @@ class Followers:
         return False
 
     def end_offsets(self) -> Iterable[int]:
-        """Return the end offsets of the other voters."""
         return (progress.end_offset for progress in self.voters.values())
 
     def by_offset(self) -> tuple[int, ...]:

@@ -2,9 +2,9 @@
 
 What lives here: messages in, effects out, as frozen values. What does not: any decision.
 
-The driver writes `save`, then `append`, in the order of the numbers, each after the one before it. When both are on disk it steps the core with
-`Persisted`. It sends `send` at once: the core holds messages until all that they rest on is on disk. A `Reply` with a `read` is completed before the
-next `Ready` is written.
+The driver writes `save`, then `append`, in the order of the numbers, each after the one before it. When both are on
+disk it steps the core with `Persisted`. It sends `send` at once: the core holds messages until all that they rest on is
+on disk. A `Reply` with a `read` is completed before the next `Ready` is written.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,10 @@ QuorumResponse: TypeAlias = VoteResponse | BeginQuorumEpochResponse | EndQuorumE
 
 
 class NotLeading(Exception):
-    """Records were proposed to a node that does not lead; `leader_id` is -1 if the leader is unknown."""
+    """Records were proposed to a node that does not lead.
+
+    `leader_id`: -1 if unknown.
+    """
 
     def __init__(self, leader_id: int) -> None:
         super().__init__(
@@ -42,7 +45,10 @@ class TooMuchUndecided(Exception):
 
 
 class CommittedRecordsLost(Exception):
-    """A leader lacks committed records: voters have lost their disks. The node stops, so that its copy survives."""
+    """A leader lacks committed records: voters have lost their disks.
+
+    The node stops, so that its copy survives.
+    """
 
 
 # Into the core
@@ -58,7 +64,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The response to a `Send`; None if the connection ended or was refused."""
+    """The response to a `Send`; None without a connection."""
 
     correlation: int
     body: QuorumResponse | None
@@ -77,7 +83,7 @@ Message: TypeAlias = Request | Answer | Persisted
 
 
 class Read(NamedTuple):
-    """Batches that a response carries: from `offset`, at least one, at most `bytes_max`."""
+    """Batches of a response: from `offset`, at least one, at most `bytes_max`."""
 
     offset: int
     bytes_max: int
@@ -85,8 +91,10 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """A request to another node, in the latest version that both support. One that this version cannot carry, such as a pre-vote in version 1, is
-    answered by the driver with UNSUPPORTED_VERSION, as by Kafka's client.
+    """A request to another node, in the latest version that both support.
+
+    If that version cannot carry it, such as a pre-vote in version 1, the driver answers UNSUPPORTED_VERSION, as Kafka's
+    client.
     """
 
     to: int
@@ -96,8 +104,6 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The response to a `Request`."""
-
     waiter: Waiter
     body: QuorumResponse
     read: Read | None = None
@@ -130,8 +136,8 @@ class Ready:
         save: the election, for the file `quorum-state`.
         append: changes of the log.
         send: requests and responses to send now.
-        apply: the new high watermark, to apply up to; None if unchanged. Records below it are on a majority's disks, perhaps not yet on a leader's
-            own.
+        apply: the new high watermark; None if unchanged. Records below it are on a majority's disks, perhaps not yet on
+            a leader's own.
         committed: proposals below it, in order.
         discarded: proposals whose outcome is unknown: this node no longer leads.
     """

@@ -1,7 +1,7 @@
-"""Control records of the quorum, as Kafka writes them into the metadata log.
+"""Control records of the quorum in the metadata log, as Kafka's.
 
-What lives here: the LeaderChange record at the start of an epoch (KIP-595). What does not: those of snapshots (`metadata.snapshot`), and those of
-voters, which are not written yet.
+What lives here: the LeaderChange record at the start of an epoch (KIP-595). What does not: those of snapshots
+(`metadata.snapshot`) and voters, not written yet.
 """
 
 import struct
@@ -22,8 +22,6 @@ _VERSION: Final = 0
 
 @structure
 class LeaderChangeVoter:
-    """A voter."""
-
     voter_id: Int32
     voter_directory_id: Annotated[Uuid, since(1)] = ZERO_UUID
 

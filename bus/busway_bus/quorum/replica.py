@@ -1,7 +1,7 @@
 """One replica of the metadata quorum: role, election, log, and their transitions.
 
-What lives here: the transitions of `states.TRANSITIONS` with their side effects, and changes of the log with the commits that follow. What does not:
-messages and time, which cause them (`core`).
+What lives here: the transitions of `states.TRANSITIONS` with side effects, changes of the log with the commits that
+follow. What does not: messages and time, which cause them (`core`).
 """
 
 from typing import Final
@@ -26,23 +26,25 @@ from busway_protocol.types import Buffer
 
 NEVER_MS: Final = 2**62
 _WAITS_ON: Final = frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED})
-"""Roles that keep their deadline when a higher epoch is seen: a node that raises epochs in vain must not prevent elections."""
+"""Roles that keep their deadline when a higher epoch is seen.
+
+A node that raises epochs in vain must not prevent elections.
+"""
 
 
 class Replica:
     """One replica of the metadata log.
 
     Attributes:
-        me, voters: this node, and the voter set.
-        election, role: what is known of the current epoch, and this node's role in it.
-        log: its log.
+        me: this node.
+        election, role: of the current epoch.
         high_watermark: records below it are committed and may be applied; it never falls.
-        leadership: state of a leader, None in all other roles.
+        leadership: state of a leader, else None.
         ballot: votes received, while prospective or candidate.
         deadline_ms: when the time-out of the role expires.
-        fetched: whether the current leader has answered a fetch.
+        fetched: the current leader has answered a fetch.
         to_tell, successors: voters without an acknowledged EndQuorumEpoch, and the preferred successors.
-        outbox, requests: effects that are pending, and requests in flight.
+        outbox, requests: pending effects, and requests in flight.
     """
 
     def __init__(
@@ -80,7 +82,10 @@ class Replica:
     # Moves
 
     def move(self, event: Event, now_ms: int, election: Election | None = None) -> None:
-        """Apply an event's transition; a new election is on disk before messages that depend on it."""
+        """Apply an event's transition.
+
+        A new election is on disk before messages that depend on it.
+        """
         was, move = self.role, TRANSITIONS.after(self.role, event)
         if election is not None and election != self.election:
             assert move.saves, f"{event.name} has nothing to save"
@@ -95,7 +100,6 @@ class Replica:
         self._begin_role()
 
     def timeout_ms(self) -> int:
-        """Return the time-out of the current role."""
         if self.role is Role.LEADER or not self.votes:
             return NEVER_MS
         if self.role is Role.FOLLOWER:
@@ -105,7 +109,7 @@ class Replica:
         return self.settings.election_timeout_ms + self._chance.randrange(self.settings.election_timeout_ms)
 
     def seen(self, epoch: int, leader_id: int, now_ms: int) -> bool:
-        """Handle an epoch that is not lower than the current one; return whether the claim is consistent."""
+        """Handle an epoch from the current on; return whether it is consistent."""
         if leader_id == self.me.id:
             return self.role is Role.LEADER and epoch == self.election.epoch
         if epoch > self.election.epoch and leader_id == NOBODY:
@@ -115,7 +119,7 @@ class Replica:
         return leader_id in {NOBODY, self.election.leader_id}
 
     def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
-        """Grant the vote of this epoch; no effect if it was granted before."""
+        """Grant the vote of this epoch, once."""
         if self.election.voted is None:
             self.move(Event.VOTED, now_ms, self.election.voting_for(candidate))
 
@@ -129,7 +133,10 @@ class Replica:
         self.move(Event.LEADER_REMEMBERED if remembered else Event.TIMED_OUT, now_ms)
 
     def lead(self, granting: set[int], now_ms: int) -> None:
-        """Become leader and append a LeaderChange record. Earlier records can be committed only with it."""
+        """Become leader and append a LeaderChange record.
+
+        Earlier records can be committed only with it.
+        """
         self.move(Event.ELECTED, now_ms, self.election.led_by(self.me.id, self.election.epoch))
         self.leadership = Leadership(
             me=self.me,
@@ -141,7 +148,6 @@ class Replica:
         self.append(leader_change(self.me.id, self.voters.ids, sorted(granting), now_ms))
 
     def resign(self, now_ms: int) -> None:
-        """Stop leading this epoch."""
         assert self.leadership is not None, f"a {self.role.name} node cannot resign"
         by_offset = self.leadership.followers.by_offset()
         self.successors = tuple(key for node_id in by_offset if (key := self.voters.key(node_id)) is not None)
@@ -161,7 +167,7 @@ class Replica:
         self.to_tell = {voter for voter in self.voters.ids if voter != self.me.id} if resigned else set()
 
     def _stop_leading(self) -> None:
-        """Discard proposals without an outcome; answer reads and waiting fetches with NOT_LEADER_OR_FOLLOWER."""
+        """Discard undecided proposals; answer fetches with NOT_LEADER_OR_FOLLOWER."""
         assert self.leadership is not None
         leadership, self.leadership = self.leadership, None
         self.outbox.discard(leadership.undecided())
@@ -189,7 +195,6 @@ class Replica:
         return Proposal(epoch=epoch, first_offset=first_offset, last_offset=next_offset - 1, waiter=waiter)
 
     def withdraw(self, offset: int) -> None:
-        """Withdraw proposals from `offset` on, none of which was written."""
         assert self.leadership is not None, f"a {self.role.name} node has proposed nothing"
         assert offset > max(self.leadership.epoch_start_offset, self.log.flushed_offset - 1), f"{offset} was written"
         self.log.truncated(offset)
@@ -217,13 +222,10 @@ class Replica:
         return in_order
 
     def truncate(self, leader: OffsetAndEpoch) -> bool:
-        """Truncate the log where it diverges from the leader's; return whether anything was truncated.
+        """Truncate where the log diverges from the leader's; return whether it did.
 
-        Args:
-            leader: the end offset of that epoch in the leader's log.
-
-        Raises:
-            CommittedRecordsLost: the divergence is below the high watermark.
+        `leader`: the end offset of that epoch in the leader's log. CommittedRecordsLost: the divergence is below the
+        high watermark.
         """
         offset = self.log.truncation_offset(leader)
         if offset < self.high_watermark:
@@ -245,7 +247,10 @@ class Replica:
             self.commit()
 
     def commit(self) -> None:
-        """Advance the high watermark: a leader's by its voters, a follower's by its leader and its own flushed offset."""
+        """Advance the high watermark.
+
+        A leader's by its voters, a follower's by its leader and its own flushed offset.
+        """
         if self.leadership is None:
             self._raise(min(self._leaders_high_watermark, self.log.flushed_offset), ())
         elif self.leadership.advance(self.log):

@@ -1,4 +1,4 @@
-"""Requests in flight: one at a time to each other node, as in Kafka's `RequestManager`.
+"""Requests in flight: one at a time to each node, as in Kafka's `RequestManager`.
 
 What lives here: correlation, timeouts, backoff. What does not: the requests.
 """
@@ -12,8 +12,6 @@ class _Flight(NamedTuple):
 
 
 class Requests:
-    """Requests in flight, and nodes in backoff."""
-
     __slots__ = ("_backing_off", "_flights", "_next", "backoff_ms", "timeout_ms")
 
     def __init__(self, timeout_ms: int, backoff_ms: int) -> None:
@@ -28,7 +26,6 @@ class Requests:
 
     @property
     def any_under_way(self) -> bool:
-        """Whether any request is in flight."""
         return bool(self._flights)
 
     def sent(self, node_id: int, now_ms: int) -> int:
@@ -47,7 +44,6 @@ class Requests:
         return None
 
     def back_off(self, node_id: int, now_ms: int) -> None:
-        """Send nothing to a node for `backoff_ms`."""
         self._backing_off[node_id] = now_ms + self.backoff_ms
 
     def expire(self, now_ms: int) -> None:
@@ -58,12 +54,11 @@ class Requests:
                 self.back_off(node_id, now_ms)
 
     def forget(self) -> None:
-        """Give up all requests, after a change of role. Correlation ids are not reused."""
+        """Give up all requests, after a change of role. Ids are not reused."""
         self._flights.clear()
         self._backing_off.clear()
 
     def is_left_alone(self, node_id: int, now_ms: int) -> bool:
-        """Whether the node is in backoff."""
         return self._backing_off.get(node_id, now_ms) > now_ms
 
     def wake_ms(self, now_ms: int) -> int | None:

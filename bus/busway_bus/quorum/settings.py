@@ -14,7 +14,7 @@ class QuorumSettings:
         election_timeout_ms: bound of an election; each node adds a random time of up to as much.
         fetch_timeout_ms: how long a voter fetches without a response before it looks for another leader.
         election_backoff_max_ms: backoff of the last preferred successor after a resignation.
-        request_timeout_ms, retry_backoff_ms: time-out of a response, and pause before the next request to a node that gave none.
+        retry_backoff_ms: pause before the next request to a node that gave no response.
         fetch_max_wait_ms: how long the leader holds a fetch without news.
         fetch_max_bytes: bytes of the log in one response, at least one batch.
     """

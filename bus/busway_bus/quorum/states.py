@@ -1,7 +1,7 @@
 """Roles of a quorum node, their transition table, and the persistent election.
 
-What lives here: roles, events, the table, and the election as the file `quorum-state` keeps it (KIP-595, KIP-853, KIP-996). What does not: the causes
-of the events (`core`).
+What lives here: roles, events, the table, the election as in `quorum-state` (KIP-595, KIP-853, KIP-996). What does not:
+causes of the events (`core`).
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,10 @@ class Role(Enum):
 
     UNATTACHED: knows no leader, asks voters for one; a voter may have granted its vote. Exits: an epoch, a leader, time.
     PROSPECTIVE: asks for pre-votes without raising its epoch. Exits: their responses, an epoch, a leader, time.
-    CANDIDATE: has voted for itself in a new epoch and asks for votes. Exits: their responses, an epoch, a leader, time.
+    CANDIDATE: has voted for itself in a new epoch and asks for votes. Exits: as of PROSPECTIVE.
     FOLLOWER: copies a leader's log. Exits: an epoch, a leader of a later one, time without a response.
-    LEADER: appends records and serves fetches. Exits: an epoch, a leader of a later one, no fetches from a majority, the end of the node.
+    LEADER: appends records and serves fetches. Exits: an epoch, a leader of a later one, no fetches from a majority, the
+    end of the node.
     RESIGNED: has led this epoch, and will not again; gives no vote in it. Exits: an epoch, a leader of a later one, time.
     """
 
@@ -36,28 +37,26 @@ class Role(Enum):
 
 
 class Event(Enum):
-    """Causes of transitions."""
-
     EPOCH_SEEN = auto()
     """A later epoch was seen, without a leader."""
     LEADER_SEEN = auto()
-    """Another node leads: a later epoch, or this one, whose leader was unknown."""
+    """Another node leads a later epoch, or this without known leader."""
     VOTED = auto()
-    """This node voted for another."""
     TIMED_OUT = auto()
-    """The time-out of the role expired; a prospective node knows no leader."""
+    """The role's time-out expired; a prospective node knows no leader."""
     LEADER_REMEMBERED = auto()
-    """A pre-vote was lost or timed out; the node returns to the leader that it knows."""
+    """A pre-vote was lost or timed out; follow the known leader again."""
     WOULD_WIN = auto()
-    """A majority granted the pre-vote."""
     ELECTED = auto()
-    """A majority granted the vote."""
     RESIGNED = auto()
-    """A leader stops leading: a majority does not fetch, or the node shuts down."""
+    """A leader stops: a majority does not fetch, or the node shuts down."""
 
 
 class Move(NamedTuple):
-    """The role after an event. `saves`: the election must be on disk before messages that depend on it."""
+    """The role after an event.
+
+    `saves`: the election must be on disk before messages that depend on it.
+    """
 
     role: Role
     saves: bool
@@ -85,17 +84,19 @@ TRANSITIONS: Final[Table[Role, Event, Move]] = Table(
         (Role.RESIGNED, Event.TIMED_OUT): Move(Role.UNATTACHED, saves=True),
     },
 )
-"""(role, event) → role after it. Other pairs do not occur: the callers check the role first."""
+"""(role, event) → role. Other pairs do not occur: callers check the role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Election:
-    """The election state of a node's epoch, the content of `quorum-state`: on disk before a response depends on it.
+    """The election state of a node's epoch, the content of `quorum-state`.
+
+    It is on disk before a response depends on it.
 
     Attributes:
-        epoch: the highest epoch seen.
-        leader_id: its leader, -1 if unknown.
-        voted_id, voted_directory_id: the replica with this node's vote, -1 and zeros without one.
+        epoch: the highest seen.
+        leader_id: -1 if unknown.
+        voted_id, voted_directory_id: the replica with this node's vote, else -1 and zeros.
     """
 
     epoch: int = 0
@@ -105,7 +106,6 @@ class Election:
 
     @property
     def voted(self) -> ReplicaKey | None:
-        """The replica with this node's vote."""
         return None if self.voted_id == NOBODY else ReplicaKey(self.voted_id, self.voted_directory_id)
 
     def in_epoch(self, epoch: int) -> "Election":
@@ -114,7 +114,6 @@ class Election:
         return Election(epoch=epoch)
 
     def voting_for(self, candidate: ReplicaKey) -> "Election":
-        """Return the election with the vote granted."""
         assert self.voted is None or self.voted == candidate, f"the vote of epoch {self.epoch} is given already"
         return Election(
             epoch=self.epoch,
@@ -124,7 +123,7 @@ class Election:
         )
 
     def led_by(self, leader_id: int, epoch: int) -> "Election":
-        """Return the election with the leader of this or a later epoch; a vote in this epoch is kept."""
+        """Return the election with a leader; keep this epoch's vote."""
         assert epoch >= self.epoch, f"epoch {epoch} is before {self.epoch}"
         if epoch > self.epoch:
             return Election(epoch=epoch, leader_id=leader_id)
@@ -139,8 +138,8 @@ class Election:
 def role_at_start(election: Election, me: ReplicaKey, *, votes: bool) -> Role:
     """Derive the initial role from the election on disk.
 
-    A former leader is RESIGNED. A power cut may have lost records of its epoch, and other content must not be written under the same offsets; nor may
-    it vote for another. A node that voted for itself continues as CANDIDATE.
+    A former leader is RESIGNED: a power cut may have lost records of its epoch, and other content must not be written
+    under the same offsets; nor may it vote for another. A node that voted for itself continues as CANDIDATE.
     """
     if election.leader_id == me.id:
         return Role.RESIGNED

@@ -1,7 +1,7 @@
 """The voters of the metadata log, and changes of them (KIP-853).
 
-What lives here: replicas with the directory of their log, the voter set, the versions of the quorum's protocol. What does not: the voters' progress
-(`progress`), and writing a changed set into the log, which the core does not do yet.
+What lives here: replicas with their log's directory, the voter set, versions of the quorum's protocol. What does not:
+the voters' progress (`progress`), writing a changed set into the log, which the core does not do yet.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from busway_protocol.types import ZERO_UUID
 
 
 class KRaftVersion(IntEnum):
-    """Levels of the feature `kraft.version`: FIXED voters are a setting without directories, DYNAMIC ones are in the log."""
+    """Levels of `kraft.version`: FIXED voters are a setting without directories, DYNAMIC in the log."""
 
     FIXED = 0
     DYNAMIC = 1
@@ -46,13 +46,11 @@ _FIXED_ALONE: Final = VersionRange(KRaftVersion.FIXED, KRaftVersion.FIXED)
 
 
 class RefusedChange(ValueError):
-    """The voter set may not change in this way; the text gives reason and remedy."""
+    """A refused change of the voter set, with reason and remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voter:
-    """One voter."""
-
     key: ReplicaKey
     endpoints: tuple[Endpoint, ...] = ()
     supported: VersionRange = _FIXED_ALONE
@@ -61,7 +59,7 @@ class Voter:
 class VoterSet:
     """The voters by their ids, immutable. A changed set differs in one voter.
 
-    Majorities of two such sets overlap, so that no offset is decided twice while some nodes know the old set and some the new one.
+    Majorities of two such sets overlap: no offset is decided twice while nodes know different sets.
     """
 
     __slots__ = ("_voters",)
@@ -71,7 +69,7 @@ class VoterSet:
 
     @classmethod
     def fixed(cls, ids: Iterable[int]) -> "VoterSet":
-        """Build a set of voters known by id only, as with `kraft.version` 0."""
+        """Build voters known by id only, as with `kraft.version` 0."""
         return cls(Voter(key=ReplicaKey(node_id)) for node_id in ids)
 
     def __eq__(self, other: object) -> bool:
@@ -85,30 +83,26 @@ class VoterSet:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The voters' ids, ascending."""
         return tuple(self._voters)
 
     @property
     def keys(self) -> frozenset[ReplicaKey]:
-        """The voters' keys."""
         return frozenset(voter.key for voter in self._voters.values())
 
     def key(self, node_id: int) -> ReplicaKey | None:
-        """The key of the voter with this id, None if it does not vote."""
         voter = self._voters.get(node_id)
         return None if voter is None else voter.key
 
     def has(self, replica: ReplicaKey) -> bool:
-        """Whether this replica votes. A node with a new directory is another replica, unless the set knows no directories."""
+        """Whether this replica votes.
+
+        A node with a new directory is another replica, unless the set knows no directories.
+        """
         voter = self._voters.get(replica.id)
         return voter is not None and voter.key.directory_id in {ZERO_UUID, replica.directory_id}
 
     def with_voter(self, voter: Voter) -> "VoterSet":
-        """Return the set with one more voter.
-
-        Raises:
-            RefusedChange: its id is among the voters.
-        """
+        """Add a voter. RefusedChange: its id is among the voters."""
         if voter.key.id in self._voters:
             raise RefusedChange(
                 f"node {voter.key.id} votes already; remove it first, with the directory that it voted with"
@@ -116,11 +110,7 @@ class VoterSet:
         return VoterSet((*self._voters.values(), voter))
 
     def without_voter(self, replica: ReplicaKey) -> "VoterSet":
-        """Return the set with one voter less.
-
-        Raises:
-            RefusedChange: it is not a voter, or the last one.
-        """
+        """Remove a voter. RefusedChange: it is not a voter, or the last."""
         voter = self._voters.get(replica.id)
         if voter is None or voter.key != replica:
             raise RefusedChange(
@@ -131,10 +121,9 @@ class VoterSet:
         return VoterSet(other for other in self._voters.values() if other is not voter)
 
     def updated(self, voter: Voter) -> "VoterSet":
-        """Return the set with new addresses or versions of one voter; an unknown directory is filled in.
+        """Return the set with new addresses or versions of one voter.
 
-        Raises:
-            RefusedChange: it is not a voter.
+        An unknown directory is filled in. RefusedChange: it is not a voter.
         """
         if not self.has(voter.key):
             raise RefusedChange(
@@ -143,9 +132,8 @@ class VoterSet:
         return VoterSet((*(other for other in self._voters.values() if other.key.id != voter.key.id), voter))
 
     def overlaps(self, other: "VoterSet") -> bool:
-        """Whether any two majorities overlap: at most one voter is only in this set, and at most one only in the other."""
+        """Whether any two majorities overlap: at most one voter differs on each side."""
         return len(self.keys - other.keys) <= 1 and len(other.keys - self.keys) <= 1
 
     def supports(self, version: int) -> bool:
-        """Whether every voter supports this level of `kraft.version`."""
         return all(voter.supported.lowest <= version <= voter.supported.highest for voter in self._voters.values())

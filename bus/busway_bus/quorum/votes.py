@@ -1,6 +1,6 @@
 """Majorities: elections and commits.
 
-What lives here: counting. What does not: the rules for granting votes (`elections`), and the voters' progress (`progress`).
+What lives here: counting. What does not: rules for granting votes (`elections`), the voters' progress (`progress`).
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,9 @@ def committed_offset(voters_end_offsets: Iterable[int], epoch_start_offset: int)
 
     Args:
         voters_end_offsets: for every voter, the leader included, the offset behind its last record on disk; -1 if unknown.
-        epoch_start_offset: start of the leader's epoch. Earlier records on a majority may still be overwritten by a leader with a later epoch there.
-            Once a record of the leader's own epoch is on a majority, neither it nor any earlier record can be (KIP-595).
-
-    Returns:
-        The offset, None while no record of the leader's own epoch is on a majority.
+        epoch_start_offset: start of the leader's epoch. Earlier records on a majority may still be overwritten by a leader
+            with a later epoch there. Once a record of the leader's own epoch is on a majority, neither it nor any earlier
+            record can be (KIP-595); until then None is returned.
     """
     descending = sorted(voters_end_offsets, reverse=True)
     offset = descending[majority(len(descending)) - 1]
@@ -41,9 +39,7 @@ class BallotResult(Enum):
 class Ballot:
     """The responses to one round of votes or pre-votes.
 
-    Attributes:
-        voters: ids of all voters, the requesting one included.
-        granted, rejected: those that have responded; the requesting node grants its own.
+    The requesting node is a voter and grants its own.
     """
 
     voters: tuple[int, ...]

@@ -1,6 +1,6 @@
-"""Messages of the quorum, for one topic and one partition: the metadata log's.
+"""Messages of the quorum, for the metadata log's partition alone.
 
-What lives here: packing and unpacking, and the check that a message is of this log. What does not: decisions (`core`).
+What lives here: packing and unpacking, the check that a message is of this log. What does not: decisions (`core`).
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ PARTITION: Final = 0
 
 
 def is_addressed(voter_id: int, directory_id: UUID, me: ReplicaKey) -> bool:
-    """Whether a request names this node as the voter, or names no voter."""
+    """Whether a request names this node as the voter, or no voter."""
     if voter_id < 0:
         return True
     return voter_id == me.id and directory_id in {ZERO_UUID, me.directory_id}
@@ -71,7 +71,6 @@ def refused(request: QuorumRequest, error: ErrorCode) -> QuorumResponse:
 
 
 def is_for_this_log(request: QuorumRequest) -> bool:
-    """Whether a request names exactly the metadata log's partition."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
     topic = request.topics[0]
@@ -103,7 +102,6 @@ def vote_request(
 
 
 def begin_request(cluster_id: str | None, voter: ReplicaKey, leader_id: int, epoch: int) -> BeginQuorumEpochRequest:
-    """Announce the leader to a voter."""
     partition = BeginEpochPartition(
         partition_index=PARTITION, voter_directory_id=voter.directory_id, leader_id=leader_id, leader_epoch=epoch
     )
@@ -139,7 +137,7 @@ def fetch_request(
     max_wait_ms: int,
     max_bytes: int,
 ) -> FetchRequest:
-    """Fetch from the end of this node's log. The log is on its disk when this is sent."""
+    """Fetch from the end of this node's log, which is flushed."""
     partition = FetchPartition(
         partition=PARTITION,
         current_leader_epoch=epoch,
@@ -169,7 +167,6 @@ def fetching_replica(request: FetchRequest) -> ReplicaKey:
 
 
 def vote_response(error: ErrorCode, election: Election, *, granted: bool) -> VoteResponse:
-    """Build a voter's response, with the leader that it knows."""
     partition = VotePartitionResult(
         partition_index=PARTITION,
         error_code=error,
@@ -181,12 +178,10 @@ def vote_response(error: ErrorCode, election: Election, *, granted: bool) -> Vot
 
 
 def begin_response(error: ErrorCode, election: Election) -> BeginQuorumEpochResponse:
-    """Build the response to a new leader."""
     return BeginQuorumEpochResponse(error_code=ErrorCode.NONE, topics=[_epoch_result(error, election)])
 
 
 def end_response(error: ErrorCode, election: Election) -> EndQuorumEpochResponse:
-    """Build the response to a leader that resigns."""
     return EndQuorumEpochResponse(error_code=ErrorCode.NONE, topics=[_epoch_result(error, election)])
 
 

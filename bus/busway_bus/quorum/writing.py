@@ -1,8 +1,8 @@
 """Writes the core's changes to disk, in order: the election, the log, one sync for both.
 
-What lives here: the queue, and retries when the disk is full. What does not: the consequences (`driver`). Appending does not wait; while an election
-is being saved, later writes stay in the queue. The queue is bounded by what the core has in flight: proposals, one fetch response, and elections, of
-which a newer one replaces a waiting one.
+What lives here: the queue, retries when the disk is full. What does not: the consequences (`driver`). Appending does
+not wait; while an election is being saved, later writes stay queued. The queue is bounded by what the core has in
+flight: proposals, one fetch response, and elections, of which a newer replaces a waiting one.
 """
 
 import asyncio
@@ -25,18 +25,17 @@ from busway_protocol.records.batch import iter_batches
 logger = logging.getLogger("busway.quorum")
 
 RETRY_S: Final = 0.5
-"""Pause before a failed write is retried, in seconds."""
+"""Pause before a failed write is retried, in s."""
 
 
 def storage_error(problem: OSError | None) -> KafkaError:
-    """Build the error of a caller whose write failed."""
     text = "" if problem is None else problem.strerror or problem
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write the metadata log: {text}")
 
 
 @dataclass(slots=True)
 class _Write:
-    """An entry of the queue: all that must be on disk before `number` counts as persisted."""
+    """An entry of the queue: all on disk before `number` counts as persisted."""
 
     number: int
     save: Election | None
@@ -81,7 +80,10 @@ class LogWriter:
         return self.problem is not None and bool(self._queue)
 
     def write(self, ready: Ready) -> None:
-        """Queue the writes of a `Ready`. A waiting entry without changes of the log is merged with the new one."""
+        """Queue the writes of a `Ready`.
+
+        A waiting entry without changes of the log is merged with the new one.
+        """
         last = self._queue[-1] if self._queue else None
         waits = last is not None and not last.changes and (self._saving is None or len(self._queue) > 1)
         if last is not None and waits:
@@ -92,7 +94,10 @@ class LogWriter:
         self.go_on()
 
     def go_on(self) -> None:
-        """Write the queue up to the next save of an election; a sync covers all that was written before it begins."""
+        """Write the queue up to the next save of an election.
+
+        A sync covers all that was written before it begins.
+        """
         if self._saving is not None or self._closed:
             return
         while self._queue:
@@ -117,7 +122,7 @@ class LogWriter:
                 asyncio.get_running_loop().call_soon(self._persisted, write.number)
 
     def withdraw(self, offset: int) -> None:
-        """Drop queued batches at or behind `offset`."""
+        """Drop queued batches from `offset` on."""
         for write in self._queue:
             write.changes = deque(
                 change
@@ -146,10 +151,9 @@ class LogWriter:
             self.go_on()
 
     def _change(self, write: _Write) -> bool:
-        """Change the log, a batch at a time; a retry skips what is done. Returns whether the log changed.
+        """Change the log, a batch at a time; return whether it changed.
 
-        Raises:
-            OSError: the disk is full, or failed; the batch is not in the log.
+        A retry skips what is done. OSError: the disk is full, or failed; the batch is not in the log.
         """
         changed = False
         now_ms = self._machine.wall_ms()
@@ -170,7 +174,6 @@ class LogWriter:
         return changed
 
     def _flushed(self, number: int, problem: KafkaError | None) -> None:
-        """Handle the end of a flush up to this number."""
         if problem is not None:
             self._refused(problem)
             return
@@ -183,7 +186,7 @@ class LogWriter:
             self.problem = None
 
     def _failed(self, problem: OSError) -> None:
-        """Handle a full or failing disk: schedule a retry, and report what is not in the log."""
+        """Schedule a retry, and report what is not in the log."""
         if self.problem is None:
             logger.error("%s cannot be written, and is tried again: %s", self._log.directory, problem)
         self.problem = problem

@@ -1,7 +1,7 @@
 """Pending acknowledgements of produce requests in one partition.
 
-What lives here: one queue for each kind of `acks`, ordered by offset. What does not: the offset that may be
-acknowledged (`partition_state`), the response (`handlers.produce`). Callbacks, not a task for each request.
+What lives here: one queue for each kind of `acks`, ordered by offset; callbacks, not a task for each request. What does
+not: the acknowledged offset (`partition_state`), the response (`handlers.produce`).
 """
 
 from bisect import insort
@@ -22,8 +22,6 @@ def _offset(waiting: Waiting) -> int:
 
 
 class Acknowledgements:
-    """Pending acknowledgements of one partition."""
-
     __slots__ = ("_committed", "_local")
 
     def __init__(self) -> None:

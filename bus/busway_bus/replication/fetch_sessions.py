@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227).
 
-What lives here: sessions, epochs, read order, eviction, as plain state. What does not: reading, the clock (times are
-arguments). A session caches the last response for each partition, so that a response has only changes.
+What lives here: sessions, epochs, read order, eviction, as plain state, with the last response of each partition: a
+response has only changes. What does not: reading, the clock.
 """
 
 from collections import OrderedDict
@@ -29,7 +29,7 @@ Key = tuple[str, UUID, int]
 
 @dataclass(slots=True, eq=False)
 class CachedPartition:
-    """A partition of a session. The last three fields are from the last response."""
+    """A partition of a session, with fields of the last response."""
 
     key: Key
     request: FetchPartition

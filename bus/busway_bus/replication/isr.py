@@ -1,8 +1,7 @@
 """Followers of a partition as seen by the leader, and ISR membership.
 
-What lives here: each follower's fetch offset and lag, the rules for leaving and entering the ISR. What does not: the
-use of the ISR (`partition_state`), AlterPartition requests (KIP-497). Pure: times are arguments, in milliseconds of a
-monotonic clock.
+What lives here: followers' fetch offsets and lags, the rules for leaving and entering the ISR; times in ms of a
+monotonic clock. What does not: the use of the ISR (`partition_state`), AlterPartition requests (KIP-497).
 """
 
 from collections.abc import Collection, Mapping

@@ -1,8 +1,8 @@
 """The partitions of this node, following the cluster image.
 
-What lives here: the map of partitions to logs, opened, deleted and reconfigured by the deltas of the image. Disk I/O
-runs in other threads, in batches: a topic of a thousand partitions delays only its creator. What does not: appending
-and reading (`manager`), contents of a directory (`log.store`).
+What lives here: the map of partitions to logs, opened, deleted and reconfigured by the image's deltas. Disk I/O runs in
+other threads, in batches: a topic of a thousand partitions delays only its creator. What does not: appending and
+reading (`manager`), directories (`log.store`).
 """
 
 import asyncio
@@ -46,8 +46,6 @@ _ACCEPT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Offline:
-    """A partition that could not be opened."""
-
     opening: Opening
     problem: Exception
 
@@ -55,8 +53,7 @@ class _Offline:
 class LocalPartitions:
     """Every partition of this node.
 
-    Attributes:
-        undeleted: whether the disk refused a deletion, so that the next start must repeat it.
+    `undeleted`: the disk refused a deletion, so that the next start must repeat it.
     """
 
     def __init__(
@@ -92,14 +89,12 @@ class LocalPartitions:
         return iter(tuple(self._partitions.values()))
 
     def get(self, key: Key) -> Partition | None:
-        """Return an open partition."""
         return self._partitions.get(key)
 
     def find(self, topic: str, partition_index: int) -> Partition:
         """Return an open partition.
 
-        Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR if its log could not be opened.
+        UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR if its log could not be opened.
         """
         partition = self._partitions.get((topic, partition_index))
         if partition is None:
@@ -119,19 +114,13 @@ class LocalPartitions:
         return ReportReplicas(node_id=self._config.node_id, lost=lost, restored=restored) if lost or restored else None
 
     def awaited(self) -> list[Key]:
-        """List the partitions that could not be opened."""
         return list(self._offline)
 
     def name_of(self, topic_id: UUID) -> str | None:
-        """Return the name of a topic id."""
         return self._names.get(topic_id)
 
     def check_online(self, topic_id: UUID) -> None:
-        """Refuse to report a topic with offline partitions as created.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, with the reason.
-        """
+        """Raise KAFKA_STORAGE_ERROR for a topic with offline partitions, with the reason."""
         offline = [key for key in self._of.get(topic_id, ()) if key in self._offline]
         if offline:
             raise KafkaError(
@@ -315,7 +304,6 @@ class LocalPartitions:
         return {partition.key for partition in kept} - {partition.key for partition in self._kept}
 
     async def _remove(self) -> None:
-        """Remove files of deleted partitions, by directory."""
         try:
             while self._doomed:
                 await off_loop(functools.partial(self._store.remove, self._doomed.popleft()))

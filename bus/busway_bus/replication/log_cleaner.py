@@ -40,7 +40,6 @@ class LogCleaner:
         self._uncleanable: WeakSet[PartitionLog] = WeakSet()
 
     async def run(self, now_ms: int) -> int:
-        """Clean all due logs; return their number."""
         waiting = []
         for key, candidate in tuple(self._store.logs.items()):
             if candidate.config.compacted and candidate not in self._uncleanable:

@@ -23,8 +23,6 @@ logger = logging.getLogger("busway.replication")
 
 
 class LogManager:
-    """Maintenance of every log of this node."""
-
     def __init__(
         self,
         config: BrokerConfig,
@@ -105,7 +103,6 @@ class LogManager:
             logger.error("cannot remove deleted segments of %s: %s", cut.directory, problem)
 
     async def checkpoint(self) -> None:
-        """Write the offset checkpoints."""
         async with self._checkpointing:
             while True:
                 high_watermarks = {

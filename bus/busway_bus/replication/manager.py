@@ -1,8 +1,8 @@
 """Appends to the partitions of this node, and their acknowledgement.
 
-What lives here: inspection, writes in order of arrival, flushes, acknowledgements. What does not: the set of partitions
-(`local_partitions`), the rules of commitment (`partition_state`), maintenance of logs (`log_manager`), rules of the
-protocol (handlers) or of the disk (log).
+What lives here: inspection, writes in order of arrival, flushes, acknowledgements. What does not: the partitions
+(`local_partitions`), commitment (`partition_state`), maintenance (`log_manager`), rules of the protocol (handlers) or
+the disk (log).
 """
 
 import asyncio
@@ -43,7 +43,6 @@ class InspectionBudget:
         self._records = RECORDS_ON_LOOP_MAX
 
     def take(self, records: int) -> bool:
-        """Take `records`; return whether the budget sufficed."""
         self._records -= records
         return self._records >= 0
 
@@ -73,11 +72,9 @@ class ReplicaManager:
         self.logs = LogManager(config, store, flusher, self.local, scheduler=self.scheduler, machine=machine)
 
     def find(self, topic: str, partition: int) -> Partition:
-        """See `LocalPartitions.find`."""
         return self.local.find(topic, partition)
 
     def name_of(self, topic_id: UUID) -> str | None:
-        """See `LocalPartitions.name_of`."""
         return self.local.name_of(topic_id)
 
     def may_have_lost(self) -> list[tuple[str, int]]:
@@ -170,9 +167,7 @@ class ReplicaManager:
         """Write a batch built by this broker, possibly for a producer's transaction.
 
         Returns its offsets, and a future that is done when it is acknowledged with acks=all; None if it already is.
-
-        Raises:
-            KafkaError: the disk failed; also raised by the future.
+        KafkaError, also of the future: the disk failed.
         """
         return self._append_own(partition, partition.log.append_own, batch)
 
@@ -194,10 +189,9 @@ class ReplicaManager:
         return info, acknowledged
 
     async def kept(self, partition: Partition, info: AppendInfo) -> None:
-        """Wait until an append is acknowledged with acks=all and on disk, whatever `durability` says.
+        """Wait until an append is acknowledged with acks=all and on disk.
 
-        Raises:
-            KafkaError: the append cannot be acknowledged any more.
+        Whatever `durability` says. KafkaError: it cannot be acknowledged any more.
         """
         acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.await_acks(partition, info, ACKS_ALL, _settles(acknowledged)):

@@ -1,7 +1,7 @@
 """A partition on this node: its log, state and waiting clients.
 
-What lives here: passing events of the log to the state, carrying out their effects. What does not: the rules of the
-high watermark (`partition_state`), files and threads (`log`), the set of partitions (`local_partitions`).
+What lives here: passing events of the log to the state, carrying out the effects. What does not: the high watermark
+(`partition_state`), files and threads (`log`), other partitions (`local_partitions`).
 """
 
 import asyncio
@@ -31,10 +31,8 @@ class Partition:
     """One partition.
 
     Attributes:
-        state: role, epochs, in-sync replicas and offsets.
-        acknowledgements: pending produce requests.
-        waiters: called in FIFO order, see `Waiter.look_at`.
         turn: done when the newest inspected batch is appended or refused.
+        waiters: called in FIFO order, see `Waiter.look_at`.
     """
 
     topic: str
@@ -75,7 +73,6 @@ class Partition:
 
     @property
     def leader_epoch(self) -> int:
-        """The current leader epoch."""
         return self.state.leader_epoch
 
     def check_epoch(self, epoch: int) -> None:
@@ -93,11 +90,7 @@ class Partition:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if epoch < current else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def check_append(self, acks: int) -> None:
-        """Refuse records that cannot be acknowledged with `acks`.
-
-        Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER or NOT_ENOUGH_REPLICAS.
-        """
+        """Raise NOT_LEADER_OR_FOLLOWER or NOT_ENOUGH_REPLICAS if `acks` is impossible."""
         if self.state.role is not Role.LEADER:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if acks == ACKS_ALL and self.state.under_min_isr:
@@ -116,11 +109,9 @@ class Partition:
     # What happens to it
 
     def registered(self, partition: PartitionImage, now_ms: int) -> None:
-        """Apply the partition's metadata."""
         self._carry_out(self.state.registered(partition, now_ms))
 
     def reconfigured(self) -> None:
-        """Apply the log's changed settings."""
         config = self.log.config
         self._carry_out(
             self.state.configured(written_counts=config.durability != "flush", min_isr=config.min_insync_replicas)
@@ -145,7 +136,6 @@ class Partition:
             self._carry_out(self.state.flushed(self.log.flushed_offset))
 
     def wake(self) -> None:
-        """Call all waiters."""
         for waiter in tuple(self.waiters):
             waiter.look_at(self)
 

@@ -1,9 +1,8 @@
 """State of one partition: its role, epochs, in-sync replicas and offsets.
 
-What lives here: the rules of the high watermark on a leader and on a follower, as a pure state machine: events in,
-effects out. What does not: the log, waiting clients, the network (`partition`), the clock (times are arguments). On a
-single node, an ISR of one, a flush has the role of a follower's fetch: `durability` only decides which of its offsets
-counts.
+What lives here: the rules of the high watermark on a leader and a follower, as a pure state machine: events in, effects
+out. What does not: the log, waiting clients, the network (`partition`), the clock. On a single node, an ISR of one, a
+flush has the role of a follower's fetch: `durability` decides which of its offsets counts.
 """
 
 from collections import deque
@@ -150,13 +149,11 @@ class PartitionState:
         return min(self.high_watermark, local_end_offset) if acks == ACKS_ALL else local_end_offset
 
     def may_acknowledge(self, last_offset: int, acks: int) -> bool:
-        """Whether a batch ending with `last_offset` may be acknowledged."""
         return self.acknowledged_offset(acks) > last_offset
 
     # The log
 
     def appended(self, log_end_offset: int) -> Effects:
-        """Records were written."""
         self.log_end_offset = log_end_offset
         return self._advance() or _ACKNOWLEDGE if self.written_counts else NOTHING
 
@@ -237,7 +234,6 @@ class PartitionState:
         return self._local_end_moved()
 
     def became_follower(self, partition: PartitionImage) -> Effects:
-        """Another node is the leader, or none is."""
         led = self.role is Role.LEADER
         self._moved_to(Event.FOLLOWS, partition)
         self.followers = {}

@@ -1,8 +1,8 @@
 """Verification with the transaction coordinator before a transaction's first batch (KIP-890).
 
-What lives here: the order of a producer's batches during verification, the mapping of the coordinator's errors for old
-and new clients. What does not: invalidation (`log.producer_state`), the coordinator
-(`coordinator.transaction_coordinator`), the request (`handlers.produce`).
+What lives here: the order of a producer's batches meanwhile, the coordinator's errors for old and new clients. What
+does not: invalidation (`log.producer_state`), the coordinator (`coordinator.transaction_coordinator`), the request
+(`handlers.produce`).
 """
 
 import asyncio
@@ -73,8 +73,7 @@ class TransactionVerifications:
         Args:
             producer: producer id and epoch.
             add: add the partitions to the transaction.
-            abortable: whether the client knows TRANSACTION_ABORTABLE.
-            host: the client's host.
+            abortable: the client knows TRANSACTION_ABORTABLE.
         """
         if self.verifier is None:
             codes: Mapping[tuple[str, int], ErrorCode] = {}

@@ -1,8 +1,8 @@
 """Fair scheduling of client work on the event loop.
 
-What lives here: the share of each loop round for client requests, the queue for the next round. Hosts are served
-round-robin, and so are the connections of a host: a thousand of one host get no more than one of another. What does
-not: long computations without shared mutable state (`time_slices`).
+What lives here: the share of each loop round for client requests, the queue for the next. Hosts are served round-robin,
+and so are a host's connections: a thousand of one host get no more than one of another. What does not: long
+computations without shared mutable state (`time_slices`).
 """
 
 import asyncio
@@ -22,8 +22,6 @@ TURN_S: Final = ROUND_S / 10
 
 
 class FairScheduler:
-    """Fair scheduler of client work."""
-
     def __init__(self, machine: Machine = OS) -> None:
         self._monotonic_s = machine.monotonic_s
         self._waiting: dict[str, deque[Callable[[], None]]] = {}

@@ -35,11 +35,7 @@ class Acceptor(Protocol):
     async def bind(self, host: str, port: int) -> int:
         """Bind the address without accepting; return the port.
 
-        Args:
-            port: 0 leaves the choice to the system.
-
-        Raises:
-            OSError, ValueError: it cannot be bound.
+        `port`: 0 leaves the choice to the system. OSError, ValueError: it cannot be bound.
         """
 
     async def serve(self) -> None:
@@ -77,7 +73,6 @@ class SocketAcceptor:
         self._retries: dict[socket.socket, asyncio.Handle] = {}
 
     async def bind(self, host: str, port: int) -> int:
-        """Bind the address; all its sockets have the same port."""
         addresses = await self._loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
         )
@@ -112,13 +107,11 @@ class SocketAcceptor:
         return port
 
     async def serve(self) -> None:
-        """Accept clients."""
         for bound in self._sockets:
             bound.listen(self._backlog)
             self._loop.add_reader(bound.fileno(), self._accept_batch, bound)
 
     def close(self) -> None:
-        """Stop accepting."""
         for retry in self._retries.values():
             retry.cancel()
         self._retries.clear()
@@ -164,8 +157,6 @@ class SocketAcceptor:
 
 
 class TransportAcceptor:
-    """Accepts through the event loop's servers."""
-
     def __init__(self, accept: Accept, shared: Shared, backlog: int) -> None:
         self._accept = accept
         self._shared = shared
@@ -174,7 +165,6 @@ class TransportAcceptor:
         self._closes: asyncio.Future[None] | None = None
 
     async def bind(self, host: str, port: int) -> int:
-        """Bind the address."""
         self._server = await asyncio.get_running_loop().create_server(
             self._stream, host or None, port, backlog=self._backlog, start_serving=False
         )
@@ -185,12 +175,10 @@ class TransportAcceptor:
         return TransportStream(self._accept, self._shared)
 
     async def serve(self) -> None:
-        """Accept clients."""
         assert self._server is not None, "it is bound first"
         await self._server.start_serving()
 
     def close(self) -> None:
-        """Stop accepting."""
         if self._server is None:
             return
         loop = asyncio.get_running_loop()

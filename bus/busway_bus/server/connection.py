@@ -95,11 +95,10 @@ class Connection:
     # `Owner`
 
     def buffer(self) -> memoryview:
-        """Return the buffer for the next bytes."""
         return self._intake.buffer(self._quota.allowance(self._scratch_bytes))
 
     def may_read(self, later: Callable[[], None]) -> bool:
-        """Whether to read now. Reads take turns, as work does: bytes of 500 clients are spread over many iterations."""
+        """Whether to read now. Reads take turns, as work does."""
         if self._node.scheduler.long_over():
             self._node.scheduler.wait(self.host, later)
             return False
@@ -142,7 +141,6 @@ class Connection:
         self.abort()
 
     def lost(self) -> None:
-        """Complete the requests of a closed connection."""
         self._gone = True
         self._intake.drop()
         self._peer.closed(by_client=not (self._ended_here or self._finishing))
@@ -153,7 +151,6 @@ class Connection:
 
     @property
     def busy(self) -> bool:
-        """Whether requests are under way."""
         return bool(self._requests or self._answers) or self._stream.waiting
 
     def idle_since(self, now: float) -> float | None:
@@ -164,13 +161,11 @@ class Connection:
         return None if self.busy else self.last_active
 
     def abort(self) -> None:
-        """Close at once."""
         self._ended_here = True
         if not self._gone:
             self._stream.abort()
 
     def close(self) -> None:
-        """Close after the queue is written."""
         self._ended_here = True
         if not self._gone:
             self._stream.close()
@@ -267,7 +262,6 @@ class Connection:
                         ready.clear()
 
     def _await(self, answer: Reply, request_bytes: int) -> None:
-        """Queue a pending response; count its request's memory while in use."""
         self._answers.append(answer)
         if not answer.pipelined:
             self._blocked = True
@@ -282,7 +276,6 @@ class Connection:
         self._throttle()
 
     def _answered(self) -> None:
-        """Write a response with all others of this loop iteration."""
         if not self._writing_soon:
             self._writing_soon = True
             self._loop.call_soon(self._write_answers)

@@ -1,8 +1,8 @@
 """From a frame to its handler, and to the response's bytes.
 
 What lives here: header, version check, decode, handler, encode. What does not: sockets and their order (`connection`).
-An unreadable request ends its connection, as in Kafka; an unsupported version of ApiVersions gets a response. This is
-the hot path of every record: what requests of one API version or one connection share is computed once.
+An unreadable request ends its connection, as in Kafka; an unsupported version of ApiVersions gets a response. On this
+hot path, what requests of one API version or connection share is computed once.
 """
 
 import asyncio
@@ -68,11 +68,9 @@ class Route(NamedTuple):
     pipelined: bool
 
     def pieces(self, response: Any, correlation_id: int) -> list[Piece]:
-        """Encode a response with its frame."""
         return self.framed(response.body if type(response) is Encoded else self.encode(response), correlation_id)
 
     def framed(self, body: list[Chunk], correlation_id: int) -> list[Piece]:
-        """Frame an encoded response."""
         first, *others = body
         size = self.head.size - _SIZE_BYTES + len(first) + sum(map(len, others))
         head = self.head.pack(size, correlation_id)
@@ -124,21 +122,17 @@ class Reply:
 
     @property
     def pipelined(self) -> bool:
-        """Whether the connection's next request may begin meanwhile."""
         return self._route.pipelined
 
     @property
     def needs_request(self) -> bool:
-        """Whether the request's data is still in use."""
         return self._pending.needs_request
 
     def when_free(self, call: Callable[[], None]) -> None:
-        """Call `call` once the request's data is unused."""
         self._pending.when_free(call)
 
     @property
     def done(self) -> bool:
-        """Whether the response is available."""
         return self._pending.done
 
     @property
@@ -148,7 +142,6 @@ class Reply:
         return response if type(response) is list else None
 
     def when_done(self, call: Callable[[], None]) -> None:
-        """Call `call` once the response is available, maybe at once."""
         self._pending.when_done(call)
 
     def pieces(self) -> list[Piece] | None:
@@ -202,12 +195,9 @@ class Dispatcher:
         """By version, for the last client id. A connection hardly ever changes it."""
 
     def __call__(self, frame: memoryview) -> list[Piece] | Reply | None:
-        """Handle a request; return its response, None, or a Reply.
+        """Handle a request; return its response, a Reply, or None without one.
 
-        None means that no response is owed.
-
-        Raises:
-            BadRequest: the connection must end.
+        BadRequest: the connection must end.
         """
         if len(frame) < _REQUEST_HEAD.size:
             return self._routes.short(frame)
@@ -266,8 +256,7 @@ class Routes:
     def find(self, api_and_version: int) -> Route | None:
         """Return a route; None for an unsupported version of ApiVersions.
 
-        Raises:
-            BadRequest: it is not supported.
+        BadRequest: it is not supported.
         """
         key, version = struct.unpack(">hh", api_and_version.to_bytes(4, "big"))
         handler = self._handlers.get(key)
@@ -292,10 +281,9 @@ class Routes:
         return route
 
     def short(self, frame: memoryview) -> list[Piece]:
-        """Handle a header without client id. Only an unsupported version of ApiVersions gets a response.
+        """Handle a header without client id.
 
-        Raises:
-            BadRequest: any other.
+        Only an unsupported version of ApiVersions gets a response, others BadRequest.
         """
         if len(frame) >= _PREFIX.size:
             api_and_version, correlation_id = _PREFIX.unpack_from(frame)

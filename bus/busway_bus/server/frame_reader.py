@@ -1,10 +1,10 @@
 """Reads from the socket straight into frames, for `asyncio.BufferedProtocol` and sockets.
 
-What lives here: the four-byte size before every request, and the read buffers. What does not: sockets, the memory limit
-of all connections (`request_memory`), the meaning of a frame (`dispatch`). A large request, usually a produce, is read
-into its own frame without a copy. Small ones are copied from a scratch buffer that an event loop's connections share. A
-size is checked before any allocation. A frame's buffer has the size of its arrived bytes, and on the next read at most
-four times that.
+What lives here: the four-byte size before every request, checked before any allocation, and the read buffers. What does
+not: sockets, the memory limit of all connections (`request_memory`), the meaning of a frame (`dispatch`). A large
+request, usually a produce, is read into its own frame without a copy, whose buffer has the size of its arrived bytes,
+and on the next read at most four times that. Small ones are copied from a scratch buffer that an event loop's
+connections share.
 """
 
 from typing import Final
@@ -20,7 +20,6 @@ _ZEROS: Final = bytes(FRAME_GROWTH_BYTES_MAX)
 
 
 def scratch_buffer() -> memoryview:
-    """Make the shared buffer of an event loop's connections."""
     return memoryview(bytearray(_SCRATCH_BYTES))
 
 
@@ -48,16 +47,13 @@ class FrameReader:
 
     @property
     def partial(self) -> bool:
-        """Whether a frame is incomplete."""
         return self._frame is not None or bool(self._head)
 
     @property
     def held(self) -> int:
-        """Bytes of memory of the partial frame."""
         return 0 if self._frame is None else len(self._frame)
 
     def drop(self) -> None:
-        """Drop the partial frame."""
         self._frame, self._head, self.arrived, self.size = None, b"", 0, 0
 
     def buffer(self, limit: int = _SCRATCH_BYTES) -> memoryview:

@@ -1,7 +1,7 @@
 """All listeners and their connections.
 
-What lives here: limits of connections, closing idle and stalled ones, the log line about a bad peer. What does not:
-sockets (`acceptor`), requests (`connection`).
+What lives here: limits, closing idle and stalled connections, the log line about a bad peer. What does not: sockets
+(`acceptor`), requests (`connection`).
 """
 
 import asyncio
@@ -59,11 +59,7 @@ class Listeners:
         self._closing = False
 
     async def bind(self) -> None:
-        """Bind the ports, without accepting yet.
-
-        Raises:
-            CannotListen: a port is in use, or a host is not local.
-        """
+        """Bind the ports, without accepting yet, or raise CannotListen."""
         for endpoint in self._config.listeners:
             await self._bind(endpoint)
 

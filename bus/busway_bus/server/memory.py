@@ -1,7 +1,7 @@
 """Settings of the C allocator for buffers of a megabyte.
 
 What lives here: one call. What does not: anything that depends on it. By default glibc returns such a buffer to the
-kernel at once, and the kernel clears every page of the next one. That was half of the CPU time of a fetch.
+kernel at once, which clears every page of the next: half of the CPU time of a fetch.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Reads parts of files into the page cache off the event loop.
 
-What lives here: the threads that wait for the disk. What does not: which bytes, and whether they are cached (`stream`,
-`FileSlice`). `sendfile` and `pread` block on a page that is not cached, and would delay all clients.
+What lives here: the threads that wait for the disk: `sendfile` and `pread` block on an uncached page, and would delay
+all clients. What does not: which bytes, and whether they are cached (`stream`, `FileSlice`).
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Bound on all received requests, whole or partial, until they are handled.
 
-What lives here: the count, and the queue for room. What does not: sockets (`connection`), closing slow connections
-(`listener`). As in Kafka, a connection without room is not read from. Unlike there, a frame counts by its arrived
-bytes, not the announced ones, so that an announcement is free. In return one connection at a time may exceed the limit:
-otherwise partial frames could wait for each other.
+What lives here: the count, the queue for room. What does not: sockets (`connection`), closing slow connections
+(`listener`). A connection without room is not read from, as in Kafka. Unlike there, a frame counts by its arrived
+bytes: an announced size is free. One connection at a time may exceed the limit: otherwise partial frames could wait for
+each other.
 """
 
 from collections.abc import Callable
@@ -34,11 +34,9 @@ class Room:
 
     @property
     def contended(self) -> bool:
-        """Whether connections wait for room."""
         return bool(self._line)
 
     def has_room(self, quota: "ConnectionQuota") -> bool:
-        """Whether a connection may take more now."""
         return self.used < self.limit or quota is self._turn
 
     def admits(self, quota: "ConnectionQuota") -> bool:
@@ -53,13 +51,11 @@ class Room:
         return False
 
     def changed(self, by: int) -> None:
-        """Count more or fewer bytes of a connection."""
         self.used += by
         if by < 0:
             self._resume_next()
 
     def left(self, quota: "ConnectionQuota") -> None:
-        """Remove a connection that needs no room."""
         self._line.pop(quota, None)
         if self._turn is quota:
             self._turn = None
@@ -133,7 +129,6 @@ class ConnectionQuota:
 
     @property
     def contended(self) -> bool:
-        """Whether others wait for its room."""
         return self._room is not None and self._room.contended
 
     def may_read(self) -> bool:

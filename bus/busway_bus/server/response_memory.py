@@ -23,12 +23,6 @@ class Holder(Protocol):
 
 
 class ResponseMemory:
-    """Response bytes of all connections.
-
-    Attributes:
-        used: their sum.
-    """
-
     def __init__(self, limit: int = RESPONSE_BYTES_MAX) -> None:
         self._limit = limit
         self.used = 0

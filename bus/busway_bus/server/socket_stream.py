@@ -1,8 +1,7 @@
 """A stream on its own socket, with reads into frames and `sendfile`.
 
-What lives here: system calls of one connected socket, on any event loop with descriptor watchers (asyncio, uvloop).
-Transports of event loops hide the socket and thus `sendfile`. What does not: the queue and the turns (`stream`),
-accepting (`acceptor`).
+What lives here: system calls of one connected socket, on any event loop with descriptor watchers (asyncio, uvloop),
+whose transports hide `sendfile`. What does not: the queue and the turns (`stream`), accepting (`acceptor`).
 """
 
 import os
@@ -40,7 +39,6 @@ class SocketStream(Stream):
         self._watching_writes = False
 
     def resume_reading(self) -> None:
-        """Start or resume reading."""
         if not self._reading and not self.closing:
             self._reading = True
             if not self._waits_for_turn:
@@ -54,14 +52,12 @@ class SocketStream(Stream):
         self._reading = False
 
     def close(self) -> None:
-        """Close after the queue is written."""
         self.closing = True
         self.pause_reading()
         if not self.waiting:
             self.abort()
 
     def abort(self) -> None:
-        """Close at once."""
         if self._lost:
             return
         self.pause_reading()
@@ -72,7 +68,6 @@ class SocketStream(Stream):
         self._loop.call_soon(self.owner.lost)
 
     def write(self) -> None:
-        """Write what the client accepts now."""
         super().write()
         if self.closing and not self._lost and not self.waiting:
             self.abort()
@@ -183,7 +178,6 @@ class SocketStream(Stream):
         return True if count == room else self._block()
 
     def _ended(self, piece: FileSlice) -> bool:
-        """Report a shortened file."""
         try:
             piece.take(1)
         except OSError as problem:

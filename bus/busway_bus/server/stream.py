@@ -1,8 +1,8 @@
 """One client's bytes: received as they arrive, sent from memory and files.
 
-What lives here: the interface of a socket for its connection (`Stream`) and the reverse (`Owner`); the shared queue of
-responses, in which parts of files stay files, and the wait for pages not in memory. What does not: sockets
-(`socket_stream`, `transport_stream`), frames (`frame_reader`), requests (`connection`).
+What lives here: the interface of a socket for its connection (`Stream`) and the reverse (`Owner`); the queue of
+responses, in which parts of files stay files, and the wait for uncached pages. What does not: sockets (`socket_stream`,
+`transport_stream`), frames (`frame_reader`), requests (`connection`).
 """
 
 import asyncio
@@ -46,8 +46,6 @@ class Owner(Protocol):
 
 
 class Shared:
-    """The state that streams of one event loop share."""
-
     def __init__(self) -> None:
         self.memory = ResponseMemory()
         self.write_rounds = WriteRounds()
@@ -89,7 +87,6 @@ class Stream(ABC):
         return self._blocked or bool(self._queue)
 
     def put(self, pieces: Iterable[Piece]) -> None:
-        """Queue a response, and write."""
         for piece in pieces:
             self._queue.append(piece)
             if not isinstance(piece, FileSlice):
@@ -109,7 +106,6 @@ class Stream(ABC):
         self._memory.update(self, held + self.owed)
 
     def owe(self, count: int) -> None:
-        """Update `owed`."""
         if count != self.owed and not self._lost:
             self.owed = count
             self._memory.update(self, self._held() + count)
@@ -140,17 +136,14 @@ class Stream(ABC):
         """Send from the queue's front; False to wait for `Owner.write_on`."""
 
     def _held(self) -> int:
-        """Return the bytes of responses in memory."""
         return self._queued_bytes
 
     # Shared by subclasses
 
     def cut_off(self) -> None:
-        """Close, as others need the memory."""
         self.owner.cut_off()
 
     def write_on(self) -> None:
-        """Continue in this stream's turn."""
         self.owner.write_on()
 
     def _room(self, piece: FileSlice) -> int:

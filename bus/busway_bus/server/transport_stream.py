@@ -33,7 +33,6 @@ class TransportStream(Stream, asyncio.BufferedProtocol):
     # asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept the client."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's class is no subclass
         self._transport.set_write_buffer_limits(high=TRANSPORT_BYTES)
         peer = transport.get_extra_info("peername")
@@ -41,68 +40,56 @@ class TransportStream(Stream, asyncio.BufferedProtocol):
         self._accept(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer for the next bytes."""
         return self.owner.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle received bytes."""
         self.owner.received(nbytes)
 
     def eof_received(self) -> bool:
-        """Close after the queue is written."""
         self.closing = True
         return self.waiting
 
     def pause_writing(self) -> None:
-        """Block writing."""
         self._blocked = True
 
     def resume_writing(self) -> None:
-        """Continue writing."""
         self._blocked = False
         self.owner.write_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle the connection's end."""
         self._forget()
         self.owner.lost()
 
     # Stream
 
     def resume_reading(self) -> None:
-        """Start or resume reading."""
         if self._paused and not self.closing:
             self._paused = False
             self._socket.resume_reading()
 
     def pause_reading(self) -> None:
-        """Stop reading for now."""
         if not self._paused and not self.closing:
             self._paused = True
             self._socket.pause_reading()
 
     def close(self) -> None:
-        """Close after the queue is written."""
         self.pause_reading()
         self.closing = True
         if not self.waiting:
             self._socket.close()
 
     def abort(self) -> None:
-        """Close at once."""
         self.closing = True
         self._queue.clear()
         self._queued_bytes = 0
         self._socket.abort()
 
     def write(self) -> None:
-        """Write what the client accepts now."""
         super().write()
         if self.closing and not self._lost and not self.waiting:
             self._socket.close()
 
     def look(self, now: float) -> None:
-        """Note whether the client has accepted bytes since the last call."""
         unsent = self._socket.get_write_buffer_size()
         if unsent < self._unsent:
             self.taken_at = now

@@ -1,8 +1,8 @@
 """Fair shares of the file bytes written per event loop iteration.
 
-What lives here: quotas per connection and in total, and the queue of connections at their quota. What does not: the
-writes (`stream`), turns of requests (`scheduling.fair_share`). Otherwise a fast reader would be written to for a whole
-response of 50 MB, and a hundred of them would delay a request by all theirs.
+What lives here: quotas per connection and in total, the queue of connections at their quota: a hundred fast readers of
+50 MB would otherwise delay a request by all theirs. What does not: the writes (`stream`), turns of requests
+(`scheduling.fair_share`).
 """
 
 import asyncio
@@ -39,14 +39,12 @@ class WriteRounds:
         return room
 
     def written(self, writer: Writer, count: int) -> None:
-        """Count written bytes of files."""
         self._left -= count
         self._written[writer] = self._written.get(writer, 0) + count
         if self._round is None:
             self._round = asyncio.get_running_loop().call_soon(self._next_round)
 
     def leave(self, writer: Writer) -> None:
-        """Remove a closed connection."""
         self._queue.pop(writer, None)
 
     def _next_round(self) -> None:

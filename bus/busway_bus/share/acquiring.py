@@ -3,8 +3,8 @@
 What lives here: which available records of the batches just read a member gets. What does not: reading the batches,
 later transitions (`state`).
 
-Without `record_limit` whole batches of the log are acquired, so the last one may exceed `max_records`. Records with
-many deliveries are redelivered in ever smaller parts, at last one by one: one that crashes its consumers does not get
+Without `record_limit` whole batches of the log are acquired, so the last may exceed `max_records`. Records with many
+deliveries are redelivered in ever smaller parts, at last one by one: a record that crashes its consumers does not get
 its neighbours archived.
 """
 
@@ -18,7 +18,6 @@ from busway_bus.share.limits import ShareLimits
 from busway_bus.share.state import SharePartitionState
 
 Span = tuple[int, int]
-"""First and last offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +26,7 @@ class AcquireOptions:
 
     Attributes:
         batch_size: approximate records of the acquired ranges of new records.
-        record_limit: whether `max_records` is strict.
+        record_limit: `max_records` is strict.
     """
 
     member_id: str
@@ -93,8 +92,6 @@ def _room(
 
 
 class _Giving:
-    """One acquisition by one member."""
-
     def __init__(
         self,
         state: SharePartitionState,
@@ -120,7 +117,6 @@ class _Giving:
     # Fetched before
 
     def again(self) -> None:
-        """Acquire available records fetched before."""
         for batch in self._state.in_flight.between(self._first, self._last):
             if self._left <= 0:
                 return
@@ -206,7 +202,6 @@ class _Giving:
         self._state.in_flight.replace(gap, [*before, *given, *behind])
 
     def new(self) -> None:
-        """Acquire records behind the last fetched one."""
         state = self._state
         given = self._batches(max(self._next, state.end), self._last)
         if not given:
@@ -217,7 +212,6 @@ class _Giving:
         state.end = max(state.end, given[-1].last + 1)
 
     def _batches(self, first: int, last: int) -> list[InFlightBatch]:
-        """Create batches, as far as there is room."""
         if first > last or self._left <= 0:
             return []
         if last - first + 1 > self._left:
@@ -240,7 +234,6 @@ class _Giving:
         return run
 
     def _end_of_batch(self, offset: int) -> int:
-        """Return the end of an offset's batch, else the offset."""
         at = bisect_right(self._fetched, offset, key=itemgetter(0)) - 1
         return max(self._fetched[at][1], offset) if at >= 0 else offset
 
@@ -260,7 +253,7 @@ class _Giving:
 
 
 def _without(state: SharePartitionState, acquired: list[Acquired], aborted: Sequence[Span]) -> list[Acquired]:
-    """Archive acquired records of aborted transactions, in offset order; return the rest."""
+    """Archive acquired records of aborted transactions; return the rest."""
     left: list[Acquired] = []
     taken: list[Span] = []
     at = 0

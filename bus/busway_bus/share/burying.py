@@ -1,7 +1,7 @@
 """Writing the dead letters of one share partition, with retries (KIP-1191).
 
-What lives here: when they are written, the backoff between attempts. What does not: writing them (`dead_letters`), the
-states of the records (`state`). Other records of the partition are not held up.
+What lives here: when, and the backoff. What does not: writing (`dead_letters`), record states (`state`). Other records
+of the partition are not held up.
 """
 
 import asyncio
@@ -22,14 +22,8 @@ LONGEST_PAUSE_S: Final = 30.0
 
 
 class LetterWriter(Protocol):
-    """Writes dead letters."""
-
     async def write(self, key: SharePartitionKey, source: Partition, letters: Sequence[Letter]) -> list[Letter]:
-        """Write the first of the letters; return those on disk.
-
-        Raises:
-            KafkaError: none is on disk.
-        """
+        """Write the first letters; return those on disk. KafkaError: none is."""
         ...
 
     def failed(self, group_id: str, problem: KafkaError) -> None:
@@ -49,7 +43,7 @@ class Burying:
 
     Attributes:
         task: None while nothing is due.
-        resting: whether it waits for the next attempt.
+        resting: it waits for the next attempt.
     """
 
     def __init__(
@@ -73,12 +67,14 @@ class Burying:
         self.resting = False
 
     def begin(self) -> None:
-        """Start the task if letters are due."""
         if self.task is None and not self._stopped.is_set() and self._due():
             self.task = asyncio.ensure_future(self._work())
 
     def stop(self) -> None:
-        """Start no more writes. A running one completes; the next leader repeats its letters."""
+        """Start no more writes.
+
+        A running one completes; the next leader repeats its letters.
+        """
         self._stopped.set()
 
     async def _work(self) -> None:
@@ -102,7 +98,7 @@ class Burying:
             self._over()
 
     def _tell(self, problem: Exception) -> None:
-        """Report an error. Anything but a KafkaError is a bug, logged with its traceback."""
+        """Report an error; log any but a KafkaError as a bug."""
         if isinstance(problem, KafkaError):
             self._writer.failed(self._key.group_id, problem)
             return

@@ -1,7 +1,7 @@
 """The dead-letter topics of share groups (KIP-1191).
 
-What lives here: the topic and its checks, reading the records to copy, durable writes. What does not: the content of
-letters (`letters`), schedule and retries (`burying`).
+What lives here: the topic and its checks, reading the records to copy, durable writes. What does not: the content
+(`letters`), schedule and retries (`burying`).
 
 Kafka archives a record even if its dead letter could not be written: after five attempts, or at once where a setting is
 wrong. Here it is archived once the letter is on disk, or the group has no dead-letter topic any more.
@@ -40,8 +40,7 @@ AUTO_CREATE: Final = "errors.deadletterqueue.auto.create.topics.enable"
 class DeadLetters:
     """Writes dead letters of share groups for partitions led by this node.
 
-    Args:
-        create_topic: creates a topic of this name that allows dead letters of share groups.
+    `create_topic`: creates a topic that allows dead letters of share groups.
     """
 
     def __init__(
@@ -65,12 +64,9 @@ class DeadLetters:
         self._warnings: dict[str, str] = {}
 
     async def write(self, key: SharePartitionKey, source: Partition, letters: Sequence[Letter]) -> list[Letter]:
-        """Write the first of the letters, up to one batch.
+        """Write the first letters, up to one batch; return those on disk.
 
-        Returns those on disk; all of them where the group has no dead-letter topic.
-
-        Raises:
-            KafkaError: none is on disk.
+        All of them where the group has no dead-letter topic. KafkaError: none is on disk.
         """
         name: str = self._setting(key.group_id, TOPIC_NAME)
         if not name:
@@ -101,8 +97,7 @@ class DeadLetters:
     async def _prepare(self, name: str) -> None:
         """Check the dead-letter topic; create a missing one where allowed.
 
-        Raises:
-            KafkaError: the reason and the remedy.
+        KafkaError: the reason and the remedy.
         """
         problem = self._refusal(name)
         if problem is not None:
@@ -134,12 +129,9 @@ class DeadLetters:
     async def _contents(
         self, source: Partition, letters: Sequence[Letter], max_bytes: int
     ) -> tuple[dict[int, Content], int]:
-        """Read keys and values until they fill a batch.
+        """Read keys and values that fill a batch, and the covered records.
 
-        Also returns the number of records covered, from the first on.
-
-        Raises:
-            KafkaError: the disk failed.
+        KafkaError: the disk failed.
         """
         wanted = [offset for offset, _ in offsets_of(letters)]
         contents: dict[int, Content] = {}
@@ -164,10 +156,9 @@ class DeadLetters:
         return contents, at
 
     async def _batch(self, source: Partition, offset: int) -> bytes | None:
-        """Read the batch with an offset, or the next one. None where it is deleted or damaged.
+        """Read an offset's batch, or the next; None if deleted or damaged.
 
-        Raises:
-            KafkaError: the disk failed.
+        KafkaError: the disk failed.
         """
         try:
             try:

@@ -30,7 +30,6 @@ class Fetched(NamedTuple):
 
     @property
     def spans(self) -> list[Span]:
-        """First and last offset of each batch."""
         return [(header.base_offset, header.last_offset) for header, _ in self.headers]
 
     def of(self, acquired: Sequence[Acquired]) -> FileSlice:
@@ -56,9 +55,8 @@ def read(
 
     Args:
         up_to: the end of the readable offsets, exclusive.
-        committed: whether to find aborted batches.
-        min_one: whether the first batch may exceed `max_bytes`.
-        wait: whether to block on the disk.
+        committed: find aborted batches.
+        min_one: the first batch may exceed `max_bytes`.
 
     Raises:
         KafkaError: OFFSET_OUT_OF_RANGE.

@@ -28,8 +28,6 @@ LOOKED_AT_TOGETHER: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Bounds of a fetch."""
-
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -50,17 +48,13 @@ class Got:
     share: SharePartition | None = None
 
     def take_back(self, member_id: str) -> None:
-        """Undo the acquisition of an unsent response. It does not count as a delivery."""
+        """Undo the acquisition of an unsent response, uncounted as a delivery."""
         if self.share is not None:
             self.share.take_back(member_id, self.acquired)
 
 
 class ShareFetch:
-    """One fetch.
-
-    Args:
-        gone: raised when the client disconnects meanwhile.
-    """
+    """One fetch. `gone` is raised when the client disconnects meanwhile."""
 
     def __init__(
         self,
@@ -84,11 +78,7 @@ class ShareFetch:
         self._headers = 0
 
     async def run(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Got]:
-        """Fetch from these partitions in order. Those without records are left out.
-
-        Raises:
-            Exception: the client is gone.
-        """
+        """Fetch from these partitions in order, omitting those without records."""
         for count, partition in enumerate(partitions, 1):
             if count % LOOKED_AT_TOGETHER == 0:
                 await asyncio.sleep(0)
@@ -120,7 +110,7 @@ class ShareFetch:
         return state.next_fetch_offset < share.readable(self._limits)
 
     async def _attempt(self, *, last: bool) -> bool:
-        """Read if there is enough or at `last`. Returns whether the fetch is finished."""
+        """Read if there is enough or at `last`; return whether finished."""
         self._limits = self._shares.limits(self._group_id)
         ready: list[TopicIdPartition] = []
         size = 0
@@ -142,11 +132,7 @@ class ShareFetch:
         return True
 
     def _look(self, partition: TopicIdPartition, ready: list[TopicIdPartition]) -> int:
-        """Add a partition with records to `ready`; return its approximate bytes.
-
-        Raises:
-            KafkaError, ProtocolError, OSError: it cannot be read.
-        """
+        """Add a partition with records to `ready`; return its approximate bytes."""
         share = self._wanted[partition]
         share.check()
         state = share.state
@@ -172,11 +158,10 @@ class ShareFetch:
     # Reading
 
     def _read(self, ready: list[TopicIdPartition]) -> Iterator[Warming | None]:
-        """Acquire available records, with an equal share of bytes per partition. Bytes that one leaves go to the next.
+        """Acquire available records, with an equal share of bytes per partition.
 
-        Yields:
-            None: the caller yields to the event loop.
-            Warming: a read from disk that the caller awaits.
+        Bytes that one leaves go to the next. Yields None to yield to the event loop, a Warming for a read from disk
+        that the caller awaits.
         """
         left, records = self._bounds.max_bytes, self._options.max_records
         looked_at = 0

@@ -1,8 +1,8 @@
 """Records in flight of a share partition, with state and owner (KIP-932).
 
 What lives here: runs of records in the same state, the batches in which they were first fetched, splitting both. What
-does not: the transitions (`state`). Kafka keeps a state per record once two of a batch differ. Runs take memory by the
-number of differences, not by the number of records that a batch claims.
+does not: the transitions (`state`). Kafka keeps a state per record once two of a batch differ; runs take memory by the
+number of differences, not of records that a batch claims.
 """
 
 from bisect import bisect_right
@@ -33,8 +33,6 @@ class RecordState(IntEnum):
 
 
 class Cause(StrEnum):
-    """The reason for giving up a record, as in its dead letter."""
-
     REJECTED = "Offset rejected by client."
     DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
 
@@ -49,8 +47,6 @@ class Letter(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """Records, bounds included, acquired by a member."""
-
     first: int
     last: int
     delivery_count: int
@@ -58,22 +54,21 @@ class Acquired(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """States that are being written. Their records are neither acquirable nor finished until the result is known.
+    """States that are being written.
 
-    Attributes:
-        holds: whether the states hold even if the write fails.
+    Their records are neither acquirable nor finished until the result is known. `holds`: the states hold even if the
+    write fails.
     """
 
     batches: list[StateBatch] = field(default_factory=list)
     holds: bool = False
 
     def note(self, run: "Run") -> None:
-        """Add the new state of a run."""
         note(self.batches, run)
 
 
 def note(batches: list[StateBatch], run: "Run") -> None:
-    """Append a run's state to the batches, or extend the last one."""
+    """Append a run's state to the batches, or extend the last."""
     first = run.first
     if batches:
         before = batches[-1]
@@ -89,7 +84,6 @@ class Run:
     """Records of consecutive offsets, bounds included, in the same state.
 
     Attributes:
-        delivery_count: number of deliveries.
         member_id, deadline_ms: the owner and the end of its lock; kept while a change is being written.
         change: the pending write.
         cause: why the records were given up, where this leader knows it.
@@ -106,12 +100,10 @@ class Run:
 
     @property
     def available(self) -> bool:
-        """Whether a member may acquire the records."""
         return self.state is RecordState.AVAILABLE and self.change is None
 
     @property
     def locked(self) -> bool:
-        """Whether a member holds the lock and no change is pending."""
         return self.state is RecordState.ACQUIRED and self.change is None
 
     @property
@@ -121,16 +113,14 @@ class Run:
 
     @property
     def dead(self) -> bool:
-        """Whether the records are archiving and no change is pending: dead letters may be missing."""
+        """Whether dead letters may be missing: archiving without a pending change."""
         return self.state is RecordState.ARCHIVING and self.change is None
 
     @property
     def active(self) -> bool:
-        """Whether the records are available, acquired or have a pending change."""
         return self.change is not None or not (self.terminal or self.state is RecordState.ARCHIVING)
 
     def acquire(self, member_id: str, deadline_ms: int) -> None:
-        """Lock the records for a member and count the delivery."""
         self.state = RecordState.ACQUIRED
         self.delivery_count += 1
         self.member_id, self.deadline_ms = member_id, deadline_ms
@@ -153,7 +143,6 @@ class Run:
         )
 
     def part(self, first: int, last: int) -> "Run":
-        """Copy the run for a part of its offsets."""
         return Run(
             first, last, self.state, self.delivery_count, self.member_id, self.deadline_ms, self.change, self.cause
         )
@@ -177,12 +166,10 @@ class InFlightBatch:
 
     @property
     def first(self) -> int:
-        """First offset."""
         return self.runs[0].first
 
     @property
     def last(self) -> int:
-        """Last offset."""
         return self.runs[-1].last
 
     def within(self, first: int, last: int) -> list[Run]:
@@ -205,7 +192,6 @@ class InFlightBatch:
         return inside
 
     def cut(self, offsets: Sequence[int]) -> None:
-        """Split runs at each of these ascending offsets."""
         pieces: list[Run] = []
         at = 0
         for run in self.runs:
@@ -245,16 +231,13 @@ class InFlight:
 
     @property
     def first(self) -> int:
-        """First offset."""
         return self._batches[0].first
 
     @property
     def runs(self) -> Iterator[Run]:
-        """All runs in offset order."""
         return (run for batch in self._batches for run in batch.runs)
 
     def has_before(self, offset: int) -> bool:
-        """Return whether a batch begins at or before `offset`."""
         return bool(self._batches) and self._batches[0].first <= offset
 
     def between(self, first: int, last: int) -> list[InFlightBatch]:
@@ -268,7 +251,7 @@ class InFlight:
         return [run for batch in self.between(first, last) for run in batch.within(first, last)]
 
     def cut(self, offsets: Sequence[int]) -> list[Run]:
-        """Split runs at these ascending offsets. Returns all runs of the batches between the first and the last."""
+        """Split runs at ascending offsets; return the batches' runs in between."""
         if not offsets:
             return []
         concerned = self.between(offsets[0], offsets[-1])
@@ -285,7 +268,6 @@ class InFlight:
             self._batches[at:at] = batches
 
     def replace(self, old: InFlightBatch, new: list[InFlightBatch]) -> None:
-        """Replace a batch by others."""
         at = bisect_right(self._batches, old.first, key=_first) - 1
         assert self._batches[at] is old, "a batch that is not there cannot be replaced"
         self._batches[at : at + 1] = new
@@ -315,7 +297,6 @@ class InFlight:
         return last >= 0
 
     def join(self) -> None:
-        """As `InFlightBatch.join`, for each batch."""
         for batch in self._batches:
             if len(batch.runs) > 1:
                 batch.join()

@@ -1,7 +1,7 @@
 """Dead letters of share groups as records (KIP-1191).
 
-What lives here: Kafka's headers, packing one batch of letters, finding records in a batch of the source. What does not:
-reading and writing (`dead_letters`), which records are archived (`state`).
+What lives here: Kafka's headers, packing a batch, finding records in a batch of the source. What does not: reading and
+writing (`dead_letters`), which records are archived (`state`).
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -20,8 +20,6 @@ _RECORD_OVERHEAD: Final = 40
 
 
 class Content(NamedTuple):
-    """A record's copied key and value."""
-
     key: bytes | None
     value: bytes | None
 
@@ -42,7 +40,7 @@ class Packed(NamedTuple):
 
     Attributes:
         records: number of its letters, from the first on.
-        cut: whether the first letter lacks its key and value, which exceed the batch limit.
+        cut: the first letter lacks its key and value, which exceed the batch limit.
     """
 
     batch: bytes
@@ -51,7 +49,6 @@ class Packed(NamedTuple):
 
 
 def offsets_of(letters: Sequence[Letter]) -> Iterator[tuple[int, Letter]]:
-    """Yield each offset with its letter."""
     return ((offset, letter) for letter in letters for offset in range(letter.first, letter.last + 1))
 
 
@@ -96,7 +93,6 @@ def _headers(offset: int, letter: Letter, origin: Origin) -> list[tuple[str, byt
 
 
 def first_of(letters: Sequence[Letter], count: int) -> list[Letter]:
-    """Return the letters of the first `count` records."""
     first: list[Letter] = []
     for letter in letters:
         if count <= 0:

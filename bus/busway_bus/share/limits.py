@@ -17,9 +17,9 @@ class ShareLimits:
         lock_ms: duration of a lock.
         delivery_count: maximum deliveries of a record.
         in_flight: maximum records of a partition between the first unfinished and the last fetched.
-        renew: whether members may renew locks.
-        committed: whether uncommitted records are left out.
-        dead_letters: whether archived records go to a dead-letter topic.
+        renew: members may renew locks.
+        committed: uncommitted records are left out.
+        dead_letters: archived records go to a dead-letter topic.
     """
 
     lock_ms: int = 30_000
@@ -31,7 +31,10 @@ class ShareLimits:
 
     @property
     def throttled_from(self) -> int:
-        """The delivery count from which redelivered parts get smaller, to spare a bad record's neighbours."""
+        """The delivery count from which redelivered parts get smaller.
+
+        It spares a bad record's neighbours.
+        """
         return max(2, (self.delivery_count + 1) // 2)
 
     @property
@@ -41,7 +44,6 @@ class ShareLimits:
 
     @classmethod
     def of(cls, group_id: str, setting: GroupSettings) -> "ShareLimits":
-        """Read the limits in force."""
         return cls(
             lock_ms=setting(group_id, "share.record.lock.duration.ms"),
             delivery_count=setting(group_id, "share.delivery.count.limit"),

@@ -1,8 +1,7 @@
 """The share partitions of this node and their members (KIP-932).
 
 What lives here: the table of loaded share partitions, limits of a group, releasing a member's records when its session
-or connection ends. What does not: one share partition (`partition`), one fetch (`fetching`), the table of sessions
-(`sessions`).
+or connection ends. What does not: one share partition (`partition`), one fetch (`fetching`), sessions (`sessions`).
 """
 
 import asyncio
@@ -36,8 +35,6 @@ from busway_protocol.machine import Machine
 
 
 class SharePartitions:
-    """Share partitions and sessions of a node."""
-
     def __init__(
         self,
         replicas: ReplicaManager,
@@ -69,20 +66,21 @@ class SharePartitions:
     # Calls of share partitions
 
     def now_ms(self) -> int:
-        """Read the monotonic clock, in ms."""
         return int(self.machine.monotonic_s() * 1000)
 
     def limits(self, group_id: str) -> ShareLimits:
-        """Return the limits of a group."""
         return ShareLimits.of(group_id, self.setting)
 
     def current(self, share: SharePartition) -> bool:
-        """Return whether its partition is the one served by this name."""
+        """Whether its partition is the one served by this name."""
         partition = share.partition
         return self.replicas.local.get((partition.topic, partition.index)) is partition
 
     def due(self, share: SharePartition) -> None:
-        """Queue a share partition with expired locks. Very many may expire together, so expiry runs in rounds."""
+        """Queue a share partition with expired locks.
+
+        Very many may expire together, so expiry runs in rounds.
+        """
         self._due.append(share)
         if not self._expiring:
             self._expiring = True
@@ -106,7 +104,6 @@ class SharePartitions:
         await self._rounds.turn()
 
     def gone(self, share: SharePartition) -> None:
-        """Remove a share partition."""
         if self._shares.get(share.key) is share:
             del self._shares[share.key]
             group = self._of_group[share.key.group_id]
@@ -128,11 +125,7 @@ class SharePartitions:
     # Finding
 
     def loaded(self, group_id: str, partition: TopicIdPartition) -> SharePartition:
-        """Return a share partition that was fetched from.
-
-        Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
-        """
+        """Return a share partition that was fetched from, or raise UNKNOWN_TOPIC_OR_PARTITION."""
         share = self._shares.get(_key(group_id, partition))
         if share is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nobody has acquired records of this partition")
@@ -178,11 +171,7 @@ class SharePartitions:
     async def _begin(self, group_id: str, partition: Partition) -> int:
         """Return the start offset by `share.auto.offset.reset`.
 
-        by_duration starts at the end where no record is as young.
-
-        Raises:
-            KafkaError: the log cannot be read.
-            ValueError: the setting is invalid.
+        by_duration starts at the end where no record is as young. ValueError: the setting is invalid.
         """
         reset = parse_reset(self.setting(group_id, "share.auto.offset.reset"))
         if reset.begin is Begin.EARLIEST:
@@ -208,16 +197,14 @@ class SharePartitions:
             self._held_by[group_id] = held
 
     def has_room(self, group_id: str) -> bool:
-        """Return whether the group may have more records in flight."""
         return self._held < SHARE_RECORDS_MAX and self._held_by.get(group_id, 0) < SHARE_GROUP_RECORDS_MAX
 
     # Sessions
 
     def open(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition], peer: Peer) -> ShareSession:
-        """Open a session that ends with its connection. Records acquired in an earlier one stay locked.
+        """Open a session that ends with its connection.
 
-        Raises:
-            KafkaError: SHARE_SESSION_LIMIT_REACHED; the member's earlier session stays, and ends with its connection.
+        Records acquired in an earlier one stay locked. After SHARE_SESSION_LIMIT_REACHED the earlier session stays.
         """
         self._release_now(group_id, member_id)
         earlier = None
@@ -247,7 +234,7 @@ class SharePartitions:
             self._run(self._release_on())
 
     def _release(self, session: ShareSession) -> Iterator[int]:
-        """Release a member's records, one share partition per step; yield its approximate work."""
+        """Release a member's records, one share partition per step; yield the work."""
         for share in tuple(self._of_group.get(session.group_id, {}).values()):
             size = 1 + share.size
             share.release(session.member_id)
@@ -273,7 +260,10 @@ class SharePartitions:
             self._going_on = False
 
     def _release_now(self, group_id: str, member_id: str) -> None:
-        """Finish a member's releases before it opens a session again. Later they would take its new records."""
+        """Finish a member's releases before it opens a session again.
+
+        Later they would take its new records.
+        """
         for _ in self._releasing.pop((group_id, member_id), ()):
             pass
 
@@ -306,14 +296,11 @@ class SharePartitions:
 
 
 class _SessionWatch:
-    """Ends a session when its connection drops."""
-
     def __init__(self, shares: SharePartitions, session: ShareSession) -> None:
         self._shares = shares
         self._session = session
 
     def end(self, _: Exception) -> None:
-        """End the session."""
         self._shares.end(self._session)
 
 

@@ -1,10 +1,10 @@
 """A share partition: its state, its writes, its locks and its waiters.
 
 What lives here: loading, writing changes before callers are answered, expiring locks, waking waiters. What does not:
-the rules (`state`, `acquiring`), sessions, the table of share partitions (`manager`).
+the rules (`state`, `acquiring`), sessions, the table (`manager`).
 
-Changes that arrive during a write are written together after it. A write runs in its own task, so a cancelled caller
-does not cancel it.
+Changes that arrive during a write are written together after it. A write runs in its own task: a cancelled caller does
+not cancel it.
 """
 
 import asyncio
@@ -31,30 +31,23 @@ _COME_AGAIN = {
 _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
 _NOT_FOUND = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 _FORGOTTEN = ErrorCode.INVALID_REQUEST
-"""The persister's error for a deleted state or an impossible change: this leader's state is not the persisted one."""
+"""The persister's error for a deleted state or an impossible change.
+
+This leader's state is not the persisted one.
+"""
 
 
 class Waiter(Protocol):
-    """A pending request for records."""
-
     def look_at(self, share: "SharePartition") -> None:
         """Handle possible new records, or the share partition's end."""
 
 
 class Owner(Protocol):
-    """The owner of share partitions."""
+    def now_ms(self) -> int: ...
 
-    def now_ms(self) -> int:
-        """Read the monotonic clock, in ms."""
-        ...
+    def limits(self, group_id: str) -> ShareLimits: ...
 
-    def limits(self, group_id: str) -> ShareLimits:
-        """Return the limits of a group."""
-        ...
-
-    def current(self, share: "SharePartition") -> bool:
-        """See `SharePartitions.current`."""
-        ...
+    def current(self, share: "SharePartition") -> bool: ...
 
     def due(self, share: "SharePartition") -> None:
         """Schedule `expire`: a lock has expired."""
@@ -74,11 +67,7 @@ class Owner(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Write:
-    """A pending write.
-
-    Attributes:
-        change: None where nothing depends on the result.
-    """
+    """A pending write. `change`: None where nothing depends on the result."""
 
     batches: list[StateBatch]
     change: Change | None
@@ -128,12 +117,11 @@ class SharePartition:
 
     @property
     def limits(self) -> ShareLimits:
-        """The current limits of its group."""
         return self._owner.limits(self.key.group_id)
 
     @property
     def idle(self) -> bool:
-        """Whether everything is persisted and no work is left, so it can be unloaded."""
+        """Whether it can be unloaded: all is persisted, no work is left."""
         return self.spare and self.state is not None and not self.state.has_letters
 
     @property
@@ -147,7 +135,6 @@ class SharePartition:
 
     @property
     def size(self) -> int:
-        """Its records in flight, roughly."""
         return self._counted
 
     def readable(self, limits: ShareLimits) -> int:
@@ -159,8 +146,7 @@ class SharePartition:
     async def load(self, begin: Callable[[Partition], Awaitable[int]]) -> None:
         """Load the persisted state; end the share partition where that fails.
 
-        Args:
-            begin: returns the start offset, where none is persisted.
+        `begin`: returns the start offset, where none is persisted.
         """
         try:
             kept = await self._persister.read(self.key, leader_epoch=self.leader_epoch)
@@ -205,8 +191,7 @@ class SharePartition:
     def check(self) -> None:
         """Check that this broker leads the partition; follow the log's start.
 
-        Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER, or the error that made it unusable.
+        KafkaError: NOT_LEADER_OR_FOLLOWER, or the error that made it unusable.
         """
         if self.problem is None and not (self._owner.current(self) and self.partition.state.role is Role.LEADER):
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -216,7 +201,6 @@ class SharePartition:
             self._count()
 
     def wake(self) -> None:
-        """Call every waiter."""
         for waiter in tuple(self.waiters):
             waiter.look_at(self)
 
@@ -229,10 +213,9 @@ class SharePartition:
     # Calls of members
 
     def acknowledge(self, member_id: str, acknowledgements: Iterable[Acknowledgement]) -> "asyncio.Future[None]":
-        """Apply acknowledgements. The future is done once they are persisted, or fails where none holds.
+        """Apply acknowledgements; the future is done once persisted, or fails.
 
-        Raises:
-            KafkaError: it is refused.
+        KafkaError: it is refused.
         """
         self.check()
         if self.state is None:
@@ -245,7 +228,6 @@ class SharePartition:
         return self._write(change.batches, change)
 
     def release(self, member_id: str) -> "asyncio.Future[None] | None":
-        """Release every record of a member."""
         if self.state is None or self.problem is not None:
             return None
         change = self.state.release(member_id, self.limits)
@@ -260,7 +242,6 @@ class SharePartition:
         self._owner.settled(self)
 
     def acquired(self) -> None:
-        """Arm the timer for the locks of acquired records."""
         self._count()
         self._arm()
 
@@ -282,7 +263,6 @@ class SharePartition:
         self._timer, self._expires_ms = self._loop.call_later(left_ms / 1000, self._owner.due, self), deadline_ms
 
     def expire(self) -> None:
-        """Release records whose locks expired."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -302,7 +282,10 @@ class SharePartition:
         return self.state.letters(self.limits, DEAD_LETTERS_PER_BATCH_MAX)
 
     def _buried(self, letters: Sequence[Letter]) -> None:
-        """Archive the records of written dead letters. If that write fails, the letters may be written again."""
+        """Archive the records of written dead letters.
+
+        If that write fails, the letters may be written again.
+        """
         assert self.state is not None, "nothing is given up of what is not loaded"
         batches = self.state.buried(letters)
         self._count()
@@ -387,7 +370,6 @@ class SharePartition:
 
 
 def translated(problem: KafkaError) -> KafkaError:
-    """Translate a persister's error for members."""
     if problem.code in _COME_AGAIN:
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, problem.message)
     if problem.code in _FENCED:

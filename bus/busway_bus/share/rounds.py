@@ -9,14 +9,13 @@ from collections import deque
 
 
 class Rounds:
-    """Wakes one waiter per round, in FIFO order. Requests that have arrived run first."""
+    """Wakes one waiter per round, in FIFO order. Arrived requests run first."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._going_on = False
 
     async def turn(self) -> None:
-        """Wait for a round."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting.append(turn)

@@ -1,6 +1,6 @@
 """Share sessions: incremental lists of partitions per member (KIP-932).
 
-What lives here: sessions, epochs and bounds, as plain state. What does not: the records of a member (`state`), dropped
+What lives here: sessions, epochs and bounds, as plain state. What does not: a member's records (`state`), dropped
 connections (`manager`). A member names its partitions once and then only changes. A full broker refuses a new session
 and evicts none.
 """
@@ -18,7 +18,6 @@ INITIAL_EPOCH: Final = 0
 _EPOCH_MAX: Final = 2**31 - 1
 
 TopicIdPartition = tuple[UUID, int]
-"""Topic id and partition."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +41,7 @@ class ShareSession:
 
 
 class ShareSessions:
-    """The share sessions of a node: at most `slots`, with `partitions_max` partitions together."""
+    """A node's sessions: at most `slots`, with `partitions_max` partitions together."""
 
     def __init__(self, slots: int, partitions_max: int = SHARE_SESSION_PARTITIONS_MAX) -> None:
         self._slots = slots
@@ -55,15 +54,10 @@ class ShareSessions:
         return len(self._sessions)
 
     def members(self, group_id: str) -> int:
-        """Count the sessions of a group."""
         return self._members.get(group_id, 0)
 
     def find(self, group_id: str, member_id: str) -> ShareSession:
-        """Return the session of a member.
-
-        Raises:
-            KafkaError: SHARE_SESSION_NOT_FOUND.
-        """
+        """Return the session of a member, or raise SHARE_SESSION_NOT_FOUND."""
         session = self._sessions.get((group_id, member_id))
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
@@ -72,8 +66,7 @@ class ShareSessions:
     def open(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition]) -> ShareSession:
         """Open a session in place of the member's earlier one.
 
-        Raises:
-            KafkaError: SHARE_SESSION_LIMIT_REACHED; the earlier session stays.
+        After SHARE_SESSION_LIMIT_REACHED the earlier session stays.
         """
         session = ShareSession(group_id, member_id, dict.fromkeys(partitions, False))
         earlier = self._sessions.get((group_id, member_id))

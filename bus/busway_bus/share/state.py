@@ -38,7 +38,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """An acknowledged range, bounds included. It has one type, or one per record."""
+    """An acknowledged range, bounds included, with one type, or one per record."""
 
     first: int
     last: int
@@ -48,15 +48,11 @@ class Acknowledgement:
 class SharePartitionState:
     """A share partition in the memory of its leader.
 
-    Args:
-        kept: the persisted state, with a start offset.
+    `kept`: the persisted state, with a start offset. ValueError: its batches contradict each other.
 
     Attributes:
         start: every record before it is finished.
         end: the next offset to fetch where nothing before it is available.
-
-    Raises:
-        ValueError: the persisted batches contradict each other.
     """
 
     def __init__(self, kept: ShareState) -> None:
@@ -96,7 +92,6 @@ class SharePartitionState:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """Earliest end of a lock."""
         return min((run.deadline_ms for run in self.in_flight.runs if run.locked), default=None)
 
     @property
@@ -106,12 +101,10 @@ class SharePartitionState:
 
     @property
     def has_letters(self) -> bool:
-        """Whether records wait for their dead letters."""
         return any(run.dead for run in self.in_flight.runs)
 
     @property
     def next_fetch_offset(self) -> int:
-        """First offset for the next member."""
         if self._maybe_available:
             for run in self.in_flight.runs:
                 if run.available:
@@ -120,11 +113,9 @@ class SharePartitionState:
         return self.end
 
     def can_acquire(self, limits: ShareLimits) -> bool:
-        """Whether there are available records or room for new ones."""
         return self.next_fetch_offset != self.end or self.room(limits) > 0
 
     def written(self, leader_epoch: int, batches: Iterable[StateBatch]) -> ShareState:
-        """Build the state to persist with changed batches."""
         return ShareState(
             state_epoch=self.state_epoch,
             leader_epoch=leader_epoch,
@@ -138,10 +129,10 @@ class SharePartitionState:
     def acknowledge(
         self, member_id: str, acknowledgements: Iterable[Acknowledgement], limits: ShareLimits, now_ms: int
     ) -> Change:
-        """Apply acknowledgements by offset. The caller writes the change, then calls `commit` or `roll_back`.
+        """Apply acknowledgements by offset.
 
-        Raises:
-            KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; only locks that were renewed before stay changed.
+        The caller writes the change, then calls `commit` or `roll_back`. After INVALID_RECORD_STATE or INVALID_REQUEST
+        only locks that were renewed before stay changed.
         """
         change = Change()
         current = [acknowledgement for acknowledgement in acknowledgements if acknowledgement.last >= self.start]
@@ -180,7 +171,7 @@ class SharePartitionState:
             )
 
     def _count_valid(self, acknowledgements: Sequence[Acknowledgement]) -> tuple[int, KafkaError | None]:
-        """Count valid acknowledgements; return the error of the next one too."""
+        """Count valid acknowledgements; return the error of the next too."""
         before, end = -1, -1
         for index, acknowledgement in enumerate(acknowledgements):
             try:
@@ -197,9 +188,7 @@ class SharePartitionState:
     def _find(self, acknowledgement: Acknowledgement) -> int:
         """Find the last offset of the batch where the range ends.
 
-        Raises:
-            KafkaError: INVALID_RECORD_STATE where the range is before all records in flight, INVALID_REQUEST where it
-                is behind them.
+        INVALID_RECORD_STATE where the range is before all records in flight, INVALID_REQUEST where it is behind them.
         """
         batches = self.in_flight.between(acknowledgement.first, acknowledgement.last)
         if not self.in_flight.has_before(acknowledgement.first) and not (
@@ -217,7 +206,7 @@ class SharePartitionState:
         return batches[-1].last
 
     def release(self, member_id: str, limits: ShareLimits) -> Change:
-        """Release every record of a member. The change is written as of `acknowledge`."""
+        """Release a member's records; the change is written as of `acknowledge`."""
         change = Change()
         for run in self.in_flight.runs:
             if run.locked and run.member_id == member_id:
@@ -225,7 +214,7 @@ class SharePartitionState:
         return change
 
     def take_back(self, member_id: str, acquired: Iterable[Acquired]) -> bool:
-        """Undo an acquisition with an unsent response. Returns whether records were freed.
+        """Undo an acquisition with an unsent response; return whether records were freed.
 
         It does not count as a delivery, and nothing is written.
         """
@@ -249,7 +238,6 @@ class SharePartitionState:
     # Results of writes
 
     def commit(self, *changes: Change) -> None:
-        """Apply written changes."""
         written = frozenset(changes)
         for run in self.in_flight.runs:
             if run.change in written:
@@ -257,7 +245,7 @@ class SharePartitionState:
         self._changed()
 
     def roll_back(self, *changes: Change, limits: ShareLimits, now_ms: int) -> None:
-        """Undo unwritten changes. Members keep their records, except those whose locks expired."""
+        """Undo unwritten changes. Members keep records whose locks have not expired."""
         refused = frozenset(changes)
         for run in self.in_flight.runs:
             if run.change not in refused:
@@ -299,7 +287,7 @@ class SharePartitionState:
         return letters
 
     def buried(self, letters: Iterable[Letter]) -> list[StateBatch]:
-        """Archive records whose dead letters, in offset order, are on disk. Returns the batches to write.
+        """Archive records whose dead letters are on disk; return batches to write.
 
         The change holds even if it cannot be written.
         """
@@ -337,7 +325,6 @@ class SharePartitionState:
         self._changed()
 
     def offer(self) -> None:
-        """Search for available records at the next fetch."""
         self._maybe_available = True
 
     def _changed(self) -> None:
@@ -367,12 +354,12 @@ def _rejected(run: Run) -> RecordState:
 
 
 def _cause(run: Run, limits: ShareLimits) -> Cause:
-    """Guess why an earlier leader gave up a record, by Kafka's rule. The cause is not persisted."""
+    """Guess an earlier leader's cause, which is not persisted, by Kafka's rule."""
     return Cause.DELIVERED_TOO_OFTEN if run.delivery_count >= limits.delivery_count else Cause.REJECTED
 
 
 def _chunks(acknowledgement: Acknowledgement, start: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
-    """Yield (first offset, last offset, type) of consecutive records, from `start` on."""
+    """Yield (first offset, last offset, type) of consecutive records."""
     if len(acknowledgement.types) == 1:
         yield max(acknowledgement.first, start), acknowledgement.last, AcknowledgeType(acknowledgement.types[0])
         return

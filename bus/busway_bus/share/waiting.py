@@ -13,19 +13,12 @@ from busway_bus.share.partition import SharePartition
 
 
 class Watch(Protocol):
-    """A callback for a dropped connection."""
-
     def end(self, problem: Exception) -> None:
-        """Handle the drop."""
+        """Handle the dropped connection."""
 
 
 class Peer(Protocol):
-    """The connection of a client.
-
-    Attributes:
-        gone: whether it dropped.
-        polls: `end` of each is called then.
-    """
+    """The connection of a client. `end` of each of `polls` is called when it drops."""
 
     gone: bool
     polls: set[Any]
@@ -34,8 +27,7 @@ class Peer(Protocol):
 class Waiting:
     """The wait of one fetch. No event is missed while it is open.
 
-    Args:
-        enough: whether a share partition may end the wait.
+    `enough`: whether a share partition may end the wait.
     """
 
     def __init__(self, peer: Peer, enough: Callable[[SharePartition], bool]) -> None:
@@ -64,12 +56,10 @@ class Waiting:
             share.waiters[self] = None
 
     def look_at(self, share: SharePartition) -> None:
-        """Wake the fetch where there may be enough."""
         if not self._woken and self._enough(share):
             self._wake()
 
     def end(self, problem: Exception) -> None:
-        """End the wait: the client is gone."""
         self._problem = problem
         self._wake()
 
@@ -79,11 +69,7 @@ class Waiting:
             self._future.set_result(None)
 
     async def wait(self, within_s: float) -> None:
-        """Wait for records or the time-out.
-
-        Raises:
-            Exception: that of `end`.
-        """
+        """Wait for records or the time-out; raise the error of `end`."""
         if not self._woken:
             loop = asyncio.get_running_loop()
             self._future = loop.create_future()

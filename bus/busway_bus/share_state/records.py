@@ -1,7 +1,7 @@
 """The record types of `__share_group_state`, as Kafka's share coordinator writes them.
 
-What lives here: keys and values with their two-byte version. What does not: their meaning (`shard`). The layouts are
-those of the kafka-share-coordinator 4.3.1 jar, so that `kafka-dump-log --share-group-state-decoder` reads them.
+What lives here: keys and values after a two-byte version; layouts of the kafka-share-coordinator 4.3.1 jar, which
+`kafka-dump-log --share-group-state-decoder` reads. What does not: their meaning (`shard`).
 """
 
 from typing import Annotated, Any, Final
@@ -16,8 +16,6 @@ VALUE_VERSION: Final = 0
 
 @message(api_key=0, versions=(0, 0))
 class ShareSnapshotKey:
-    """The share partition of a snapshot."""
-
     group_id: Str
     topic_id: Uuid
     partition: Int32
@@ -49,8 +47,6 @@ class ShareSnapshotValue:
 
 @message(api_key=1, versions=(0, 0))
 class ShareUpdateKey:
-    """The share partition of an update."""
-
     group_id: Str
     topic_id: Uuid
     partition: Int32
@@ -76,14 +72,12 @@ _TYPES: Final[tuple[tuple[type[Any], type[Any]], ...]] = (
 
 
 def key_bytes(key: Key) -> bytes:
-    """Encode a key."""
     api_key = info_of(type(key)).api_key
     assert api_key is not None
     return api_key.to_bytes(2, "big") + encode(key, 0)
 
 
 def value_bytes(value: Value | None) -> bytes | None:
-    """Encode a value; None is a tombstone."""
     return None if value is None else VALUE_VERSION.to_bytes(2, "big") + encode(value, VALUE_VERSION)
 
 

@@ -86,18 +86,12 @@ class ShareStateShard:
 
     @staticmethod
     def encode(change: Change) -> tuple[bytes, bytes | None]:
-        """Encode a change."""
         kind = ShareUpdateKey if isinstance(change.value, ShareUpdateValue) else ShareSnapshotKey
         key = kind(group_id=change.key.group_id, topic_id=change.key.topic_id, partition=change.key.partition)
         return records.key_bytes(key), records.value_bytes(change.value)
 
     @staticmethod
     def decode(key: bytes, value: bytes | None) -> Change | None:
-        """Decode a stored record; None for an unknown type.
-
-        Raises:
-            MalformedMessage: the bytes are damaged.
-        """
         parsed = records.parse(key, value)
         if parsed is None:
             return None
@@ -112,7 +106,6 @@ class ShareStateShard:
         self.end_offset = offset + 1
 
     def apply(self, change: Change, now: int) -> None:
-        """Apply one record to the table."""
         key, value = change
         before = self.partitions.get(key)
         if value is None:
@@ -144,7 +137,6 @@ class ShareStateShard:
         return None
 
     def tick(self, now: int) -> Decision[None]:
-        """Return an empty decision."""
         return Decision(reply=None)
 
     def unloaded(self) -> list[Waiter]:

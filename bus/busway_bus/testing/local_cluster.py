@@ -27,9 +27,9 @@ class LocalCluster:
     """One node with its data in a directory.
 
     Args:
-        data_dir: of the data; None for a temporary one that is removed.
+        data_dir: None for a temporary one that is removed.
         properties: further settings by Kafka's names; without them a group's first rebalance is not delayed.
-        prompt: whether members send heartbeats every 200 ms; else at Kafka's default.
+        prompt: members send heartbeats every 200 ms; else at Kafka's default.
     """
 
     def __init__(
@@ -52,7 +52,6 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients."""
         assert self.node is not None, "the cluster has not started"
         return self.node.bootstrap_servers
 
@@ -69,13 +68,12 @@ class LocalCluster:
         self._port = int(self.bootstrap_servers.rpartition(":")[2])
 
     async def stop(self) -> None:
-        """Stop the node and keep the data."""
         if self.node is not None:
             await self.node.stop()
             self.node = None
 
     async def crash(self) -> None:
-        """Stop the node as if killed. Connections drop, the next start recovers the data."""
+        """Stop the node as if killed. The next start recovers the data."""
         if self.node is not None:
             await self.node.stop(clean=False)
             self.node = None

@@ -20,11 +20,7 @@ HOLDS: Final = sys.platform.startswith("linux")
 class HeldPort:
     """A port of 127.0.0.1, held until release or garbage collection.
 
-    Args:
-        number: the port; 0 takes a free one.
-
-    Raises:
-        OSError: it is in use.
+    `number`: 0 takes a free port. OSError: it is in use.
     """
 
     def __init__(self, number: int = 0) -> None:
@@ -42,5 +38,4 @@ class HeldPort:
             self.release()
 
     def release(self) -> None:
-        """Release the port."""
         self._release()

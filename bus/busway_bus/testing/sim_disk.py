@@ -25,23 +25,19 @@ class Content:
         self.on_disk = bytearray()
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Append to the cache."""
         first = len(self.cached) // PAGE
         for piece in pieces:
             self.cached += piece
         self.dirty.update(range(first, (len(self.cached) + PAGE - 1) // PAGE))
 
     def rewrite(self, position: int) -> None:
-        """Mark the pages from `position` on as dirty."""
         self.dirty.update(range(position // PAGE, (len(self.cached) + PAGE - 1) // PAGE))
 
     def truncate(self, size: int) -> None:
-        """Truncate the cache."""
         del self.cached[size:]
         self.dirty = {page for page in self.dirty if page * PAGE < size}
 
     def sync(self) -> None:
-        """Write everything to disk."""
         self._write_back(self.dirty, len(self.cached))
         self.dirty = set()
 
@@ -72,10 +68,7 @@ class Content:
 
 
 class Directory:
-    """A directory: names in the cache and on disk, with their changes.
-
-    Changes are in order.
-    """
+    """A directory: names in the cache and on disk, with changes in order."""
 
     __slots__ = ("changes", "names", "on_disk")
 
@@ -85,7 +78,6 @@ class Directory:
         self.changes: list[Change] = []
 
     def sync(self) -> None:
-        """Write all changes to disk."""
         changes, self.changes = self.changes, []
         for change in changes:
             change.settle()
@@ -97,7 +89,6 @@ class Directory:
         self.changes = []
 
     def fall_back(self, pick: Pick) -> None:
-        """Reset the cache to the disk, with everything below."""
         self.names = dict(self.on_disk)
         for name in sorted(self.names):
             node = self.names[name]
@@ -127,7 +118,6 @@ class Change:
                 directory.changes.append(self)
 
     def settle(self) -> None:
-        """Write it to disk."""
         if not self._settled:
             self._settled = True
             for directory, name, node in self._entries:

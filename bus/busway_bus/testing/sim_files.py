@@ -1,8 +1,7 @@
 """`Files` in memory, which lose unsynced data and fail as disks do.
 
 What lives here: the open files of a simulated disk, and its faults. Seeded random numbers decide which unsynced pages
-and names survive a power cut, so that a history can be repeated. What does not: the cache (`sim_disk`), time
-(`sim_threads`), the meaning of the bytes.
+and names survive a power cut: a history can be repeated. What does not: the cache (`sim_disk`), time (`sim_threads`).
 """
 
 import errno
@@ -49,32 +48,22 @@ class SimLoan:
         self.descriptor = -1
 
     def read(self, position: int, size: int) -> bytes:
-        """Read at most `size` bytes from `position`."""
         self._files.check_read()
         return bytes(self._content.cached[position : position + size])
 
     def read_now(self, position: int, size: int) -> bytes:
-        """Read from memory.
-
-        Raises:
-            BlockingIOError: the file is cold, or too short.
-        """
         if self._files.is_cold(self._path) or len(self._content.cached) < position + size:
             raise BlockingIOError(errno.EAGAIN, "simulated pages that are not in memory", self._path)
         return self.read(position, size)
 
     def in_memory(self, position: int, size: int) -> bool:
-        """Whether it is not cold."""
         return not self._files.is_cold(self._path)
 
     def warm(self, position: int, size: int) -> None:
-        """Bring the file into memory."""
         self._files.cold.discard(self._path)
 
 
 class SimFile:
-    """One open file."""
-
     __slots__ = ("_content", "_directory", "_files", "_named", "_path", "_spoiled", "closed", "disposable", "size")
 
     def __init__(self, files: "SimFiles", path: str, directory: Directory, content: Content) -> None:
@@ -94,49 +83,38 @@ class SimFile:
         return self._content.cached
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Write at the end."""
         self._check_open()
         self._files.check_write(sum(map(len, pieces)))
         self._content.append(pieces)
         self.size = len(self._content.cached)
 
     def read(self, position: int, size: int) -> bytes:
-        """Read at most `size` bytes from `position`."""
         self._check_open()
         self._files.check_read()
         return bytes(self._content.cached[position : position + size])
 
     def read_now(self, position: int, size: int) -> bytes:
-        """Read from memory.
-
-        Raises:
-            BlockingIOError: the file is cold.
-        """
         if self._files.is_cold(self._path):
             raise BlockingIOError(errno.EAGAIN, "simulated pages that are not in memory", self._path)
         return self.read(position, size)
 
     def lend(self) -> SimLoan:
-        """Return a reader that stays valid after `close`."""
         self._check_open()
         return SimLoan(self._files, self._path, self._content)
 
     def truncate(self, size: int) -> None:
-        """Truncate to `size` bytes."""
         self._check_open()
         self._files.check_disk()
         self._content.truncate(size)
         self.size = len(self._content.cached)
 
     def rewrite(self, position: int) -> None:
-        """Rewrite the content from `position` in place."""
         self._check_open()
         self._files.check_read()
         self._files.check_disk()
         self._content.rewrite(position)
 
     def sync(self) -> None:
-        """Sync the content, and the name the first time. A failure is final."""
         if self._spoiled is not None:
             raise self._spoiled
         if self.closed:
@@ -154,11 +132,9 @@ class SimFile:
             self._named = True
 
     def close(self) -> None:
-        """Close without syncing."""
         self.closed = True
 
     def spoil(self, problem: OSError) -> None:
-        """Close, and fail every later sync."""
         self._spoiled = problem
         self.close()
 
@@ -174,8 +150,8 @@ class SimFiles:
         chance: draws the accesses that `faults` hits.
 
     Attributes:
-        failing: whether all writes and syncs fail, as on a dying disk.
-        failing_syncs: whether all syncs fail.
+        failing: all writes and syncs fail, as on a dying disk.
+        failing_syncs: all syncs fail.
         syncs: number of syncs, of files and of replaced small files.
         cold: paths of files not in memory until waited for.
         steps_left: disk steps before a `PowerCut`; it fails all later steps until `cut_power` or `power_on`.
@@ -203,12 +179,7 @@ class SimFiles:
         return bool(chance) and self._chance is not None and self._chance.random() < chance
 
     def check_disk(self) -> None:
-        """Count a step.
-
-        Raises:
-            OSError: by a fault.
-            PowerCut: after the last step.
-        """
+        """Count a step; raise OSError by a fault, PowerCut at the end."""
         self._step()
         if self.failing or self._hit(self.faults.writes):
             raise OSError(errno.EIO, "simulated input/output error")
@@ -235,18 +206,15 @@ class SimFiles:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def check_read(self) -> None:
-        """Raise OSError by a fault."""
         if self._off:
             raise PowerCut
         if self._hit(self.faults.reads):
             raise OSError(errno.EIO, "simulated input/output error in a read")
 
     def is_cold(self, path: str) -> bool:
-        """Whether a file is not in memory."""
         return path in self.cold or self._hit(self.faults.cold)
 
     def check_sync(self) -> None:
-        """Count a sync; raise OSError by a fault."""
         self._step()
         self.syncs += 1
         if self._chance is not None and self.waits is not None and self.faults.sync_s[1]:
@@ -255,7 +223,6 @@ class SimFiles:
             raise OSError(errno.EIO, "simulated input/output error in a sync")
 
     def used(self) -> int:
-        """Return the bytes in all files."""
         return size_of(self._root)
 
     # The tree
@@ -278,11 +245,9 @@ class SimFiles:
         return self._directory(parent or "."), name
 
     def open_later(self, path: str, size: int) -> SimFile:
-        """Open a file at once."""
         return self.open(path)
 
     def open(self, path: str) -> SimFile:
-        """Open a file; create it if necessary."""
         with self._guard:
             directory, name = self._place(path)
             node = directory.names.get(name)
@@ -295,13 +260,11 @@ class SimFiles:
             return SimFile(self, path, directory, node)
 
     def read_bytes(self, path: str) -> bytes | None:
-        """Read a small file; None if missing."""
         self.check_read()
         node = self._find(path)
         return bytes(node.cached) if isinstance(node, Content) else None
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace a small file durably: write, sync, rename, sync the directory."""
         with self._guard:
             directory, name = self._place(path)
             self.check_sync()
@@ -325,14 +288,12 @@ class SimFiles:
                 Change((directory, name, None))
 
     def sync_directory(self, path: str) -> None:
-        """Sync a directory's names and removals."""
         with self._guard:
             directory = self._directory(path)
             self.check_sync()
             directory.sync()
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or directory, then sync the target directory."""
         with self._guard:
             target = self._move(old, new)
             self.check_disk()
@@ -349,7 +310,6 @@ class SimFiles:
         return target
 
     def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Rename several, then sync their target directories."""
         with self._guard:
             targets = [self._move(old, new) for old, new in pairs]
             for target in targets:
@@ -357,18 +317,15 @@ class SimFiles:
                 target.sync()
 
     def list(self, path: str) -> Sequence[str]:
-        """List a directory, sorted; empty if missing."""
         node = self._find(path)
         return sorted(node.names) if isinstance(node, Directory) else []
 
     def sizes(self, path: str) -> Mapping[str, int]:
-        """Return the sizes of a directory's files; empty if missing."""
         node = self._find(path)
         files = sorted(node.names.items()) if isinstance(node, Directory) else []
         return {name: len(file.cached) for name, file in files if isinstance(file, Content)}
 
     def make_directory(self, path: str) -> None:
-        """Make a directory durably, if missing."""
         with self._guard:
             self._make(path)
             self.check_disk()
@@ -381,7 +338,6 @@ class SimFiles:
             Change((parent, name, Directory()))
 
     def make_directories(self, names: Sequence[str]) -> None:
-        """Make directories below the root, with one sync."""
         with self._guard:
             for name in names:
                 self._make(name)
@@ -421,12 +377,10 @@ class SimFiles:
     # `DataDirectory`
 
     def volume(self) -> tuple[int, int]:
-        """Return the disk's size and free bytes; (-1, -1) if unbounded."""
         capacity = self.faults.capacity
         return (-1, -1) if capacity is None else (capacity, max(capacity - self.used(), 0))
 
     def connections_max(self) -> int:
-        """Return a high limit."""
         return 1_000_000
 
     def close(self) -> None:

@@ -2,11 +2,10 @@
 
 What lives here: which callback runs next, and when. Each process appears to have a loop of its own: its callbacks run
 in the order of their calls, a round at a time. The seed draws the process of the next round, the order of simultaneous
-events, and the duration of work in threads. Time advances by a tiny step for each callback and each clock reading, and
-to the next event when nothing is ready. Work in threads happens at one moment, as a single step, some time after its
-submission. What does not: the network (`sim_network`), the disk (`sim_files`), faults (`world`).
-
-No callback of a crashed process runs again: a task's step, a timer, or a thread's result.
+events, and the duration of work in threads, which happens as a single step some time after its submission. Time
+advances by a tiny step for each callback and each clock reading, and to the next event when nothing is ready. No
+callback of a crashed process runs again. What does not: the network (`sim_network`), the disk (`sim_files`), faults
+(`world`).
 """
 
 # mypy: disable-error-code="override"
@@ -55,15 +54,11 @@ Without a process (None) it is a call of the world.
 
 
 class SimThreads(Protocol):
-    """The executors, for the loop (`sim_threads`)."""
-
     def submit(self, executor: Any, func: Callable[..., Any], args: tuple[Any, ...]) -> SimFuture:
         """Run `func` some time from now; return its future."""
 
 
 class SimNetwork(Protocol):
-    """The network, for the loop (`sim_network`)."""
-
     def addresses(self, name: Any, port: Any) -> list[Any]:
         """Resolve a name as `getaddrinfo` does."""
 
@@ -81,7 +76,7 @@ class SimNetwork(Protocol):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """The loop of a world.
+    """The loop of a world; methods of asyncio's as there.
 
     Attributes:
         chance: decides the order of events.
@@ -110,13 +105,11 @@ class SimLoop(asyncio.BaseEventLoop):
         self._threads: SimThreads
 
     def attach(self, network: "SimNetwork", threads: "SimThreads") -> None:
-        """Set network and threads, once, before the first event."""
         self._network, self._threads = network, threads
 
     # Processes
 
     def host(self, name: str) -> Host:
-        """Return a host; make it if necessary."""
         host = self.hosts.get(name)
         if host is None:
             number = len(self.hosts)
@@ -124,7 +117,6 @@ class SimLoop(asyncio.BaseEventLoop):
         return host
 
     def new_process(self, host_name: str) -> Process:
-        """Make a process on a host."""
         process = Process(self.host(host_name), self._seed, self.time, self._reading)
         self.processes.append(process)
         return process
@@ -156,7 +148,6 @@ class SimLoop(asyncio.BaseEventLoop):
             process.stopped += 1
 
     def thaw(self, process: Process) -> None:
-        """Continue a process."""
         if process.dead or not process.frozen:
             return
         self.tell(process, "thawed")
@@ -173,13 +164,11 @@ class SimLoop(asyncio.BaseEventLoop):
         self.wake(process)
 
     def tell(self, process: Process, what: str) -> None:
-        """Add a line to the trace."""
         self.trace.add(self._now, process.name, what)
 
     # Time
 
     def time(self) -> float:
-        """Return the virtual seconds since the start."""
         return self._now
 
     def _reading(self) -> float:
@@ -189,13 +178,11 @@ class SimLoop(asyncio.BaseEventLoop):
     # Scheduling
 
     def wake(self, process: Process) -> None:
-        """Schedule a process that has callbacks ready."""
         if not process.queued and not process.stopped and process.ready:
             process.queued = True
             self._runnable.append(process)
 
     def put(self, handle: Handle) -> None:
-        """Append a handle to its process's callbacks."""
         process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
         if not process.dead:
             process.ready.append(handle)
@@ -204,21 +191,18 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._runnable.append(process)
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Handle:
-        """See asyncio."""
         handle = Handle(callback, args, self, context)
         self.put(handle)
         return handle
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Context | None = None) -> Handle:
-        """See asyncio. No threads exist."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> TimerHandle:
-        """See asyncio."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> TimerHandle:
-        """See asyncio. The order of simultaneous timers is drawn."""
+        """Call at a time. The order of simultaneous timers is drawn."""
         handle = TimerHandle(when, callback, args, self, context)
         process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
         handle._scheduled = True  # type: ignore[attr-defined]
@@ -281,7 +265,6 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._runnable.append(process)
 
     def _round(self, process: Process) -> None:
-        """Run a process's callbacks that are ready at the start."""
         ready = process.ready
         todo = len(ready)
         self.steps += todo
@@ -310,7 +293,6 @@ class SimLoop(asyncio.BaseEventLoop):
         raise Stuck(f"{what}\n{self.stacks()}")
 
     def stacks(self) -> str:
-        """Return the stacks of all live processes' tasks."""
         lines: list[str] = []
         for process in self.processes:
             if process.dead:
@@ -324,14 +306,13 @@ class SimLoop(asyncio.BaseEventLoop):
     # Futures and tasks
 
     def create_future(self) -> SimFuture:
-        """See asyncio."""
         future = SimFuture(loop=self)
         future.number = next(self._numbers)
         future.process = PROCESS.get(self.world)
         return future
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None, **options: Any) -> Any:
-        """See asyncio. The task belongs to its context's process."""
+        """Create a task, which belongs to its context's process."""
         self._check_closed()  # type: ignore[attr-defined]
         process = (PROCESS.get(self.world) if context is None else context.get(PROCESS)) or self.world
         process.tasks_made += 1
@@ -348,13 +329,11 @@ class SimLoop(asyncio.BaseEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> SimFuture:
-        """See asyncio, and `sim_threads`."""
         return self._threads.submit(executor, func, args)
 
     # The network
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
-        """Resolve a host of this world."""
         return self._network.addresses(host, port)
 
     def listening_socket(self, host: str, port: int) -> SimSocket:
@@ -362,12 +341,10 @@ class SimLoop(asyncio.BaseEventLoop):
         return SimSocket((host, port or self._network.free_port()))
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """See asyncio."""
         _refuse(options, "create_connection")
         return await self._network.connect(protocol_factory, host, port)
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """See asyncio."""
         start_serving = options.pop("start_serving", True)
         if isinstance(options.get("sock"), SimSocket):
             host, port = options.pop("sock").getsockname()
@@ -380,25 +357,20 @@ class SimLoop(asyncio.BaseEventLoop):
         """Do nothing: signals are not simulated."""
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """Do nothing."""
         return False
 
     async def subprocess_exec(self, *_: Any, **__: Any) -> Any:
-        """Raise `NotSimulated`."""
         raise NotSimulated(
             "a simulated process cannot start a program; run that part in the loop, or outside of the simulation"
         )
 
     async def subprocess_shell(self, *_: Any, **__: Any) -> Any:
-        """Raise `NotSimulated`."""
         await self.subprocess_exec()
 
     def add_reader(self, *_: Any) -> Any:
-        """Raise `NotSimulated`."""
         raise NotSimulated("the simulated network has no file descriptors; use create_connection and create_server")
 
     def add_writer(self, *_: Any) -> Any:
-        """Raise `NotSimulated`."""
         self.add_reader()
 
     def _process_events(self, event_list: Any) -> None:

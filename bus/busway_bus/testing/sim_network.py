@@ -25,8 +25,6 @@ _PORTS_FROM: Final = 32_768
 
 
 class SimServer(asyncio.AbstractServer):
-    """A listening socket."""
-
     def __init__(
         self, network: "Network", factory: Callable[[], Any], key: tuple[str, int], process: Process, context: Context
     ) -> None:
@@ -39,19 +37,15 @@ class SimServer(asyncio.AbstractServer):
         self.sockets = (SimSocket((process.host.address, key[1])),)
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the world's loop."""
         return self._network.loop
 
     def is_serving(self) -> bool:
-        """Whether connections are accepted."""
         return self.serving
 
     async def start_serving(self) -> None:
-        """Accept connections."""
         self.serving = True
 
     async def serve_forever(self) -> None:
-        """Accept until cancelled."""
         self.serving = True
         try:
             await self._network.loop.create_future()
@@ -59,7 +53,6 @@ class SimServer(asyncio.AbstractServer):
             self.close()
 
     def close(self) -> None:
-        """Stop accepting."""
         self.serving = False
         self._network.release(self)
 
@@ -90,7 +83,6 @@ class Network:
     # Names
 
     def host_of(self, name: str | None) -> Host | None:
-        """Return the host that a name means to the running process."""
         if name in _OWN or name in _ALL:
             return PROCESS.get(self.loop.world).host
         for host in self.loop.hosts.values():
@@ -99,11 +91,7 @@ class Network:
         return None
 
     def addresses(self, name: Any, port: Any) -> list[Any]:
-        """Resolve a name as `getaddrinfo` does.
-
-        Raises:
-            socket.gaierror: unknown host.
-        """
+        """Resolve a name as `getaddrinfo` does, or raise socket.gaierror."""
         if isinstance(name, bytes):
             name = name.decode()
         host = self.host_of(name)
@@ -116,8 +104,7 @@ class Network:
     def listen(self, factory: Callable[[], Any], host: Any, port: Any, *, start: bool) -> SimServer:
         """Bind a port on the running process's host.
 
-        Raises:
-            OSError: it is in use, or not of this host.
+        OSError: it is in use, or not of this host.
         """
         process = PROCESS.get(self.loop.world)
         port = port or self.free_port()
@@ -131,12 +118,10 @@ class Network:
         return server
 
     def free_port(self) -> int:
-        """Return an unused port."""
         self._ports += 1
         return self._ports
 
     def release(self, server: SimServer) -> None:
-        """Free a port."""
         if self._listening.get(server.key) is server:
             del self._listening[server.key]
 
@@ -147,16 +132,10 @@ class Network:
         return self.chance.uniform(*self.conditions.delay_s)
 
     def passes(self, sender: Host, receiver: Host) -> bool:
-        """Whether packets pass from one host to another."""
         return not self._silent or (sender.name, receiver.name) not in self._silent
 
     async def connect(self, factory: Callable[[], Any], name: Any, port: Any) -> tuple[SimTransport, Any]:
-        """Open a connection.
-
-        Raises:
-            socket.gaierror: unknown host.
-            ConnectionRefusedError: no listener.
-        """
+        """Open a connection, or raise socket.gaierror or ConnectionRefusedError."""
         process = PROCESS.get(self.loop.world)
         self.addresses(name, port)
         there = self.host_of(name)
@@ -200,12 +179,10 @@ class Network:
         return near
 
     def end(self) -> None:
-        """End all connections with the world."""
         for end in self._ends:
             end.vanish()
 
     def forget(self, end: SimTransport) -> None:
-        """Remove a closed end."""
         self._ends.pop(end, None)
 
     # Faults

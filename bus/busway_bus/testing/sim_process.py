@@ -48,9 +48,9 @@ class Process:
     Attributes:
         machine: its clocks, ids and randomness.
         ready: callbacks to run, in order.
-        dead: whether they never run again.
+        dead: they never run again.
         stopped: reasons why they do not run now; 0 if they do.
-        frozen: whether it was frozen; a disk wait also stops it.
+        frozen: a disk wait also stops it.
     """
 
     def __init__(self, host: Host, seed: object, now: Callable[[], float], reading: Callable[[], float]) -> None:
@@ -89,4 +89,3 @@ class Process:
 
 
 PROCESS: Final[ContextVar[Process]] = ContextVar("busway_process")
-"""The running process."""

@@ -8,8 +8,6 @@ from typing import Any
 
 
 class SimSocket:
-    """The used parts of a socket object."""
-
     def __init__(
         self,
         name: tuple[str, int],
@@ -23,7 +21,6 @@ class SimSocket:
         self.type = socket.SOCK_STREAM
 
     def getsockname(self) -> tuple[str, int]:
-        """Return address and port."""
         return self._name
 
     def getpeername(self) -> tuple[str, int] | None:
@@ -35,7 +32,6 @@ class SimSocket:
         self._options[level, option] = number
 
     def fileno(self) -> int:
-        """Return -1."""
         return -1
 
     def close(self) -> None:

@@ -26,8 +26,6 @@ class SimFuture(asyncio.Future[Any]):
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task with its creation number as hash."""
-
     __slots__ = ("number", "process")
 
     def __init__(self, process: Process, number: int, coro: Any, **options: Any) -> None:

@@ -21,8 +21,6 @@ _BEGIN_S: Final = (0.00005, 0.002)
 
 
 class _Pool:
-    """One executor's threads in one process."""
-
     def __init__(self, executor: Any, threads: int) -> None:
         self.executor = executor  # keeps its id unique
         self.free = threads
@@ -30,8 +28,6 @@ class _Pool:
 
 
 class Threads:
-    """The executors of all processes of a world."""
-
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self._pools: dict[tuple[Process, int | None], _Pool] = {}

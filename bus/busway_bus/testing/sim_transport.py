@@ -67,11 +67,11 @@ class Wire(Protocol):
 
 
 class SimTransport(asyncio.Transport):
-    """One end.
+    """One end; methods of asyncio's as there.
 
     Attributes:
-        lost: whether it is closed for its process.
-        vanished: whether its host lost power, so that it does not respond.
+        lost: closed for its process.
+        vanished: its host lost power, so that it does not respond.
     """
 
     def __init__(
@@ -126,22 +126,18 @@ class SimTransport(asyncio.Transport):
     # Process
 
     def soon(self, callback: Callable[..., None], *args: Any) -> None:
-        """Call in this end's process."""
         self._loop.call_soon(callback, *args, context=self._context)
 
     def begin(self, protocol: Any) -> None:
-        """Start the protocol on the new connection."""
         self.set_protocol(protocol)
         protocol.connection_made(self)
         self._look()
 
     def set_protocol(self, protocol: Any) -> None:
-        """See asyncio."""
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
     def get_protocol(self) -> Any:
-        """See asyncio."""
         return self._protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -151,47 +147,37 @@ class SimTransport(asyncio.Transport):
         return super().get_extra_info(name, default)
 
     def is_closing(self) -> bool:
-        """See asyncio."""
         return self._closing
 
     def is_reading(self) -> bool:
-        """See asyncio."""
         return self._reading and not self._closing
 
     def pause_reading(self) -> None:
-        """See asyncio."""
         self._reading = False
 
     def resume_reading(self) -> None:
-        """See asyncio."""
         if not self._reading and not self._closing:
             self._reading = True
             self._look()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """See asyncio."""
         if high is None:
             high = _HIGH if low is None else 4 * low
         self._high, self._low = high, high // 4 if low is None else low
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Return low and high; see asyncio."""
         return self._low, self._high
 
     def get_write_buffer_size(self) -> int:
-        """See asyncio."""
         return self._unsent_bytes
 
     def can_write_eof(self) -> bool:
-        """Return True."""
         return True
 
     def write(self, data: Any) -> None:
-        """See asyncio."""
         self.writelines((data,))
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
-        """See asyncio."""
         if self._ending:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._closing:
@@ -207,13 +193,11 @@ class SimTransport(asyncio.Transport):
         self._pump()
 
     def write_eof(self) -> None:
-        """See asyncio."""
         if not self._ending and not self._closing:
             self._ending = True
             self._pump()
 
     def close(self) -> None:
-        """See asyncio."""
         if self._closing:
             return
         self._closing = True
@@ -221,7 +205,6 @@ class SimTransport(asyncio.Transport):
             self.soon(self._lose, None)
 
     def abort(self) -> None:
-        """See asyncio."""
         self._break_off(None)
 
     def _break_off(self, problem: OSError | None) -> None:
@@ -242,7 +225,6 @@ class SimTransport(asyncio.Transport):
         self.kernel_closed(reset=bool(self._inbox))
 
     def _pump(self) -> None:
-        """Hand over as much as the window allows."""
         self._pump_queued = False
         while self._unsent and self._window > 0:
             data = self._unsent.popleft()
@@ -400,7 +382,6 @@ class SimTransport(asyncio.Transport):
             self._look()
 
     def vanish(self) -> None:
-        """Lose the host's power."""
         self.vanished = self.lost = self._closing = True
 
     def answer_the_past(self) -> None:

@@ -17,8 +17,6 @@ Event = tuple[float, str, str]
 
 
 class Trace:
-    """The events so far."""
-
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=LINES_MAX)
         self._unhashed: list[Event] = []
@@ -26,7 +24,6 @@ class Trace:
         self.count = 0
 
     def add(self, now: float, process: str, what: str) -> None:
-        """Add an event."""
         event = (now, process, what)
         self._events.append(event)
         self._unhashed.append(event)
@@ -40,7 +37,6 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """The hash of all events."""
         self._settle()
         return self._hash.hexdigest()
 

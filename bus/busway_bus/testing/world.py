@@ -101,7 +101,6 @@ class SimProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it was not crashed."""
         return not self.process.dead
 
     def start(
@@ -136,11 +135,7 @@ class SimProcess:
             task.cancel()
 
     async def run(self, work: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `work` in this process.
-
-        Raises:
-            Crashed: the process was crashed before the end.
-        """
+        """Run `work` in this process. Crashed: it was crashed before the end."""
         return await self.start(work, *args, **kwargs)
 
     def crash(self) -> None:
@@ -148,11 +143,9 @@ class SimProcess:
         self._world.crash(self.process)
 
     def freeze(self) -> None:
-        """Stop it, as SIGSTOP does."""
         self._world.loop.freeze(self.process)
 
     def thaw(self) -> None:
-        """Continue it, as SIGCONT does."""
         self._world.loop.thaw(self.process)
 
     def jump(self, seconds: float) -> None:
@@ -198,20 +191,16 @@ class SimNode:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients."""
         return f"{self.name}:{PORT}"
 
     @property
     def running(self) -> bool:
-        """Whether it has a process."""
         return self.process is not None and self.process.alive
 
     async def start(self) -> None:
         """Start it in a new process, on the current disk.
 
-        Raises:
-            Crashed: the process was crashed during the start.
-                Any error of a node's start.
+        Raises a node's errors, and Crashed if it was crashed during the start.
         """
         assert not self.running, f"{self.name} runs"
         self.disk.power_on()
@@ -253,7 +242,6 @@ class SimNode:
         )
 
     async def stop(self) -> None:
-        """Stop it cleanly."""
         assert self.process is not None, f"{self.name} does not run"
         assert self.node is not None, f"{self.name} does not run"
         await self.process.run(self.node.stop)
@@ -263,8 +251,7 @@ class SimNode:
     def crash(self, *, at_step: int | None = None) -> None:
         """Kill it, as SIGKILL does: its writes stay in the page cache.
 
-        Args:
-            at_step: do so at the disk step after this many more, within an operation.
+        `at_step`: at the disk step after this many more, within an operation.
         """
         if at_step is None:
             self._end("killed", power=True)
@@ -272,10 +259,9 @@ class SimNode:
             self.disk.steps_left, self.disk.on_cut = at_step, lambda: self._end("killed at the disk", power=True)
 
     def power_cut(self, *, at_step: int | None = None) -> None:
-        """Cut its host's power. Unsynced data is lost, partly or whole; peers get no notice.
+        """Cut its host's power; `at_step` as of `crash`.
 
-        Args:
-            at_step: as of `crash`.
+        Unsynced data is lost, partly or whole; peers get no notice.
         """
         if at_step is None:
             self._end("power cut", power=False)
@@ -293,12 +279,10 @@ class SimNode:
         self.host.waited_s += seconds
 
     def freeze(self) -> None:
-        """Stop its process, as SIGSTOP does."""
         if self.process is not None:
             self.process.freeze()
 
     def thaw(self) -> None:
-        """Continue it."""
         if self.process is not None:
             self.process.thaw()
 
@@ -335,12 +319,10 @@ class World:
 
     @property
     def trace(self) -> Trace:
-        """All events."""
         return self.loop.trace
 
     @property
     def now(self) -> float:
-        """Virtual seconds since the start."""
         return self.loop.time()
 
     def chance(self, purpose: str) -> Random:
@@ -348,43 +330,35 @@ class World:
         return Random(f"{self.seed}/{purpose}")  # noqa: S311 - a simulation can be run again
 
     def host(self, name: str) -> Host:
-        """Return a host; make it if necessary."""
         return self.loop.host(name)
 
     def node(self, name: str, properties: Mapping[str, str] | None = None) -> SimNode:
-        """Make a broker on a new host with an empty disk.
+        """Make a broker on a new host with empty disk, at `name:9092`.
 
-        Args:
-            name: of the host; clients reach it at `name:9092`.
-            properties: further settings by Kafka's names.
+        `properties`: further settings by Kafka's names.
         """
         return SimNode(self, name, properties or {})
 
     def process(self, name: str) -> SimProcess:
-        """Make a process on a host, for clients and services."""
         return SimProcess(self, self.loop.new_process(name))
 
     def crash(self, process: Process, why: str = "killed", *, silent: bool = False) -> None:
         """End a process at once; its code never runs again.
 
-        Args:
-            silent: its host lost power: peers get no notice.
+        `silent`: its host lost power: peers get no notice.
         """
         if not process.dead:
             self.loop.crash(process, why)
             self.network.process_ended(process, silent=silent)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait in virtual time."""
         await asyncio.sleep(seconds)
 
     def run(self, workload: Callable[["World"], Awaitable[R]]) -> R:
         """Run a workload to its end. A world runs once.
 
-        Raises:
-            Stuck: no event is left, or a limit was exceeded.
-            Mistakes: the code under test failed.
-                Any error of the workload.
+        Raises the workload's errors; Stuck without further events or beyond a limit; Mistakes if the code under test
+        failed.
         """
         World._worlds += 1
         if World._last is not None:

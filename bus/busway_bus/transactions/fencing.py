@@ -11,12 +11,9 @@ from busway_bus.transactions.transaction import EPOCH_MAX, EPOCHS_BUMPED_SINCE, 
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Identity = tuple[int, int]
-"""Producer id and epoch."""
 
 
 class Begin(Enum):
-    """The effect of InitProducerId."""
-
     FENCE = auto()
     """Abort the open transaction; the producer retries."""
     ROTATE = auto()
@@ -28,8 +25,6 @@ class Begin(Enum):
 
 
 class End(Enum):
-    """The effect of EndTxn."""
-
     PREPARE = auto()
     REPEAT = auto()
     """Return the earlier outcome: the response was lost."""

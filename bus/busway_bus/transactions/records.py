@@ -1,7 +1,7 @@
 """Record types of `__transaction_state`, as written by Kafka's transaction coordinator.
 
-What lives here: keys and values, each after its two-byte version. What does not: their meaning (`transaction`). Layouts
-are those of the kafka-transaction-coordinator 4.3.1 jar; `kafka-dump-log --transaction-log-decoder` reads them.
+What lives here: keys and values after a two-byte version; layouts of the kafka-transaction-coordinator 4.3.1 jar, which
+`kafka-dump-log --transaction-log-decoder` reads. What does not: their meaning (`transaction`).
 """
 
 from typing import Annotated
@@ -14,15 +14,11 @@ from busway_protocol.types import Int8, Int16, Int32, Int64, Str, since, tag
 
 @message(api_key=0, versions=(0, 0))
 class TransactionLogKey:
-    """The key of a transactional id."""
-
     transactional_id: Str
 
 
 @struct
 class PartitionsSchema:
-    """One topic's partitions in a transaction."""
-
     topic: Str
     partition_ids: list[Int32]
 
@@ -45,12 +41,10 @@ class TransactionLogValue:
 
 
 def key_bytes(transactional_id: str) -> bytes:
-    """Encode a key."""
     return b"\x00\x00" + encode(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
 def value_bytes(value: TransactionLogValue, version: int) -> bytes:
-    """Encode a value."""
     return version.to_bytes(2, "big") + encode(value, version)
 
 

@@ -1,7 +1,7 @@
 """The transactional ids of one partition of `__transaction_state`.
 
-What lives here: the table, its operations, and `apply`, the only way to change it, both live and in a replay. What does
-not: checks (`fencing`), effects of events (`transaction`), storage and waiting (`coordinator.runtime`), markers
+What lives here: the table, its operations, and `apply`, which alone changes it, live and in a replay. What does not:
+checks (`fencing`), effects of events (`transaction`), storage and waiting (`coordinator.runtime`), markers
 (`coordinator.markers`).
 """
 
@@ -143,25 +143,18 @@ class TransactionShard:
 
     @property
     def held_bytes(self) -> int:
-        """Approximate memory of the shard."""
         return self._account.held
 
     # Records
 
     @staticmethod
     def encode(change: Change) -> tuple[bytes, bytes | None]:
-        """Encode a change."""
         transactional_id, transaction, version, _ = change
         value = None if transaction is None else value_bytes(transaction.record(version), version)
         return key_bytes(transactional_id), value
 
     @staticmethod
     def decode(key: bytes, value: bytes | None) -> Change | None:
-        """Decode a record; None for an unknown type.
-
-        Raises:
-            MalformedMessage: the bytes are damaged.
-        """
         transactional_id = parse_key(key)
         if transactional_id is None:
             return None
@@ -171,7 +164,6 @@ class TransactionShard:
         return Change(transactional_id, Transaction.from_record(record), version)
 
     def apply(self, change: Change, now: int) -> None:
-        """Apply one record."""
         transactional_id, transaction, _, host = change
         if transaction is not None and transaction.state is State.DEAD:
             transaction = None
@@ -211,7 +203,6 @@ class TransactionShard:
         return None
 
     def tick(self, now: int) -> Decision[None]:
-        """Do nothing."""
         return Decision(reply=None)
 
     def unloaded(self) -> list[Waiter]:

@@ -24,7 +24,6 @@ class State(IntEnum):
 
     @property
     def shown(self) -> str:
-        """The name in responses."""
         return _SHOWN[self]
 
     @property
@@ -46,12 +45,8 @@ BY_NAME: Final[Mapping[str, State]] = {name: state for state, name in _SHOWN.ite
 
 
 class Event(Enum):
-    """An event of a transactional id."""
-
     INITIALIZED = auto()
-    """InitProducerId."""
     ADDED = auto()
-    """Partitions were added."""
     COMMITTED = auto()
     ABORTED = auto()
     """By its producer, or by the coordinator (timeout, new producer)."""

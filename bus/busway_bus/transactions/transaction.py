@@ -15,7 +15,6 @@ from busway_bus.transactions.states import TRANSITIONS, Event, State
 from busway_protocol.errors import MalformedMessage
 
 TopicPartition = tuple[str, int]
-"""Topic and partition."""
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**15 - 1
@@ -57,7 +56,6 @@ class Transaction:
     # Events
 
     def initialized(self, timeout_ms: int, epoch: int, last_epoch: int, now: int) -> "Transaction":
-        """Begin with this epoch."""
         return self._begun(self.producer_id, timeout_ms, epoch, last_epoch, now)
 
     def repeated(self, timeout_ms: int, now: int) -> "Transaction":
@@ -128,7 +126,6 @@ class Transaction:
         )
 
     def completed(self, now: int) -> "Transaction":
-        """Complete the end after all markers."""
         rotates = self.client_version >= EPOCHS_BUMPED_SINCE and self.next_producer_id != NO_ID
         return replace(
             self,
@@ -142,7 +139,6 @@ class Transaction:
         )
 
     def marker(self, coordinator_epoch: int) -> EndTransaction:
-        """Return the marker of a prepared transaction."""
         assert self.state.prepared
         return EndTransaction(
             producer_id=self.producer_id,
@@ -155,7 +151,6 @@ class Transaction:
     # Records
 
     def record(self, version: int) -> TransactionLogValue:
-        """Return the record's value in this version."""
         value = TransactionLogValue(
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
@@ -173,11 +168,6 @@ class Transaction:
 
     @staticmethod
     def from_record(value: TransactionLogValue) -> "Transaction":
-        """Read a record's value.
-
-        Raises:
-            MalformedMessage: unknown state.
-        """
         try:
             state = State(value.transaction_status)
         except ValueError:
@@ -201,7 +191,6 @@ class Transaction:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
-    """Sort partitions by topic, as in the log."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)

@@ -1,12 +1,11 @@
 """A classic consumer group as a state machine without clock or socket.
 
-What lives here: the effects of requests and time (KIP-62, KIP-345 static members, KIP-394 member ids, KIP-814,
-KAFKA-13418 sync timeout). What does not: the states (`states`), members (`members`), admission (`join_checks`), checks
-of commits (`state`), offsets (`shard`), storage and waiting (the coordinator's runtime).
+What lives here: the effects of requests and time (KIP-62, KIP-345, KIP-394, KIP-814, sync timeout of KAFKA-13418). What
+does not: states (`states`), members (`members`), refusals of joins (`join_checks`), commit checks (`state`), offsets
+(`shard`), storage and waiting (the coordinator's runtime).
 
-Only `apply` changes a stored generation, both live and in a replay. Members that gather for the next one are known only
-in memory and lost with the coordinator, as in Kafka. If a record cannot be written, the state stays: members or the
-clock trigger it again.
+Only `apply` changes a stored generation, live and in a replay. Members that gather for the next one are lost with the
+coordinator, as in Kafka. If a record cannot be written, the state stays: members or the clock trigger it again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,11 +25,11 @@ from busway_protocol.errors import ErrorCode
 
 R = TypeVar("R")
 WRITE_AGAIN_MS: Final = 1_000
-"""Delay before an empty generation is rewritten after a failed append. No member would trigger it."""
+"""Delay before an empty generation is rewritten after a failed append: no member triggers it."""
 
 
 class ClassicGroup(ClassicView):
-    """One group.
+    """A classic group.
 
     Attributes:
         put_out: called with each removed member.
@@ -58,13 +57,12 @@ class ClassicGroup(ClassicView):
     # Joining
 
     def refusal(self, request: Join) -> ErrorCode | None:
-        """Return why this join is refused, None if it is not."""
         return refusal(
             request, state=self.state, roster=self.roster, protocol_type=self.protocol_type, limits=self._limits
         )
 
     def join(self, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
-        """Join or rejoin; without a reply until a necessary rebalance ends."""
+        """Join or rejoin; no reply until a necessary rebalance ends."""
         return self._decided(self._join(request, waiter, now))
 
     def _join(self, request: Join, waiter: Waiter, now: int) -> JoinResult | Unanswered:
@@ -135,7 +133,7 @@ class ClassicGroup(ClassicView):
     ) -> JoinResult | Unanswered:
         """Handle a static member that rejoins without a member id (KIP-345).
 
-        The old member id is fenced. A stable group with the same chosen protocol needs no rebalance.
+        Its old id is fenced. A stable group whose chosen protocol stays the same needs no rebalance.
         """
         member = self.members[old_id]
         if self.state is State.STABLE and self.roster.vote_with(member, request.protocols) == self.protocol:
@@ -223,11 +221,6 @@ class ClassicGroup(ClassicView):
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else ErrorCode.NONE
 
     def leave(self, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
-        """Remove members by member id, or (an administrator's call) by instance id.
-
-        Returns:
-            A code for each, in their order.
-        """
         return self._decided([self._leave(member_id, instance_id, now) for member_id, instance_id in identities])
 
     def _leave(self, member_id: str, instance_id: str | None, now: int) -> ErrorCode:
@@ -264,7 +257,6 @@ class ClassicGroup(ClassicView):
     # Time
 
     def next_deadline(self) -> int | None:
-        """Return when `tick` is due in ms, or earlier; None for never."""
         timers = (
             self.roster.next_expiry(),
             self._join_deadline_ms,
@@ -343,10 +335,7 @@ class ClassicGroup(ClassicView):
             self._complete(now)
 
     def _complete(self, now: int) -> None:
-        """Complete the rebalance: all have joined, or its timeout expired.
-
-        Missing dynamic members are removed; static ones stay.
-        """
+        """Complete the rebalance: remove missing dynamic members, keep static ones."""
         for member in [member for member in self.roster if member.join is None and member.instance_id is None]:
             self._remove(member.member_id)
         self._join_deadline_ms = self._delay_until_ms = None
@@ -387,7 +376,6 @@ class ClassicGroup(ClassicView):
     # Records
 
     def record(self) -> GroupMetadataValue:
-        """Return the current generation as the value of a record."""
         assignments = {member.member_id: member.assignment for member in self.roster}
         return self._generation(self.generation, assignments, self.state_since_ms)
 
@@ -404,8 +392,8 @@ class ClassicGroup(ClassicView):
     def apply(self, key: Key, value: GroupMetadataValue | None, now: int) -> None:
         """Apply a record; None is the group's tombstone.
 
-        Members first seen in a replay get one session timeout from `now`. Members of a generation without a leader,
-        written by `downgrade`, must rejoin: a member has left, and its partitions are unassigned.
+        Members first seen in a replay get one session timeout from `now`. A generation without a leader, written by
+        `downgrade`, makes all members rejoin: a member left, and its partitions are unassigned.
         """
         if value is None:
             self.roster.pending.clear()

@@ -1,6 +1,6 @@
 """Checks of a join to a classic group.
 
-What lives here: every reason for a refusal, in Kafka's order. What does not: an admitted join (`group`).
+What lives here: every refusal, in Kafka's order. What does not: an admitted join (`group`).
 """
 
 from busway_bus.groups.classic.member import protocols_bytes
@@ -17,8 +17,8 @@ def refusal(
 ) -> ErrorCode | None:
     """Return why this join is refused; None if it is not.
 
-    The errors: INVALID_SESSION_TIMEOUT, COORDINATOR_NOT_AVAILABLE for a group that was deleted meanwhile,
-    GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+    INVALID_SESSION_TIMEOUT, COORDINATOR_NOT_AVAILABLE (deleted meanwhile), GROUP_MAX_SIZE_REACHED,
+    INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
     if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
@@ -40,7 +40,7 @@ def refusal(
 def _has_room(request: Join, state: State, roster: Roster, limits: GroupLimits) -> bool:
     """Check the group's size.
 
-    During a rebalance only pending joins count, so that a group that is too large loses the last to join.
+    During a rebalance only pending joins count: a group that is too large loses the last to join.
     """
     if state is State.EMPTY:
         return request.member_id in roster.pending or len(roster.pending) < PENDING_GROUP_MEMBERS_MAX

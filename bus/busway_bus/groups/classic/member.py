@@ -14,18 +14,17 @@ from busway_bus.kernel.limits import MEMBER_BYTES
 
 
 def protocols_bytes(protocols: Sequence[tuple[str, bytes]]) -> int:
-    """Return the memory of a member's protocols."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """A member; times in ms. `join` and `sync` are the waiters of pending requests.
+    """A member. Times in ms; `join` and `sync` are waiters of pending requests.
 
     Attributes:
-        client_host: shown to users; as in Kafka, a static member keeps its first one.
+        client_host: shown to users; a static member keeps its first one, as in Kafka.
         host: of its last join; its quota is charged.
-        from_log: whether it is only known from its record, without a join here.
+        from_log: only known from its record, without a join here.
         counted: charged host and bytes.
     """
 
@@ -46,7 +45,6 @@ class Member:
 
     @property
     def size_bytes(self) -> int:
-        """Its memory."""
         own = len(self.member_id) + len(self.instance_id or "") + len(self.client_id) + len(self.assignment)
         return MEMBER_BYTES + own + protocols_bytes(self.protocols)
 
@@ -56,11 +54,9 @@ class Member:
         return self.join is not None or self.sync is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return its subscription under `protocol`."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def record(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
-        """Return the member's part of a record, with this assignment."""
         return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -74,7 +70,6 @@ class Member:
 
     @classmethod
     def joining(cls, member_id: str, request: Join, now: int) -> "Member":
-        """Make the member of a join; its session starts."""
         return cls(
             member_id=member_id,
             instance_id=request.instance_id,
@@ -113,5 +108,4 @@ class Member:
 
 
 def listing(members: Iterable[Member], protocol: str | None) -> tuple[tuple[str, str | None, bytes], ...]:
-    """Return the members for the response to the leader."""
     return tuple((member.member_id, member.instance_id, member.metadata(protocol)) for member in members)

@@ -1,7 +1,7 @@
 """The members of a classic group.
 
-What lives here: members and sessions, unused handed-out member ids, static members by instance id, the leader, common
-protocols. What does not: states, deadlines, replies (`group`).
+What lives here: sessions, unused handed-out ids, static members, the leader, common protocols. What does not: states,
+deadlines, replies (`group`).
 """
 
 from collections import Counter
@@ -25,7 +25,6 @@ class Roster:
     Attributes:
         members: by member id, in joining order.
         pending: handed-out member id → expiry in ms (KIP-394).
-        leader: None before the election.
         joining: number of members with a pending join.
     """
 
@@ -47,15 +46,11 @@ class Roster:
         return len(self.members)
 
     def owner(self, instance_id: str | None) -> str | None:
-        """Return a static member's current member id (KIP-345)."""
+        """Return a static member's current id (KIP-345)."""
         return None if instance_id is None else self._static.get(instance_id)
 
     def identity_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Check that this is a member.
-
-        Returns:
-            NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for a replaced static member.
-        """
+        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for a replaced static member."""
         if instance_id is not None:
             owner = self._static.get(instance_id)
             if owner is None:
@@ -65,7 +60,6 @@ class Roster:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def add(self, member: Member) -> None:
-        """Add a member."""
         assert member.member_id not in self.members, member.member_id
         self.pending.discard(member.member_id)
         self.members[member.member_id] = member
@@ -77,7 +71,7 @@ class Roster:
             self._static[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> Member:
-        """Remove a member that has no pending request."""
+        """Remove a member without a pending request."""
         member = self.members.pop(member_id)
         assert not member.parked, member_id
         self._count_protocols(member, -1)
@@ -90,7 +84,7 @@ class Roster:
         return member
 
     def rename(self, old_id: str, new_id: str) -> Member:
-        """Replace a static member's member id; it keeps its position and leadership."""
+        """Replace a static member's id; it keeps its position and leadership."""
         member = self.members[old_id]
         assert member.instance_id is not None
         self.members = {(new_id if key == old_id else key): value for key, value in self.members.items()}
@@ -104,17 +98,14 @@ class Roster:
     # Sessions
 
     def hand_out(self, member_id: str, until_ms: int, host: str) -> None:
-        """Expect a join with this handed-out member id."""
         self.pending.hand_out(member_id, until_ms, host)
         self._sessions.put(member_id, until_ms)
 
     def touch(self, member: Member, now: int) -> None:
-        """Restart a member's session."""
         member.deadline_ms = now + member.session_timeout_ms
         self._sessions.put(member.member_id, member.deadline_ms)
 
     def next_expiry(self) -> int | None:
-        """Return when `expire` is due, in ms; None for never."""
         return self._sessions.earliest()
 
     def expire(self, now: int) -> list[str]:
@@ -137,18 +128,13 @@ class Roster:
     def adopt(
         self, written: Sequence[MemberMetadata], protocol: str | None, now: int, successor: Member | None = None
     ) -> bool:
-        """Replay the members of a record with their assignments.
+        """Replay a record's members; True if some were added or removed.
 
         A known member keeps what is not in the record.
 
         Args:
-            written: the members.
-            protocol: of their subscriptions.
             now: session start of new members.
-            successor: one that is known, but not added yet.
-
-        Returns:
-            Whether members were added or removed, as in a replay.
+            successor: a member that is known, but not added yet.
         """
         member_ids = {metadata.member_id for metadata in written}
         gone = [member_id for member_id in self.members if member_id not in member_ids]
@@ -172,23 +158,17 @@ class Roster:
         return bool(gone or came)
 
     def park_join(self, member: Member, waiter: Waiter) -> Waiter | None:
-        """Park a member's join until the rebalance ends.
-
-        Returns:
-            The waiter of its previous join, if any, to be answered by the caller.
-        """
+        """Park a join until the rebalance ends; return the previous join's waiter."""
         before, member.join = member.join, waiter
         self.joining += before is None
         return before
 
     def take_join(self, member: Member) -> Waiter | None:
-        """Remove and return the waiter of a member's join, None without one."""
         waiter, member.join = member.join, None
         self.joining -= waiter is not None
         return waiter
 
     def change_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """Replace the protocols that a member supports."""
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
@@ -201,29 +181,26 @@ class Roster:
                 del self._speakers[name]
 
     def measure(self, member: Member) -> None:
-        """Update the accounted size of a changed member."""
         before, member.counted = member.counted, (member.host, member.size_bytes)
         self._usage.replace(before, member.counted)
 
     # Group-wide
 
     def memory_without(self) -> GroupMemory:
-        """Return the memory of all groups without that of these members."""
+        """Return the memory of all groups without this one's."""
         return self._usage.without()
 
     @property
     def held_bytes(self) -> int:
-        """The memory that the members use."""
         return self._usage.held
 
     def has_room(self, host: str, more_bytes: int) -> bool:
-        """Check that a host's members may use this many bytes more."""
         return self._usage.fits({host: more_bytes})
 
     def has_room_for(self, assignments: Sequence[tuple[str, bytes]], host: str) -> bool:
         """Check that each member may hold its assignment.
 
-        One to no member counts for the sending host.
+        An unknown member's counts for the sending host.
         """
         more: Counter[str] = Counter()
         for member_id, assignment in assignments:
@@ -245,11 +222,9 @@ class Roster:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of any member."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def common_protocols(self) -> set[str]:
-        """Return the protocols that every member supports."""
         return {name for name, speakers in self._speakers.items() if speakers == len(self.members) > 0}
 
     def speak(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
@@ -277,9 +252,9 @@ class Roster:
         return outcome
 
     def subscriptions(self, protocol_type: str | None, protocol: str | None) -> frozenset[str] | None:
-        """Return the topics to which the members subscribe together.
+        """Return the topics of all members; None if undecodable or too many.
 
-        They replace the previous ones in the accounted memory. None if undecodable or too many.
+        They replace the previous ones in the accounted memory.
         """
         topics = self._read(protocol) if protocol_type == PROTOCOL_TYPE else None
         self._usage.change(NOBODY, -self._names_bytes)

@@ -1,4 +1,4 @@
-"""The state of a classic group, without its transitions.
+"""The state of a classic group.
 
 What lives here: a generation, its views and checks. What does not: transitions (`group`).
 """
@@ -15,10 +15,10 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 
 class ClassicView(Group):
-    """One group.
+    """A classic group without its transitions.
 
     Attributes:
-        subscribed: the topics of this generation's members; None if they cannot be decoded.
+        subscribed: topics of this generation's members; None if undecodable.
     """
 
     kind = GroupKind.CLASSIC
@@ -35,22 +35,20 @@ class ClassicView(Group):
 
     @property
     def state_name(self) -> str:
-        """The state's name in Kafka."""
         return self.state.value
 
     @property
     def listed_type(self) -> str:
-        """Its members' protocol type; empty for a group that only has offsets."""
+        """The members' protocol type; empty for a group with offsets only."""
         return self.protocol_type or ""
 
     @property
     def empty(self) -> bool:
-        """Whether it has no members."""
         return self.state is State.EMPTY
 
     @property
     def unused(self) -> bool:
-        """Whether it has no members and no handed-out member ids."""
+        """Whether it has neither members nor handed-out member ids."""
         return self.empty and not self.roster.pending
 
     @property
@@ -60,11 +58,9 @@ class ClassicView(Group):
 
     @property
     def members(self) -> dict[str, Member]:
-        """The members by id."""
         return self.roster.members
 
     def check_member(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Check that this is a member of this generation."""
         error = self.roster.identity_error(member_id, instance_id)
         if error is not ErrorCode.NONE:
             return error
@@ -73,10 +69,10 @@ class ClassicView(Group):
     def check_commit(self, committer: Committer, now: int) -> None:
         """Check a commit, by a member or to an empty group.
 
-        A commit outside a transaction extends the member's session.
+        Outside a transaction it extends the member's session.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or REBALANCE_IN_PROGRESS.
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
         """
         commit = self._commit_in_transaction if committer.transactional else self._commit
         code = commit(committer, now)
@@ -86,8 +82,7 @@ class ClassicView(Group):
     def _commit_in_transaction(self, committer: Committer, now: int) -> ErrorCode:
         """Check a commit in a transaction (KIP-447).
 
-        A member of this generation may commit, and any client to an empty group. As in Kafka, producers before
-        TxnOffsetCommit 3 name no member, and are not checked.
+        Producers before TxnOffsetCommit 3 name no member and are not checked, as in Kafka.
         """
         unnamed = not committer.member_id and committer.instance_id is None
         if committer.epoch < 0 and (unnamed or self.state is State.EMPTY):
@@ -110,20 +105,15 @@ class ClassicView(Group):
         """Allow every fetch: classic members do not identify themselves."""
 
     def check_offset_delete(self) -> None:
-        """Check that offsets may be deleted: members are consumers, or absent.
-
-        Raises:
-            KafkaError: NON_EMPTY_GROUP.
-        """
+        """Allow it for consumers or an empty group; raise NON_EMPTY_GROUP."""
         if self.state is not State.EMPTY and self.protocol_type != PROTOCOL_TYPE:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:
-        """Return when an offset began to age; None while it is needed.
+        """Return when an offset began to age; None while needed.
 
-        Without members, it is when the last one left, or a later commit. Kafka would drop an offset that an
-        administrator set on a group that was empty for long. With members, it is the commit, for topics without
-        subscribers.
+        Without members: when the last one left, or a later commit (Kafka would drop an offset that an administrator set
+        on a long empty group). With members: the commit, for topics without subscribers.
         """
         if self.protocol_type is None:
             # Committed by a consumer without group membership.
@@ -135,11 +125,10 @@ class ClassicView(Group):
         return None
 
     def reads(self, topic: str) -> bool:
-        """Whether members subscribe to the topic. Undecodable subscriptions count for any."""
+        """Whether members subscribe to the topic; if undecodable, to any."""
         if self.subscribed is None:
             return self.protocol_type == PROTOCOL_TYPE
         return topic in self.subscribed
 
     def tombstones(self) -> tuple[Change, ...]:
-        """Return the tombstone of its record."""
         return ((GroupMetadataKey(group=self.group_id), None),)

@@ -1,6 +1,6 @@
 """The states of a classic group, with the transition table.
 
-What lives here: the next state for each state and event; a missing pair is a bug. What does not: actions (`group`).
+What lives here: the next state by state and event; a missing pair is a bug. What does not: actions (`group`).
 """
 
 from enum import Enum
@@ -10,10 +10,10 @@ from busway_bus.kernel.transitions import Table
 
 
 class State(Enum):
-    """The states with Kafka's names.
+    """The states, with Kafka's names.
 
-    Empty: no members, maybe offsets. PreparingRebalance: members must rejoin, until all have or the deadline.
-    CompletingRebalance: the leader's assignment is pending. Stable: all have their assignment. Dead: deleted.
+    Empty: no members, maybe offsets. PreparingRebalance: until all have rejoined or the deadline. CompletingRebalance:
+    the leader's assignment is pending. Stable: all have it. Dead: deleted.
     """
 
     EMPTY = "Empty"
@@ -26,7 +26,7 @@ class State(Enum):
 class Event(Enum):
     """The events of a group.
 
-    The first two have no record and are lost with the coordinator. The others are records, live or replayed.
+    The first two have no record and are lost with the coordinator.
     """
 
     REBALANCE = "somebody came, left, or has something new to say"
@@ -60,4 +60,3 @@ TRANSITIONS: Final[Table[State, Event, State]] = Table(
         (State.PREPARING, Event.ASSIGNED): State.STABLE,
     },
 )
-"""The next state by (state, event)."""

@@ -1,9 +1,8 @@
 """The assignors of Kafka's brokers (KIP-848).
 
-What lives here: `uniform` and `range`, computed in steps, from their arguments alone: every coordinator computes the
-same. What does not: when a target assignment is due (`consumer_target`), reconciliation (`reconcile`).
-
-Memory grows with members, partitions and different subscriptions, not with the topics of all members.
+What lives here: `uniform` and `range`, computed in steps from their arguments alone. What does not: when a target
+assignment is due (`consumer_target`), reconciliation (`reconcile`). Memory grows with members, partitions and different
+subscriptions, not with the topics of all members.
 """
 
 import heapq
@@ -26,7 +25,7 @@ class Subscriber:
     """A member as input of an assignor.
 
     Attributes:
-        topics: existing topics to which it subscribes by name only.
+        topics: existing topics subscribed to by name only.
         matched: existing topics that its regular expression matches.
         target: its last target assignment.
     """
@@ -45,18 +44,15 @@ class Subscriber:
         yield from self.matched
 
     def reads(self, topic_id: UUID) -> bool:
-        """Whether it subscribes to a topic."""
         return topic_id in self.topics or topic_id in self.matched
 
     def like(self, other: "Subscriber") -> bool:
-        """Whether it subscribes to the same topics."""
         if self.topics == other.topics and self.matched == other.matched:
             return True
         return len(self) == len(other) and all(map(other.reads, self))
 
 
 Partitions = Mapping[UUID, int]
-"""Number of partitions by topic."""
 Assigning = Generator[None, None, dict[str, Assignment]]
 """A computation in steps; its result is an assignment by member id."""
 Assignor = Callable[[Sequence[Subscriber], Partitions], Assigning]
@@ -65,7 +61,7 @@ Assignor = Callable[[Sequence[Subscriber], Partitions], Assigning]
 def assign_range(members: Sequence[Subscriber], partitions: Partitions) -> Assigning:
     """Assign a range of each topic's partitions to each subscriber.
 
-    Static members are first, by instance id.
+    Static members first, by instance id.
     """
     ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
     pace = Pace(ASSIGNED_PER_STEP_MAX)
@@ -94,7 +90,7 @@ def assign_range(members: Sequence[Subscriber], partitions: Partitions) -> Assig
 
 
 def assign_uniform(members: Sequence[Subscriber], partitions: Partitions) -> Assigning:
-    """Assign equal numbers of partitions, and keep as many as possible."""
+    """Assign equal numbers of partitions; keep as many as possible."""
     if not members:
         return {}
     ordered = sorted(members, key=lambda member: member.member_id)
@@ -169,7 +165,7 @@ def _settled(kept: Mapping[str, Mapping[UUID, list[int]]], pace: Pace) -> Assign
 class _Uneven:
     """An assignment to members with different subscriptions.
 
-    Each partition is assigned to its least loaded subscriber, then the loads are leveled.
+    Each partition goes to its least loaded subscriber, then the loads are leveled.
     """
 
     def __init__(self, members: Sequence[Subscriber], partitions: Partitions) -> None:
@@ -178,12 +174,11 @@ class _Uneven:
         self._pace = Pace(ASSIGNED_PER_STEP_MAX)
         self._loads = [0] * len(members)
         self._units: dict[UUID, list[list[int]]] = {}
-        """Positions of a topic's subscribers, grouped by equal subscription, without overlap."""
+        """Positions of a topic's subscribers by equal subscription, without overlap."""
         self._owners: dict[UUID, list[int]] = {}
         self._order: list[UUID] = []
 
     def assigned(self) -> Assigning:
-        """Compute the assignment of each member."""
         yield from self._prepare()
         yield from self._keep()
         for topic_id in self._order:
@@ -264,11 +259,7 @@ class _Uneven:
         return len(least) + len(owners)
 
     def _level(self, topic_id: UUID) -> bool:
-        """Move partitions of one topic until its subscribers have level loads.
-
-        Returns:
-            Whether a partition was moved.
-        """
+        """Level the loads of a topic's subscribers; True if a partition moved."""
         loads, owners = self._loads, self._owners[topic_id]
         readers = self._readers(topic_id)
         if len(readers) == 1:
@@ -302,4 +293,4 @@ class _Uneven:
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
-"""Assignors by their name in clients and in `group.consumer.assignors`."""
+"""Assignors by their name in clients and `group.consumer.assignors`."""

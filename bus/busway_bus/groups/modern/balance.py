@@ -1,7 +1,7 @@
 """The computation of a consumer group's target assignment in steps.
 
-What lives here: the assignors' input, a group's amount of work, a plan for a running group. What does not: the
-assignors (`assignors`), when a target assignment is due, and storing it (`consumer_target`).
+What lives here: the assignors' input, a group's amount of work, a running group's plan. What does not: the assignors,
+when it is due, storing it (`consumer_target`).
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from busway_bus.kernel.limits import ASSIGNED_PER_STEP_MAX, TARGETS_WRITTEN_AT_O
 from busway_bus.kernel.steps import Pace
 
 Matches = Mapping[str, frozenset[str]]
-"""Matching names by regular expression, as far as they are resolved."""
+"""Resolved names by regular expression."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +26,7 @@ class Plan:
 
     Attributes:
         group: a later one of the same name does not match.
-        epoch: the group's at that moment.
-        steps: the computation.
-        instances: instance ids of static members then, by member id.
+        epoch, instances: the group's epoch and static members' instance ids at that moment.
     """
 
     group: Any
@@ -38,10 +36,7 @@ class Plan:
 
     @staticmethod
     def parts(targets: Mapping[str, Assignment]) -> Iterator[tuple[dict[str, Assignment], bool]]:
-        """Yield parts of a target assignment, to be written at once.
-
-        The flag marks the last one.
-        """
+        """Yield parts to be written at once; the flag marks the last."""
         pace, part = Pace(TARGETS_WRITTEN_AT_ONCE_MAX), dict[str, Assignment]()
         for member_id, target in targets.items():
             part[member_id] = target
@@ -52,7 +47,7 @@ class Plan:
 
 
 def is_small(members: Iterable[ConsumerMember], matches: Matches, topics: Topics, at_once: int) -> bool:
-    """Whether the members' topics and the partitions number at most `at_once`."""
+    """Whether the members' topics and partitions number at most `at_once`."""
     left = at_once
     sets: set[frozenset[str]] = set()
     for member in members:
@@ -71,12 +66,9 @@ def assigning(
     matches: Matches,
     topics: Topics,
 ) -> Assigning:
-    """Compute these members' target assignment in steps.
+    """Compute the target assignment in steps.
 
-    The mappings must not change meanwhile; topics may.
-
-    Args:
-        had: last target assignments.
+    The mappings must not change meanwhile; topics may. `had`: last target assignments.
     """
     partitions: dict[UUID, int] = {}
     subscribers = yield from _subscribers(members, had, matches, topics, partitions)
@@ -90,7 +82,7 @@ def _subscribers(
     topics: Topics,
     partitions: dict[UUID, int],
 ) -> Generator[None, None, list[Subscriber]]:
-    """Return the assignor's input, from one image; fill `partitions` with their numbers."""
+    """Return the assignor's input, from one image; fill `partitions`."""
     pace = Pace(ASSIGNED_PER_STEP_MAX)
     topics = topics.as_they_are()
     sets: dict[frozenset[str], frozenset[UUID]] = {}

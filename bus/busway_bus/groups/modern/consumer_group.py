@@ -1,10 +1,8 @@
 """A consumer group (KIP-848): the effects of heartbeats and of time.
 
-What lives here: joining, heartbeats, leaving, raising the group's epoch. What does not: the state (`consumer_state`),
-when a target assignment is computed (`consumer_target`), reconciliation (`reconcile`), resolving regular expressions
-(the coordinator).
-
-Nothing stored changes here: each method returns the records for it.
+What lives here: joining, heartbeats, leaving, raising the epoch. What does not: the state (`consumer_state`), target
+assignments (`consumer_target`), reconciliation (`reconcile`), resolving regular expressions (the coordinator). Nothing
+stored changes here: methods return the records for it.
 """
 
 from collections import Counter
@@ -42,15 +40,13 @@ REGEX_REFRESH_MIN_MS: Final = 10_000
 
 
 class ConsumerGroup(ConsumerTarget):
-    """One group."""
-
     def __init__(self, group_id: str, memory: GroupMemory, limits: ConsumerLimits, topics: Topics) -> None:
         super().__init__(group_id, memory, limits, topics)
         self._seen: tuple[object, int] = (None, 0)
         """The topics last compared with the group, and its epoch after that."""
         self._resolved_in: object = None
         self._resolved_ms: int | None = None
-        """Last resolution of all regular expressions. Unchanged matches have older records."""
+        """Last resolution of all regular expressions; unchanged matches have older records."""
         self._too_wide: set[str] = set()
         """Regular expressions whose matches exceed the memory limit."""
         self._asked_ms: int | None = None
@@ -63,7 +59,7 @@ class ConsumerGroup(ConsumerTarget):
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
-            FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
+                FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
         """
         self._check_full(heartbeat.member_id)
         records: list[Change] = []
@@ -99,7 +95,7 @@ class ConsumerGroup(ConsumerTarget):
         A due target assignment is computed, or must be planned: then the second value is True.
 
         Raises:
-            KafkaError: GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, or an error of `reconcile`.
+            KafkaError: GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, or as `reconcile`.
         """
         if updated.regex in self._too_wide and self.regexes[updated.regex]:
             text = f"What `{updated.regex}` matches is more than the members of a group may hold; let it match fewer topics."
@@ -117,10 +113,7 @@ class ConsumerGroup(ConsumerTarget):
         return stepped, unassigned
 
     def _seat(self, heartbeat: ConsumerHeartbeat, records: list[Change]) -> ConsumerMember:
-        """Return the current member, or a new one.
-
-        It gets the partitions of a static predecessor.
-        """
+        """Return the member; a new one gets a static predecessor's partitions."""
         joins = heartbeat.epoch == 0
         if heartbeat.instance_id is None:
             member = self.members.get(heartbeat.member_id)
@@ -226,10 +219,7 @@ class ConsumerGroup(ConsumerTarget):
         return reads
 
     def _taken_by_another(self, member: ConsumerMember) -> Callable[[UUID, int], bool]:
-        """Return a test of whether another member still owns a partition.
-
-        A static predecessor does not count.
-        """
+        """Return whether a member, except a static predecessor, owns a partition."""
         held = self.static_member(member.instance_id)
         own_ids = {member.member_id, held.member_id if held is not None else member.member_id}
 
@@ -245,7 +235,7 @@ class ConsumerGroup(ConsumerTarget):
         """Leave the group; a static member may leave temporarily.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
         if heartbeat.instance_id is not None:
             member = self._same_static(
@@ -259,7 +249,6 @@ class ConsumerGroup(ConsumerTarget):
         return self._put_out([member.member_id], now, reply)
 
     def leave(self, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
-        """Remove members by id, or by instance id alone (an administrator's call)."""
         codes: list[ErrorCode] = []
         gone: dict[str, None] = {}
         for member_id, instance_id in identities:
@@ -274,7 +263,6 @@ class ConsumerGroup(ConsumerTarget):
         return self._put_out(list(gone), now, codes)
 
     def tick(self, now: int) -> Decision[None]:
-        """Fence members whose session or revocation timeout expired."""
         return self._put_out(self.overdue(now), now, None)
 
     def _put_out(self, member_ids: list[str], now: int, reply: R) -> Decision[R]:
@@ -297,13 +285,10 @@ class ConsumerGroup(ConsumerTarget):
     def _change_regex(
         self, member: ConsumerMember, updated: ConsumerMember, records: list[Change]
     ) -> tuple[bool, bool]:
-        """Check a changed regular expression.
-
-        Returns:
-            Whether it is a different one, and whether its matches are known.
+        """Check a regular expression; return whether it changed and is resolved.
 
         Raises:
-            KafkaError: INVALID_REGULAR_EXPRESSION, or GROUP_MAX_SIZE_REACHED for too many different ones.
+            KafkaError: INVALID_REGULAR_EXPRESSION, or GROUP_MAX_SIZE_REACHED for too many.
         """
         old, new = member.regex or "", updated.regex or ""
         if member.regex == updated.regex:
@@ -355,11 +340,9 @@ class ConsumerGroup(ConsumerTarget):
         self._asked_ms = self._resolved_in = self._resolved_ms = None
 
     def resolve(self, matches: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
-        """Store the matches of regular expressions; write those that changed.
+        """Write the changed matches of regular expressions.
 
-        Args:
-            matches: matching topics by regular expression.
-            version: version of the topics that were searched; None if more matches follow.
+        `version`: of the searched topics; None if more matches follow.
         """
         if version is not None:
             self._asked_ms, self._resolved_in, self._resolved_ms = None, version, now
@@ -425,7 +408,7 @@ def _check_epoch(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> None:
 
 
 def _has_all(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> bool:
-    """Whether a member reports only assigned partitions. Its last response may be lost."""
+    """Whether a member reports only assigned partitions: its last response may be lost."""
     if heartbeat.owned is None:
         return False
     return all(

@@ -1,6 +1,6 @@
 """A member of a consumer group (KIP-848).
 
-What lives here: its state, and its records. What does not: its next step (`reconcile`).
+What lives here: its state and records. What does not: its next step (`reconcile`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,8 +33,8 @@ It may return under another id.
 class MemberState(IntEnum):
     """The reconciliation state of a member.
 
-    STABLE: it has its epoch's target assignment. UNREVOKED: it must revoke partitions first. UNRELEASED: it waits for
-    others to revoke partitions.
+    STABLE: it has its epoch's target. UNREVOKED: it must revoke partitions first. UNRELEASED: it waits for others to
+    revoke.
     """
 
     STABLE = 0
@@ -48,11 +48,11 @@ class ConsumerMember(ModernMember):
     """An immutable member.
 
     Attributes:
-        regex: subscribed regular expression, besides `topics`; empty for none.
-        assignor: preferred one; None for any.
-        assigned: the partitions that it may read.
+        regex: besides `topics`; empty for none.
+        assignor: preferred; None for any.
+        assigned: partitions that it may read.
         revoking: partitions with unconfirmed revocation.
-        classic: set for a member of the classic protocol.
+        classic: set for the classic protocol.
     """
 
     state: MemberState = MemberState.STABLE
@@ -65,12 +65,10 @@ class ConsumerMember(ModernMember):
 
     @property
     def reconciled(self) -> bool:
-        """Whether it has the target assignment of its epoch."""
         return self.state is MemberState.STABLE
 
     @property
     def size_bytes(self) -> int:
-        """Its memory."""
         owned = sum(1 + len(partitions) for held in (self.assigned, self.revoking) for partitions in held.values())
         spoken = () if self.classic is None else self.classic.supported_protocols
         protocols = sum(len(protocol.name) + len(protocol.metadata) for protocol in spoken)
@@ -78,13 +76,12 @@ class ConsumerMember(ModernMember):
 
     @property
     def protocol(self) -> str | None:
-        """The preferred protocol of a classic member; None for others."""
+        """The preferred classic protocol; None for a consumer-protocol member."""
         if self.classic is None:
             return None
         return next((protocol.name for protocol in self.classic.supported_protocols), "")
 
     def moved(self, epoch: int, state: MemberState, assigned: Owned, revoking: Owned = NOTHING) -> "ConsumerMember":
-        """Return the member after a step towards its target."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
     def gone_for_a_while(self) -> "ConsumerMember":
@@ -103,7 +100,6 @@ class ConsumerMember(ModernMember):
     # Records
 
     def metadata_record(self, group_id: str) -> Change:
-        """Return the record of its metadata."""
         return (
             ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=self.member_id),
             ConsumerGroupMemberMetadataValue(
@@ -120,7 +116,6 @@ class ConsumerMember(ModernMember):
         )
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> "ConsumerMember":
-        """Return the member with the metadata of a record."""
         return replace(
             self,
             instance_id=value.instance_id,
@@ -135,7 +130,6 @@ class ConsumerMember(ModernMember):
         )
 
     def assignment_record(self, group_id: str) -> Change:
-        """Return the record of its current assignment."""
         return (
             ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=self.member_id),
             ConsumerGroupCurrentMemberAssignmentValue(
@@ -148,7 +142,7 @@ class ConsumerMember(ModernMember):
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> "ConsumerMember":
-        """Return the member with a record's assignment; None for a tombstone."""
+        """Apply a record's assignment; None is a tombstone."""
         if value is None:
             return replace(self, epoch=-1, previous_epoch=-1, assigned={}, revoking={})
         return replace(

@@ -1,7 +1,7 @@
 """The state of a consumer group (KIP-848), as its records make it.
 
 What lives here: applying records, owners of partitions, overdue members, checks of offset operations. What does not:
-the common base (`group`), operations (`consumer_group`).
+the base (`group`), operations (`consumer_group`).
 """
 
 from collections import Counter
@@ -55,19 +55,15 @@ class Resolved:
 
 
 class ConsumerView(ModernGroup[ConsumerMember]):
-    """One group.
-
-    Args:
-        settings: by group id.
+    """A consumer group without its operations.
 
     Attributes:
         regexes: number of subscribers by regular expression.
         resolved: matches by regular expression.
         by_regex: number of regular expressions that match a topic.
-        matches: matching names, charged to no host. They are separate from the members' sets: otherwise a host's bytes
+        matches: matching names, charged to no host and separate from the members' sets: otherwise a host's bytes
             would depend on the order of additions, and differ after a restart.
-        assignors: number of members that prefer each assignor.
-        classic_members: number of members of the classic protocol.
+        assignors: number of members that prefer each.
         speakers: number of classic members by supported protocol.
         owners: member ids by topic id and partition; an owned partition is assigned to no other member.
         old_metadata: whether a record from Kafka before 4.1 exists.
@@ -91,20 +87,17 @@ class ConsumerView(ModernGroup[ConsumerMember]):
 
     @property
     def settings(self) -> GroupSettings:
-        """The settings of this group."""
         return self._settings(self.group_id)
 
     @property
     def listed_type(self) -> str:
-        """The protocol type in ListGroups."""
         return PROTOCOL_TYPE
 
     def reads(self, topic: str) -> bool:
-        """Whether members subscribe to the topic, by name or regular expression."""
         return super().reads(topic) or topic in self.by_regex
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Return the topics to which a member subscribes, with resolved matches."""
+        """Return a member's topics, with resolved matches."""
         resolution = self.resolved.get(member.regex or "")
         if resolution is None:
             return member.topics
@@ -113,7 +106,6 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     # Records
 
     def apply(self, key: Key, value: Value | None, now: int) -> None:
-        """Apply a record; None is a tombstone."""
         _APPLY[type(key)](self, key, value, now)
 
     def _apply_group(self, key: Any, value: ConsumerGroupMetadataValue | None, now: int) -> None:
@@ -156,7 +148,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         self._watch_revocation(before, member, now)
 
     def session_timeout_ms(self, member: ConsumerMember) -> int:
-        """Return a member's session timeout; classic members set their own."""
+        """Return a session timeout; classic members set their own."""
         return self.settings.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
 
     def _count(self, member: ConsumerMember, by: int) -> None:
@@ -186,7 +178,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         """Start or stop a member's revocation timeout.
 
         It is the rebalance timeout, from the notification on. Classic members have other timeouts; a static member that
-        left temporarily has only its session timeout.
+        left temporarily has only its session's.
         """
         left = member.epoch == STATIC_LEAVE_EPOCH
         if member.state is not MemberState.UNREVOKED or member.classic is not None or left:
@@ -224,7 +216,6 @@ class ConsumerView(ModernGroup[ConsumerMember]):
                     del self.by_regex[topic]
 
     def member_tombstones(self, member_id: str) -> tuple[Change, ...]:
-        """Return the tombstones of a member's records."""
         key = {"group_id": self.group_id, "member_id": member_id}
         return (
             (ConsumerGroupCurrentMemberAssignmentKey(**key), None),
@@ -233,7 +224,6 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         )
 
     def tombstones(self) -> tuple[Change, ...]:
-        """Return the tombstones of all records, except those of offsets."""
         return (
             *(change for member_id in self.members for change in self.member_tombstones(member_id)),
             (ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None),
@@ -248,7 +238,6 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     # Time
 
     def next_deadline(self) -> int | None:
-        """Return when a session or revocation times out in ms, or None."""
         moments = (self.next_expiry(), self._revocations.earliest())
         return min((moment for moment in moments if moment is not None), default=None)
 
@@ -267,7 +256,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION in a transaction or for a classic
-                member), or UNSUPPORTED_VERSION.
+                member), UNSUPPORTED_VERSION.
         """
         if committer.epoch < 0 and self.empty:
             return None
@@ -301,11 +290,6 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         return member
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Check that this member may fetch offsets in this epoch.
-
-        Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION for a classic member.
-        """
         if member_id is None and epoch < 0:
             return
         member = self._member(member_id or "")
@@ -317,7 +301,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         """Allow deletion of offsets; `reads` protects subscribed topics."""
 
     def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:
-        """Return the commit time, from which an offset ages; None while subscribed."""
+        """Return the commit time; None while subscribed."""
         return None if self.reads(topic) else committed.commit_timestamp_ms
 
 
@@ -333,7 +317,6 @@ _APPLY: Final[dict[type[Any], Callable[[ConsumerView, Any, Any, int], None]]] = 
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> Change:
-    """Return the record of a member's target assignment."""
     return (
         ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         ConsumerGroupTargetAssignmentMemberValue(

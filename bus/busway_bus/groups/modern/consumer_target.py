@@ -1,8 +1,7 @@
 """The target assignment of a consumer group, at once or in steps.
 
-What lives here: when it is due, and the plan for a large group; as in Kafka, its epoch may be behind the group's
-meanwhile. What does not: the group's epoch (`consumer_group`), the computation (`balance`), reconciliation
-(`reconcile`).
+What lives here: when it is due, and a large group's plan; its epoch may be behind the group's meanwhile, as in Kafka.
+What does not: the group's epoch (`consumer_group`), the computation (`balance`), reconciliation (`reconcile`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,8 +25,6 @@ from busway_bus.kernel.steps import finished
 
 
 class ConsumerTarget(ConsumerView):
-    """One group."""
-
     def __init__(self, group_id: str, memory: GroupMemory, limits: ConsumerLimits, topics: Topics) -> None:
         super().__init__(group_id, memory, limits.of_group)
         self._limits = limits
@@ -35,7 +32,7 @@ class ConsumerTarget(ConsumerView):
         self._planned = False
 
     def preferred_assignor(self, members: Iterable[ConsumerMember]) -> str:
-        """Return the assignor that most members prefer, by default the broker's first."""
+        """Return the assignor that most members prefer, else the broker's first."""
         votes: dict[str, int] = {}
         for member in members:
             if member.assignor is not None:
@@ -55,8 +52,8 @@ class ConsumerTarget(ConsumerView):
     ) -> tuple[int, Assignment, bool]:
         """Return the target assignment's epoch and the member's part.
 
-        It is computed if the group's epoch was raised and the assignment interval is over. For a large group the third
-        value is True: it must be planned.
+        It is computed if the epoch was raised and the assignment interval is over. For a large group the third value is
+        True: it must be planned.
         """
         replaced = self.static_member(updated.instance_id)
         before = updated if replaced is None else replaced
@@ -90,10 +87,7 @@ class ConsumerTarget(ConsumerView):
     # Large groups
 
     def plan(self, now: int) -> Plan | None:
-        """Start a plan for a due target assignment; None without need.
-
-        The caller calls `unplanned` at its end.
-        """
+        """Start a plan for a due target assignment; `unplanned` ends it."""
         if self._planned or not self.members or not self._is_due(self.epoch, now):
             return None
         self._planned = True
@@ -113,12 +107,9 @@ class ConsumerTarget(ConsumerView):
         self._planned = False
 
     def planned(self, plan: Plan, part: Mapping[str, Assignment], now: int, *, last: bool) -> Decision[bool]:
-        """Store a part of a planned target assignment. The last puts it in force.
+        """Store a part of a plan; False if it is obsolete.
 
-        Members that left get nothing. The part of a replaced static member goes to its successor.
-
-        Returns:
-            Whether the plan is still of use.
+        The last part puts it in force. Members that left get nothing; a static member's successor gets its part.
         """
         if self.over or not self.members or self.target_epoch >= plan.epoch:
             return Decision(reply=False)
@@ -140,7 +131,6 @@ def is_within(wait_ms: int, since_ms: int, now: int) -> bool:
 
 
 def plan_of(groups: Mapping[str, Group], group_id: str, now: int) -> Plan | None:
-    """Start a plan for a large consumer group, if due."""
     group = groups.get(group_id)
     return group.plan(now) if isinstance(group, ConsumerTarget) else None
 
@@ -148,11 +138,7 @@ def plan_of(groups: Mapping[str, Group], group_id: str, now: int) -> Plan | None
 def write_part(
     groups: Mapping[str, Group], plan: Plan, part: Mapping[str, Assignment], now: int, *, last: bool
 ) -> Decision[bool]:
-    """Store a part of a plan, if its group still exists.
-
-    Returns:
-        Whether the plan is still of use.
-    """
+    """Store a part of a plan, if its group still exists."""
     group = plan.group
     if not isinstance(group, ConsumerTarget) or groups.get(group.group_id) is not group:
         return Decision(reply=False)

@@ -1,9 +1,8 @@
 """The base of consumer groups (KIP-848) and share groups (KIP-932).
 
-What lives here: members with epochs, sessions and subscriptions; the group's epoch and target assignment; the metadata
-hash. What does not: heartbeats and reconciliation (`consumer_group`), assignors, records (`records`).
-
-All except the sessions is stored in the log, and changes only by a subclass's `apply`.
+What lives here: members with epochs, sessions and subscriptions; the group's epoch, target assignment and metadata
+hash. What does not: heartbeats and reconciliation (`consumer_group`), assignors, records (`records`). All except
+sessions is stored in the log, and changes only by a subclass's `apply`.
 """
 
 from collections import Counter
@@ -31,8 +30,8 @@ PARTITION_BYTES: Final = 16
 class ModernState(Enum):
     """The states of a group with Kafka's names.
 
-    Empty: no members. Assigning: the group's epoch has no target assignment yet. Reconciling: a member differs from its
-    target. Stable: no member does. Dead: deleted.
+    Empty: no members. Assigning: the epoch has no target assignment yet. Reconciling: a member differs from its target.
+    Stable: none does. Dead: deleted.
     """
 
     EMPTY = "Empty"
@@ -49,8 +48,7 @@ class ModernMember:
     Attributes:
         epoch: of its heartbeats; 0 before the first.
         previous_epoch: also accepted, after a lost response.
-        topics: subscribed by name.
-        reconciled: whether it has its epoch's target assignment.
+        topics: subscribed to by name.
     """
 
     member_id: str
@@ -74,7 +72,6 @@ class ModernMember:
 
 
 def member_bytes(member: ModernMember) -> int:
-    """Return the memory of a member's common fields, without its topic names."""
     own = (member.member_id, member.instance_id or "", member.rack_id or "", member.client_id, member.client_host)
     return MEMBER_BYTES + sum(map(len, own))
 
@@ -83,19 +80,17 @@ M = TypeVar("M", bound=ModernMember)
 
 
 def assignment_bytes(assignment: Assignment) -> int:
-    """Return the approximate memory of an assignment."""
     return sum(PARTITION_BYTES * (1 + len(partitions)) for partitions in assignment.values())
 
 
 class ModernGroup(Group, Generic[M]):
-    """One group.
+    """A group whose members have epochs.
 
     Attributes:
         names: its sets of topic names.
         epoch: rises with every change of members, subscriptions or topics.
         target_epoch: while lower than `epoch`, a new target assignment is due.
-        target_timestamp_ms: when the target assignment was computed.
-        target: target assignment by member id.
+        target_timestamp_ms: of its computation.
         metadata_hash: of its topics.
         subscribed: number of subscribers of a topic by name.
         static: member ids by instance id.
@@ -106,7 +101,7 @@ class ModernGroup(Group, Generic[M]):
         self._usage = QuotaUsage(memory)
         self.names = SharedNames(self._usage)
         self._held: dict[str, tuple[str, int]] = {}
-        """The accounted host and bytes by member id."""
+        """Accounted host and bytes by member id."""
         self.epoch = 1
         self.target_epoch = 1
         self.target_timestamp_ms = 0
@@ -126,7 +121,6 @@ class ModernGroup(Group, Generic[M]):
 
     @property
     def state(self) -> ModernState:
-        """The state, derived from the other attributes."""
         if self.over:
             return ModernState.DEAD
         if not self.members:
@@ -137,30 +131,22 @@ class ModernGroup(Group, Generic[M]):
 
     @property
     def state_name(self) -> str:
-        """The state's name in Kafka."""
         return self.state.value
 
     @property
     def empty(self) -> bool:
-        """Whether it has no members."""
         return not self.members
 
     def reads(self, topic: str) -> bool:
-        """Whether members subscribe to the topic."""
         return self.subscribed[topic] > 0 if topic in self.subscribed else False
 
     def static_member(self, instance_id: str | None) -> M | None:
-        """Return the current member with an instance id."""
         return self.members.get(self.static.get(instance_id, "")) if instance_id is not None else None
 
     def check_room(self, before: M | None, after: M) -> None:
-        """Check that the member's host has memory for it.
+        """Raise GROUP_MAX_SIZE_REACHED if the member's host has no memory for it.
 
-        Args:
-            before: the charged member, None for a new one.
-
-        Raises:
-            KafkaError: GROUP_MAX_SIZE_REACHED.
+        `before`: the charged member, None for a new one.
         """
         had = before.topics if before is not None else NO_NAMES
         more = self.names.more_bytes(had, after.topics) + after.size_bytes
@@ -173,7 +159,6 @@ class ModernGroup(Group, Generic[M]):
     # Records
 
     def put_member(self, member: M) -> None:
-        """Insert or replace a member."""
         before = self.members.get(member.member_id)
         if before is None or before.topics is not member.topics:
             shared = self.names.take(member.topics, member.client_host)
@@ -187,7 +172,6 @@ class ModernGroup(Group, Generic[M]):
         self._measure(member.member_id)
 
     def drop_member(self, member_id: str) -> M | None:
-        """Remove and return a member; None if it is unknown."""
         member = self.members.pop(member_id, None)
         if member is None:
             return None
@@ -208,17 +192,14 @@ class ModernGroup(Group, Generic[M]):
                     self.subscribed[topic] = others
 
     def put_target(self, member_id: str, target: Assignment) -> None:
-        """Set a member's target assignment."""
         self.target[member_id] = target
         self._measure(member_id)
 
     def drop_target(self, member_id: str) -> None:
-        """Remove a member's target assignment."""
         self.target.pop(member_id, None)
         self._measure(member_id)
 
     def target_computed(self, epoch: int, timestamp_ms: int) -> None:
-        """Set the epoch and time of the target assignment."""
         self.target_epoch, self.target_timestamp_ms = epoch, timestamp_ms
         for member in self.members.values():
             self._settle(member)
@@ -240,31 +221,26 @@ class ModernGroup(Group, Generic[M]):
     # Sessions
 
     def touch(self, member_id: str, until_ms: int) -> None:
-        """Extend a member's session to `until_ms`."""
         self._session_ends[member_id] = until_ms
         self._sessions.put(member_id, until_ms)
 
     def has_session(self, member_id: str) -> bool:
-        """Whether a member's session has started."""
         return member_id in self._session_ends
 
     def end_session(self, member_id: str) -> None:
-        """End a member's session timer."""
         self._session_ends.pop(member_id, None)
         self._sessions.discard(member_id)
 
     def next_expiry(self) -> int | None:
-        """Return when `expired` is due, in ms; None for never."""
         return self._sessions.earliest()
 
     def silent(self, member_id: str, now: int) -> bool:
-        """Whether a member's session has expired."""
         return self._session_ends.get(member_id, now) <= now
 
     def expired(self, now: int) -> list[str]:
         """Return a bounded number of members whose session expired.
 
-        The rest is due at once. One that is not removed is returned again after `EXPIRE_AGAIN_MS`.
+        The rest is due at once. A member that is not removed is returned again after `EXPIRE_AGAIN_MS`.
         """
         expired: list[str] = []
         for member_id in self._sessions.due(now, MEMBERS_PER_TICK_MAX):

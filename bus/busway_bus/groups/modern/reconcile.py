@@ -1,7 +1,7 @@
 """The next reconciliation step of a consumer group's member (KIP-848).
 
 What lives here: the step, which assigns a partition only after its confirmed revocation. What does not: the target
-assignment (`assignors`), when a step is taken (`consumer_group`).
+assignment (`assignors`), when to step (`consumer_group`).
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ def reconcile(
 
     Args:
         owned: the owned partitions that it reports.
-        reads: whether it subscribes to a topic; partitions of others are not assigned to it.
+        reads: whether it subscribes to a topic; others' partitions are not assigned to it.
         taken: whether another member still owns a partition.
 
     Raises:

@@ -1,7 +1,7 @@
 """The records of consumer groups (KIP-848) in `__consumer_offsets`.
 
-What lives here: their layouts, of the kafka-group-coordinator 4.3.1 jar. What does not: encoding and decoding
-(`record_serde`), applying them (`consumer_state`).
+What lives here: layouts of the kafka-group-coordinator 4.3.1 jar. What does not: encoding (`record_serde`), applying
+(`consumer_state`).
 """
 
 from dataclasses import field
@@ -24,41 +24,30 @@ from busway_protocol.types import (
 
 @message(api_key=3, versions=(0, 0))
 class ConsumerGroupMetadataKey:
-    """The key of a group's epoch."""
-
     group_id: Str
 
 
 @message(api_key=3, versions=(0, 0), flexible=0)
 class ConsumerGroupMetadataValue:
-    """The group's epoch and the hash of its topics' metadata."""
-
     epoch: Int32
     metadata_hash: Annotated[Int64, tag(0)] = 0
 
 
 @message(api_key=4, versions=(0, 0))
 class ConsumerGroupPartitionMetadataKey:
-    """The key of a group's topics.
-
-    Kafka before 4.1 wrote their partitions; now only the tombstone is written.
-    """
+    """Only its tombstone is written; Kafka before 4.1 wrote partitions."""
 
     group_id: Str
 
 
 @struct
 class PartitionMetadata:
-    """One partition and the racks of its replicas."""
-
     partition: Int32
     racks: list[Str]
 
 
 @struct
 class TopicMetadata:
-    """One topic as the group knew it."""
-
     topic_id: Uuid
     topic_name: Str
     num_partitions: Int32
@@ -67,39 +56,29 @@ class TopicMetadata:
 
 @message(api_key=4, versions=(0, 0), flexible=0)
 class ConsumerGroupPartitionMetadataValue:
-    """The topics to which the group subscribes."""
-
     topics: list[TopicMetadata]
 
 
 @message(api_key=5, versions=(0, 0))
 class ConsumerGroupMemberMetadataKey:
-    """The key of a member's metadata."""
-
     group_id: Str
     member_id: Str
 
 
 @struct
 class ClassicProtocol:
-    """A protocol that a classic member supports, with its subscription."""
-
     name: Str
     metadata: Bytes
 
 
 @struct
 class ClassicMemberMetadata:
-    """Metadata that only classic members have."""
-
     session_timeout_ms: Int32 = 0
     supported_protocols: list[ClassicProtocol] = field(default_factory=list)
 
 
 @message(api_key=5, versions=(0, 0), flexible=0)
 class ConsumerGroupMemberMetadataValue:
-    """A member's identity and subscription."""
-
     instance_id: NullableStr
     rack_id: NullableStr
     client_id: Str
@@ -115,14 +94,12 @@ class ConsumerGroupMemberMetadataValue:
 
 @message(api_key=6, versions=(0, 0))
 class ConsumerGroupTargetAssignmentMetadataKey:
-    """The key of a target assignment's epoch."""
-
     group_id: Str
 
 
 @message(api_key=6, versions=(0, 0), flexible=0)
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """The epoch of the target assignment and the time of its computation."""
+    """Epoch and time of computation."""
 
     assignment_epoch: Int32
     assignment_timestamp: Annotated[Int64, tag(0), ignorable] = 0
@@ -130,31 +107,23 @@ class ConsumerGroupTargetAssignmentMetadataValue:
 
 @message(api_key=7, versions=(0, 0))
 class ConsumerGroupTargetAssignmentMemberKey:
-    """The key of a member's target assignment."""
-
     group_id: Str
     member_id: Str
 
 
 @struct
 class TargetTopicPartitions:
-    """Partitions of a topic."""
-
     topic_id: Uuid
     partitions: list[Int32]
 
 
 @message(api_key=7, versions=(0, 0), flexible=0)
 class ConsumerGroupTargetAssignmentMemberValue:
-    """A member's target assignment."""
-
     topic_partitions: list[TargetTopicPartitions]
 
 
 @message(api_key=8, versions=(0, 0))
 class ConsumerGroupCurrentMemberAssignmentKey:
-    """The key of a member's current assignment."""
-
     group_id: Str
     member_id: Str
 
@@ -170,8 +139,6 @@ class CurrentTopicPartitions:
 
 @message(api_key=8, versions=(0, 0), flexible=0)
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """A member's current assignment and reconciliation state."""
-
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
@@ -181,15 +148,13 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @message(api_key=16, versions=(0, 0))
 class ConsumerGroupRegularExpressionKey:
-    """The key of a regular expression's matches."""
-
     group_id: Str
     regular_expression: Str
 
 
 @message(api_key=16, versions=(0, 0), flexible=0)
 class ConsumerGroupRegularExpressionValue:
-    """The matching topics, the version of the cluster image, and the time."""
+    """The matching topics, the cluster image's version, and the time."""
 
     topics: list[Str]
     version: Int64

@@ -19,8 +19,7 @@ class ConsumerHeartbeat:
     """A member's heartbeat; None for an unchanged field.
 
     Attributes:
-        epoch: 0 to join, -1 to leave, -2 for a static member's temporary leave (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
-        owned: reported owned partitions.
+        epoch: 0 to join, -1 to leave, -2 to leave temporarily (static).
     """
 
     member_id: str
@@ -47,9 +46,9 @@ class HeartbeatResult:
     """The reply to a heartbeat.
 
     Attributes:
-        assigned: the partitions that the member may read; None if unchanged.
-        unresolved: the group's regular expressions to resolve.
-        unassigned: whether a target assignment must be planned.
+        assigned: partitions that the member may read; None if unchanged.
+        unresolved: regular expressions to resolve.
+        unassigned: a target assignment must be planned.
     """
 
     member_id: str
@@ -79,12 +78,12 @@ class MigrationPolicy(Enum):
 
     @property
     def upgrades(self) -> bool:
-        """Whether the first member of the consumer protocol converts a classic group."""
+        """Whether the first consumer-protocol member converts a classic group."""
         return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE}
 
     @property
     def downgrades(self) -> bool:
-        """Whether a consumer group with only classic members becomes a classic one."""
+        """Whether a consumer group with only classic members becomes classic."""
         return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}
 
 
@@ -93,10 +92,8 @@ class ConsumerLimits:
     """Kafka's group.consumer.* settings.
 
     Attributes:
-        assignors: supported names, the default first.
-        migration: allowed conversions of non-empty groups.
+        assignors: the default first.
         assigned_at_once: see `ASSIGNED_AT_ONCE_MAX`.
-        of_group: returns a group's settings.
     """
 
     max_size: int = 2**31 - 1

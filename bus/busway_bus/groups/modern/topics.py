@@ -19,11 +19,7 @@ MANY: Final = 1_000
 
 
 class Topics:
-    """The topics of the current image.
-
-    Args:
-        image: returns the current image.
-    """
+    """The topics of the current image."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
@@ -46,26 +42,23 @@ class Topics:
         return self._hash_inputs
 
     def names(self) -> Iterable[str]:
-        """Return all names."""
         return self._image().topics
 
     def id_of(self, name: str) -> UUID | None:
-        """Return a topic's id, None without a topic of that name."""
         topic = self._image().topics.get(name)
         return None if topic is None else topic.topic_id
 
     def name_of(self, topic_id: UUID) -> str | None:
-        """Return a topic's name, None without a topic of that id."""
         return self._image().names.get(topic_id)
 
     def among(self, names: AbstractSet[str]) -> list[TopicImage]:
-        """Return the existing topics of these names, in order of their names."""
+        """Return the existing topics of these names, ordered by name."""
         return sorted(self.each(names), key=attrgetter("name"))
 
     def each(self, names: AbstractSet[str]) -> Iterator[TopicImage]:
-        """Yield the topics of these names in the current image, unordered.
+        """Yield the existing topics of these names, unordered.
 
-        It iterates the smaller set: a member may name many missing topics.
+        The smaller set is iterated: a member may name many missing topics.
         """
         topics = self._image().topics
         if len(names) > len(topics):
@@ -73,16 +66,15 @@ class Topics:
         return (topic for topic in map(topics.get, names) if topic is not None)
 
     def as_they_are(self) -> "Topics":
-        """Return a snapshot of the topics; later images do not change it."""
+        """Return a snapshot; later images do not change it."""
         image = self._image()
         return Topics(lambda: image)
 
     def ids_of(self, names: AbstractSet[str]) -> frozenset[UUID]:
-        """Return the ids of the existing topics of these names."""
         return frozenset(topic.topic_id for topic in self.among(names))
 
     def partitions(self, topic_id: UUID) -> int:
-        """Return a topic's number of partitions, 0 for an unknown id."""
+        """Return the number of partitions, 0 for an unknown id."""
         image = self._image()
         topic = image.topics.get(image.names.get(topic_id, ""))
         return 0 if topic is None else len(topic.partitions)
@@ -90,7 +82,7 @@ class Topics:
     def hash_of(self, names: AbstractSet[str]) -> int:
         """Return a hash of these topics' metadata, 0 if none exists.
 
-        Kafka's hash differs, so a group that moves between Kafka and Busway is assigned once more.
+        Kafka's differs: a group that moves between Kafka and Busway is assigned once more.
         """
         every = frozenset(names)
         if len(every) < MANY:

@@ -1,7 +1,7 @@
 """Kafka's simple assignor of share groups (KIP-932).
 
-What lives here: an even spread of partitions over members, which may share them, and keep as many as possible. What
-does not: its input (`heartbeat`).
+What lives here: an even spread of partitions, which members may share; as many as possible are kept. What does not: its
+input (`heartbeat`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -13,7 +13,7 @@ from busway_bus.groups.modern.group import Assignment
 
 NAME: Final = "simple"
 P = TypeVar("P", int, tuple[int, int])
-"""A partition index, alone or with its topic's. Topic ids compare slowly."""
+"""A partition index, alone or with its topic's: topic ids compare slowly."""
 
 
 def assign(
@@ -21,13 +21,7 @@ def assign(
     assignable: Mapping[UUID, Collection[int]],
     before: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
-    """Compute the assignment of every member.
-
-    Args:
-        subscriptions: ids of existing topics by member.
-        assignable: their assignable partitions.
-        before: last target assignments.
-    """
+    """Compute every member's assignment from subscriptions, assignable partitions and last targets."""
     members = sorted(subscriptions)
     topics = sorted({topic for read in subscriptions.values() for topic in read})
     given: dict[str, dict[UUID, tuple[int, ...]]] = {member: {} for member in members}
@@ -75,7 +69,7 @@ def _assign_all(
 def _spread(members: list[str], wanted: list[P], had: Callable[[str], Iterable[P] | None]) -> dict[str, set[P]]:
     """Spread partitions over members.
 
-    Each is assigned to as many members as every member needs to have one.
+    Each goes to as many members as every member needs to have a partition.
     """
     if not wanted:
         return {}

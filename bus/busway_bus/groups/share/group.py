@@ -1,7 +1,7 @@
 """The state of a share group (KIP-932), as its records make it.
 
-What lives here: members with assignments, initialized share partitions, session timeouts. What does not: the common
-base (`modern.group`), heartbeats (`heartbeat`), changes of share partitions (`partitions`).
+What lives here: members, share partitions, session timeouts. What does not: the base (`modern.group`), heartbeats
+(`heartbeat`), changes of share partitions (`partitions`).
 """
 
 from collections.abc import Callable, Mapping
@@ -43,24 +43,15 @@ STABLE: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareMember(ModernMember):
-    """A member.
-
-    Attributes:
-        assigned: the partitions that it fetches from.
-    """
-
     assigned: Assignment = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
-        """Its memory."""
         return super(ShareMember, self).size_bytes + assignment_bytes(self.assigned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPartitions:
-    """Partitions of a topic, with its name."""
-
     name: str
     partitions: frozenset[int]
 
@@ -83,13 +74,9 @@ class SharePartitions:
 
 
 class ShareGroup(ModernGroup[ShareMember]):
-    """One group.
-
-    Args:
-        session_ms: returns its members' session timeout.
+    """A share group.
 
     Attributes:
-        partitions: the share partitions.
         seen: image of the topics last compared with the group.
     """
 
@@ -105,14 +92,13 @@ class ShareGroup(ModernGroup[ShareMember]):
 
     @property
     def state_name(self) -> str:
-        """The state's name in Kafka; there is none between empty and stable."""
+        """Kafka's name; there is no state between empty and stable."""
         if self.over:
             return "Dead"
         return "Stable" if self.members else "Empty"
 
     @property
     def listed_type(self) -> str:
-        """The protocol type in ListGroups."""
         return PROTOCOL_TYPE
 
     @property
@@ -123,7 +109,6 @@ class ShareGroup(ModernGroup[ShareMember]):
     # Records
 
     def apply(self, key: Key, value: Value | None, now: int) -> None:
-        """Apply a record; None is a tombstone."""
         _APPLY[type(key)](self, key, value, now)
 
     def _apply_group(self, key: Any, value: ShareGroupMetadataValue | None, now: int) -> None:
@@ -199,7 +184,6 @@ class ShareGroup(ModernGroup[ShareMember]):
         )
 
     def member_tombstones(self, member_id: str) -> tuple[Change, ...]:
-        """Return the tombstones of a member's records."""
         names = {"group_id": self.group_id, "member_id": member_id}
         return (
             (ShareGroupCurrentMemberAssignmentKey(**names), None),
@@ -208,7 +192,6 @@ class ShareGroup(ModernGroup[ShareMember]):
         )
 
     def tombstones(self) -> tuple[Change, ...]:
-        """Return the tombstones of all records."""
         return (
             *(change for member_id in self.members for change in self.member_tombstones(member_id)),
             (ShareGroupTargetAssignmentMetadataKey(group_id=self.group_id), None),
@@ -217,14 +200,13 @@ class ShareGroup(ModernGroup[ShareMember]):
         )
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> Change:
-        """Return the record of a new group epoch."""
         value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
         return ShareGroupMetadataKey(group_id=self.group_id), value
 
     def left(self, member_ids: list[str]) -> tuple[Change, ...]:
         """Return the records that remove members.
 
-        The next heartbeat computes a new target assignment.
+        The next heartbeat computes a target assignment.
         """
         gone = set(member_ids)
         names = {name for member in self.members.values() if member.member_id not in gone for name in member.topics}
@@ -234,37 +216,26 @@ class ShareGroup(ModernGroup[ShareMember]):
     # Time
 
     def next_deadline(self) -> int | None:
-        """Return when a session may expire, in ms; None for never."""
         return self.next_expiry()
 
     def tick(self, now: int) -> Decision[None]:
-        """Remove members whose session expired."""
         gone = [member_id for member_id in self.expired(now) if member_id in self.members]
         return Decision(records=self.left(gone) if gone else (), reply=None)
 
     # Offsets, which share groups do not commit
 
     def check_commit(self, committer: Committer, now: int) -> PlaceCheck | None:
-        """Refuse the commit.
-
-        Raises:
-            KafkaError: always.
-        """
+        """Refuse it: GROUP_ID_NOT_FOUND."""
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.group_id} is a share group, which commits no offsets")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Allow the fetch: without offsets it is no error, as in Kafka."""
 
     def check_offset_delete(self) -> None:
-        """Refuse the deletion.
-
-        Raises:
-            KafkaError: always.
-        """
+        """Refuse it: GROUP_ID_NOT_FOUND."""
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.group_id} is a share group, which commits no offsets")
 
     def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:
-        """Return None: there are no offsets to age."""
         return None
 
 

@@ -1,9 +1,8 @@
 """Heartbeats of a share group's members (KIP-932).
 
-What lives here: joining, staying and leaving; when a target assignment is computed. What does not: the assignor
-(`assignor`), applying records (`group`), waiting (`coordinator.runtime`).
-
-A member gets its target assignment at once: share partitions need no revocation.
+What lives here: joining, staying and leaving; when a target assignment is computed. What does not: the assignor,
+applying records (`group`), waiting (`coordinator.runtime`). A member gets its target at once: share partitions need no
+revocation.
 """
 
 from collections.abc import Mapping
@@ -35,10 +34,9 @@ JOINING, LEAVING = 0, -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareHeartbeat:
-    """A heartbeat of a member; None for an unchanged field.
+    """A member's heartbeat; None for an unchanged field.
 
-    Attributes:
-        epoch: the member's epoch, `JOINING` or `LEAVING`.
+    `epoch`: the member's, `JOINING` or `LEAVING`.
     """
 
     group_id: str
@@ -56,7 +54,7 @@ class ShareHeartbeatReply:
 
     Attributes:
         assignment: the partitions to fetch from, None if unchanged.
-        state_epoch: for the initialization of share partitions.
+        state_epoch: for initializing share partitions.
         initialize: share partitions to initialize now.
     """
 
@@ -71,9 +69,7 @@ class ShareHeartbeatReply:
 class ShareGroupLimits:
     """Limits of share groups.
 
-    Attributes:
-        max_size: members of a group.
-        assignment_interval_ms: shortest time between two target assignments.
+    `assignment_interval_ms`: shortest time between two target assignments.
     """
 
     max_size: int
@@ -83,11 +79,7 @@ class ShareGroupLimits:
 
 
 def leave(group: ShareGroup, member_id: str) -> Decision[ShareHeartbeatReply]:
-    """Remove a leaving member.
-
-    Raises:
-        KafkaError: UNKNOWN_MEMBER_ID.
-    """
+    """Remove a leaving member, or raise UNKNOWN_MEMBER_ID."""
     _known(group, member_id)
     return Decision(records=group.left([member_id]), reply=ShareHeartbeatReply(member_id=member_id, epoch=LEAVING))
 
@@ -98,7 +90,7 @@ def share_group_heartbeat(
     """Join, or handle a heartbeat.
 
     Raises:
-        KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH.
+        KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
     """
     member_id = heartbeat.member_id
     if len(group.members) >= limits.max_size and member_id not in group.members:
@@ -222,7 +214,7 @@ def _target(
 ) -> tuple[int, Assignment]:
     """Return the target assignment's epoch and the member's part.
 
-    It is computed for a new group epoch once the assignment interval is over.
+    It is computed for a new epoch once the assignment interval is over.
     """
     computed_ms = group.target_timestamp_ms
     too_soon = (

@@ -1,7 +1,7 @@
 """A group's share partitions: initializing, initialized, deleting.
 
-What lives here: the record of each change, by a subscription, changed or deleted topic, altered or deleted offsets, or
-the group's end. What does not: requests to the share coordinator (`coordinator.share_group_coordinator`).
+What lives here: the records of changes, by subscriptions, topics, offsets or the group's end. What does not: requests
+to the share coordinator (`coordinator.share_group_coordinator`).
 """
 
 from collections.abc import Collection, Mapping
@@ -48,14 +48,13 @@ def _numbers(topics: Mapping[UUID, NamedPartitions], topic_id: UUID) -> frozense
 
 
 def begin(group: ShareGroup, topics: Named) -> Change:
-    """Mark partitions as initializing, before the request to the share coordinator."""
+    """Mark partitions as initializing, before requesting it from the share coordinator."""
     now = group.partitions
     deleting = {topic_id: name for topic_id, name in now.deleting.items() if topic_id not in topics}
     return record(group, replace(now, initializing=_joined(now.initializing, topics), deleting=deleting))
 
 
 def begun(group: ShareGroup, topics: Named) -> Change:
-    """Mark partitions as initialized."""
     now = group.partitions
     initialized = _joined(now.initialized, topics)
     return record(group, replace(now, initializing=_without(now.initializing, topics), initialized=initialized))
@@ -70,7 +69,7 @@ def not_begun(group: ShareGroup, topics: Named) -> tuple[Change, ...]:
 
 
 def forget(group: ShareGroup, topic_ids: Collection[UUID]) -> tuple[dict[UUID, frozenset[int]], tuple[Change, ...]]:
-    """Mark topics as deleting, before the request to the share coordinator.
+    """Mark topics as deleting, before requesting it from the share coordinator.
 
     Returns:
         The initialized partitions to delete, with those of an earlier, maybe failed request; and the record.
@@ -97,7 +96,7 @@ def forgotten(group: ShareGroup, topic_ids: Collection[UUID]) -> tuple[Change, .
 
 
 def forget_all(group: ShareGroup) -> tuple[dict[UUID, frozenset[int]], tuple[Change, ...]]:
-    """Mark all topics as deleting, before the group is deleted."""
+    """Mark all topics as deleting, before the group's deletion."""
     now = group.partitions
     wanted: dict[UUID, frozenset[int]] = {}
     names: dict[UUID, str] = {}
@@ -115,7 +114,6 @@ def forget_all(group: ShareGroup) -> tuple[dict[UUID, frozenset[int]], tuple[Cha
 
 
 def topics_deleted(group: ShareGroup, topic_ids: Collection[UUID]) -> tuple[Change, ...]:
-    """Remove deleted topics with their share partitions."""
     now, gone = group.partitions, set(topic_ids)
     if not gone & {*now.initializing, *now.initialized, *now.deleting}:
         return ()
@@ -151,7 +149,6 @@ def _without(known: Mapping[UUID, NamedPartitions], less: Named) -> Named:
 
 
 def record(group: ShareGroup, partitions: SharePartitions) -> Change:
-    """Return the record of the share partitions."""
     return (
         ShareGroupStatePartitionMetadataKey(group_id=group.group_id),
         ShareGroupStatePartitionMetadataValue(

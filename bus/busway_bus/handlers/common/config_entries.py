@@ -1,7 +1,7 @@
 """Settings in DescribeConfigs and CreateTopics: value, source, synonyms.
 
-What lives here: entries of topics, groups, brokers and the cluster, and changes. What does not: the keys (`kernel`).
-Sources are numbered as in KIP-226, synonyms listed as by Kafka's `ConfigHelper`.
+What lives here: entries of topics, groups, brokers and the cluster, and changes. Sources are numbered as in KIP-226,
+synonyms listed as by Kafka's `ConfigHelper`. What does not: the keys (`kernel`).
 """
 
 from collections import Counter
@@ -28,8 +28,6 @@ A = TypeVar("A")
 
 
 class Source(IntEnum):
-    """The source of a value."""
-
     TOPIC = 1
     DYNAMIC_BROKER = 2
     CLUSTER = 3
@@ -40,13 +38,12 @@ class Source(IntEnum):
 
 _OLD_NODE_ID: Final = "broker.id"
 _STATIC: Final = frozenset({"node.id"})
-"""Settings without a default in Kafka, which are always shown as set."""
+"""Settings without a default in Kafka, always shown as set."""
 _NOT_SERVED: Final = {8: "broker loggers", 16: "client metrics"}
 Synonym = tuple[str, str | None, Source]
 
 
 def not_served(resource_type: int) -> KafkaError:
-    """Build the error for resources of a type that has no settings here."""
     kind = _NOT_SERVED.get(resource_type)
     text = f"settings of {kind} are not served" if kind else f"Unknown resource type {resource_type}"
     return KafkaError(ErrorCode.INVALID_REQUEST, text)
@@ -54,7 +51,7 @@ def not_served(resource_type: int) -> KafkaError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One setting; `synonyms` are (name, value, source), strongest first."""
+    """A setting; `synonyms` are (name, value, source), strongest first."""
 
     name: str
     value: str | None
@@ -69,7 +66,7 @@ class ConfigEntry:
 def topic_entries(
     config: BrokerConfig, own: Mapping[str, str], fixed: Mapping[str, str] = MappingProxyType({})
 ) -> list[ConfigEntry]:
-    """List every setting of a topic. `fixed` ones are read-only, and override `own` ones."""
+    """List a topic's settings; `fixed` ones are read-only, and override `own`."""
     entries = []
     for key in TOPIC_CONFIGS.values():
         if key.default is None and key.name not in own:
@@ -87,7 +84,6 @@ def topic_entries(
 
 
 def group_entries(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigEntry]:
-    """List every setting of a group."""
     entries = []
     for key in GROUP_CONFIGS.values():
         chain = (
@@ -106,7 +102,6 @@ def in_force(entries: Iterable[ConfigEntry], image: ClusterImage) -> list[Config
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """List every setting of this node."""
     entries = []
     for key in BROKER_CONFIGS.values():
         if key.name in INTERNAL:
@@ -132,7 +127,7 @@ def _broker_entry(key: ConfigKey, value: str | None, chain: Sequence[Synonym]) -
 def _broker_chain(config: BrokerConfig, names: Sequence[str]) -> list[Synonym]:
     """Return the broker's values of these names, strongest first.
 
-    As in Kafka it is empty if the first name has none.
+    Empty if the first name has none, as in Kafka.
     """
     own, cluster = config.dynamic.own, config.dynamic.defaults(config.dynamic.cluster)
     chain: list[Synonym] = [(name, own[name], Source.DYNAMIC_BROKER) for name in names if name in own]
@@ -176,10 +171,11 @@ async def alter_each(
     incremental: bool,
     validate_only: bool,
 ) -> list[A]:
-    """Change or check each resource's settings independently; `answer` builds the outcomes.
+    """Change or check each resource's settings independently.
 
     Args:
         updates: returns a resource's changes.
+        answer: builds an outcome.
         incremental: see `controller.configs.AlterConfigs`.
     """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
@@ -224,8 +220,7 @@ async def alter_each(
 def _name(resource: Any, node: NodeServices) -> str:
     """Return the name of stored settings; a broker's is its canonical id.
 
-    Raises:
-        KafkaError: INVALID_REQUEST, it is another broker.
+    INVALID_REQUEST for another broker.
     """
     name: str = resource.resource_name
     if resource.resource_type != BROKER_RESOURCE or not name:
@@ -235,14 +230,9 @@ def _name(resource: Any, node: NodeServices) -> str:
 
 
 def check_broker(name: str, node_id: int, what: str, alternative: str) -> None:
-    """Refuse another broker's name, in Kafka's words.
+    """Refuse another broker's name with INVALID_REQUEST, in Kafka's words.
 
-    Args:
-        what: the expected value.
-        alternative: another allowed one.
-
-    Raises:
-        KafkaError: INVALID_REQUEST.
+    `what`: the expected value. `alternative`: another allowed value.
     """
     try:
         broker_id = int(name)

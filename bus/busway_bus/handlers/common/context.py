@@ -1,7 +1,7 @@
 """A request's context, and the services for handlers.
 
-What lives here: `NodeServices`, the node for handlers; `RequestContext`; `Peer`, the client's state; `CloseConnection`.
-What does not: any implementation.
+What lives here: `NodeServices`, `RequestContext`, `Peer` (the client's state), `CloseConnection`. What does not: any
+implementation.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 class CloseConnection(Exception):
-    """The connection must end, the only response that this client understands.
+    """The connection must end: the only response that this client understands.
 
     The text is for the logger.
     """
@@ -46,8 +46,7 @@ class NodeServices:
     """The parts of the node that handlers call.
 
     Attributes:
-        machine: clocks, ids and random numbers.
-        volume: returns total and free bytes of the data directory's volume; blocks on the disk.
+        volume: total and free bytes of the data directory's volume; blocks on the disk.
     """
 
     config: BrokerConfig
@@ -73,12 +72,10 @@ class NodeServices:
 
     @property
     def node_id(self) -> int:
-        """This node's id."""
         return self.config.node_id
 
     @property
     def image(self) -> ClusterImage:
-        """The current image."""
         return self.metadata.image
 
 
@@ -101,7 +98,7 @@ class Peer:
 
     Attributes:
         polls: waits that end when the client is gone; the caller removes a finished one.
-        closed_by_client: whether the client ended the connection.
+        closed_by_client: the client ended the connection.
         members: (group id, member id) of the last requests.
         when_closed: called once with `closed_by_client` when the connection has ended.
     """
@@ -127,13 +124,12 @@ class Peer:
         future.add_done_callback(self._waits.discard)
 
     def closed(self, *, by_client: bool) -> None:
-        """Report the end of the connection, by client or broker; `left` follows."""
+        """Report the end of the connection; `left` follows."""
         self.closed_by_client = by_client
         if self.when_closed is not None:
             self.when_closed(by_client)
 
     def left(self) -> None:
-        """Mark the client as gone, and end its waits."""
         self.gone = True
         for poll in tuple(self.polls):
             poll.end(PeerGone())
@@ -159,8 +155,6 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An encoded response without header."""
-
     body: list[Chunk]
 
 
@@ -168,9 +162,7 @@ class Encoded:
 class RequestContext:
     """Context of one request.
 
-    Attributes:
-        advertised: this node's address for clients of the request's listener.
-        peer: whether the client is still there.
+    `advertised`: this node's address for clients of the request's listener.
     """
 
     api_version: int
@@ -183,12 +175,10 @@ class RequestContext:
 
     @property
     def listener(self) -> str:
-        """Name of the request's listener."""
         return self.advertised.name
 
     @property
     def for_controller(self) -> ControllerRequestContext:
-        """Context for requests to the controller for the client."""
         return ControllerRequestContext(principal=self.principal)
 
     async def in_slices(
@@ -196,11 +186,7 @@ class RequestContext:
     ) -> Large:
         """Build a large response in turns with other hosts.
 
-        Args:
-            keep: called with its bytes.
-
-        Raises:
-            PeerGone: the client is gone when its turn begins.
+        `keep` is called with its bytes. PeerGone: the client is gone when its turn begins.
         """
         answers = self.node.large_answers
         await answers.begin(self.client_host)
@@ -214,7 +200,6 @@ class RequestContext:
 
 
 def finished(steps: Generator[None, None, R]) -> R:
-    """Run `steps` to the end; return its value."""
     while True:
         try:
             next(steps)
@@ -224,4 +209,3 @@ def finished(steps: Generator[None, None, R]) -> R:
 
 
 Request = Any
-"""The decoded message of the handler's API."""

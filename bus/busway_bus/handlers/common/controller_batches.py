@@ -1,7 +1,7 @@
 """Splits large requests to the controller.
 
-What lives here: commands small enough for other requests to run in between. What does not: the commands. Items are
-independent, so that splits have no visible effect.
+What lives here: commands small enough for other requests to run in between; items are independent, so splits have no
+visible effect. What does not: the commands.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ async def request_each(
 ) -> tuple[R | KafkaError, ...]:
     """Request all items; return their replies in order.
 
-    A failed command's error is the reply of each of its items.
+    A failed command's error is the reply of each item.
     """
     chunks = [tuple(items[at : at + STRETCH]) for at in range(0, len(items), STRETCH)]
     outcomes = await asyncio.gather(

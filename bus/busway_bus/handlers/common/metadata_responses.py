@@ -1,7 +1,7 @@
 """Cached Metadata responses for all topics, valid for one image.
 
-What lives here: their bytes, bounded. What does not: their content (`metadata`). Tools and patterns request all topics
-repeatedly, and ten thousand partitions take a tenth of a second.
+What lives here: their bytes, bounded: tools and patterns request all topics repeatedly, and ten thousand partitions
+take 100 ms. What does not: their content (`metadata`).
 """
 
 from typing import NamedTuple
@@ -12,8 +12,6 @@ from busway_protocol.compile import Chunk
 
 
 class Asked(NamedTuple):
-    """Key of a response within one image."""
-
     version: int
     listener: str
     controller_id: int
@@ -30,11 +28,10 @@ class MetadataAnswers:
         self._bytes = 0
 
     def find(self, image: ClusterImage, asked: Asked) -> list[Chunk] | None:
-        """Return a cached response without its header, or None."""
+        """Return a cached response without its header."""
         return self._kept.get(asked) if image is self._image else None
 
     def keep(self, image: ClusterImage, asked: Asked, body: list[Chunk]) -> None:
-        """Cache a response if there is room."""
         if image is not self._image:
             self._image, self._bytes = image, 0
             self._kept.clear()

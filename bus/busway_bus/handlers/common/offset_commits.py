@@ -19,9 +19,7 @@ def new_offsets(
 ) -> dict[TopicPartition, NewOffset]:
     """Convert the offsets of existing partitions.
 
-    Args:
-        topics: (name, requested partitions); the name is None if unknown.
-        retention_ms: -1 for the broker's setting.
+    `topics`: (name or None, requested partitions). `retention_ms`: -1 for the broker's setting.
     """
     offsets: dict[TopicPartition, NewOffset] = {}
     for name, partitions in topics:

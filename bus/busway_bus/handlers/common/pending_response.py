@@ -1,7 +1,7 @@
 """A response that is completed later.
 
 What lives here: `PendingResponse`, returned by a handler instead of a response. What does not: the order of responses
-(`server.connection`), handlers with several consecutive waits, which are coroutines.
+(`server.connection`), handlers with several waits, which are coroutines.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,7 @@ class PendingResponse:
 
     Attributes:
         response: None if none is due.
-        problem: the request's error.
-        needs_request: whether the request's bytes are still in use, and take memory.
+        needs_request: the request's bytes are still in use, and take memory.
     """
 
     __slots__ = ("_when_done", "_when_free", "done", "needs_request", "problem", "response")
@@ -28,31 +27,27 @@ class PendingResponse:
         self.problem: Exception | None = None
 
     def when_done(self, call: Callable[[], None]) -> None:
-        """Call `call` on completion, at once if complete."""
+        """Call on completion, at once if complete."""
         if self.done:
             call()
         else:
             self._when_done = call
 
     def when_free(self, call: Callable[[], None]) -> None:
-        """Call `call` once the request's bytes are unused."""
         assert self.needs_request
         self._when_free = call
 
     def let_go(self) -> None:
-        """Release the request's bytes."""
         self.needs_request = False
         if self._when_free is not None:
             self._when_free()
             self._when_free = None
 
     def complete(self, response: Any) -> None:
-        """Complete with a response."""
         self.response = response
         self._end()
 
     def fail(self, problem: Exception) -> None:
-        """Complete with an error."""
         self.problem = problem
         self._end()
 

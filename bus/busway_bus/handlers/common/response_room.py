@@ -1,7 +1,7 @@
 """Bounds on the size and number of large responses.
 
-What lives here: the remaining size of a response (`AnswerRoom`), and the turns of large ones (`LargeAnswers`). What
-does not: their content, and unread responses (`server.response_memory`).
+What lives here: a response's remaining size, the turns of large ones. What does not: their content, unread responses
+(`server.response_memory`).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from busway_bus.kernel.limits import ANSWER_BYTES_MAX, LARGE_ANSWERS_AT_ONCE_MAX
 class AnswerRoom:
     """Remaining bytes of one response.
 
-    The first item always fits, as it could not be described otherwise.
+    The first item always fits: it could not be described otherwise.
     """
 
     __slots__ = ("_empty", "_left")
@@ -39,7 +39,7 @@ class LargeAnswers:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     async def begin(self, host: str) -> None:
-        """Wait for this host's turn to build one; `end` must follow."""
+        """Wait for this host's turn; `end` must follow."""
         if self._free:
             self._free -= 1
             return

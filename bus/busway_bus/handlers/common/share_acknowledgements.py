@@ -1,7 +1,7 @@
 """Acknowledgements of share groups in ShareFetch and ShareAcknowledge.
 
-What lives here: checks of members and acknowledgements, passing them to share partitions, the leader if it is another
-broker. What does not: the responses (`share_fetch`, `share_acknowledge`).
+What lives here: checks, passing them to share partitions, the leader if it is another broker. What does not: the
+responses (`share_fetch`, `share_acknowledge`).
 """
 
 import asyncio
@@ -23,7 +23,6 @@ ACKNOWLEDGED_TOGETHER: Final = 2_000
 _MOVED: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 Refusal = KafkaError | None
-"""Error of a refusal, or None."""
 
 
 class _Partition(Protocol):
@@ -32,8 +31,6 @@ class _Partition(Protocol):
 
 
 class Topic(Protocol):
-    """A topic of either request."""
-
     topic_id: UUID
 
     @property
@@ -45,8 +42,7 @@ class Topic(Protocol):
 def check_member(context: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
     """Return the group and member of a request.
 
-    Raises:
-        KafkaError: UNSUPPORTED_VERSION if the cluster has no share groups; INVALID_REQUEST.
+    UNSUPPORTED_VERSION if the cluster has no share groups, INVALID_REQUEST.
     """
     if context.node.image.features.get(SHARE_VERSION, 0) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share.version is not finalized: there are no share groups")
@@ -61,11 +57,7 @@ def check_member(context: RequestContext, group_id: str | None, member_id: str |
 
 
 def check_place(context: RequestContext, partition: TopicIdPartition) -> str:
-    """Return the topic name of a partition.
-
-    Raises:
-        KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION.
-    """
+    """Return a partition's topic name, or raise UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION."""
     name = context.node.image.names.get(partition[0])
     if name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -88,7 +80,7 @@ class Acknowledging:
     async def begin(self, topics: Iterable[Topic]) -> None:
         """Pass all acknowledgements to their share partitions.
 
-        As in Kafka, the last mention of a partition wins; without acknowledgements only errors are returned.
+        The last mention of a partition wins, as in Kafka; without acknowledgements only errors are returned.
         """
         acknowledged = {
             (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
@@ -115,11 +107,6 @@ class Acknowledging:
             self._outcomes |= dict.fromkeys(empty)
 
     def _checked(self, partition: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> list[Acknowledgement]:
-        """Convert a partition's acknowledgements.
-
-        Raises:
-            KafkaError: INVALID_REQUEST, UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION.
-        """
         if partition[0] not in self._context.node.image.names:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         before = -1
@@ -187,5 +174,4 @@ class Leaders:
 
     @property
     def endpoints(self) -> list[NodeEndpoint]:
-        """Addresses of the leaders."""
         return list(self._endpoints.values())

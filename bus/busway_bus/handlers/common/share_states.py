@@ -1,7 +1,7 @@
 """Common part of the requests about share groups' states.
 
-What lives here: concurrent requests to the coordinator, one per partition, and the check of the feature's level. What
-does not: the messages.
+What lives here: concurrent requests to the coordinator, one per partition, the check of the feature's level. What does
+not: the messages.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ async def each(
 ) -> list[tuple[UUID, list[R]]]:
     """Collect each partition's response, by topic.
 
-    As in Kafka it is empty if the group has no name, or a topic no partitions.
+    Empty if the group has no name, or a topic no partitions, as in Kafka.
 
     Args:
         ask: answers one partition, with its entry in the request.

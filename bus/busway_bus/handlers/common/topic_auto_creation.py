@@ -1,7 +1,7 @@
 """Auto-creation of requested topics, in the background as in Kafka.
 
-What lives here: the queue, with each topic once. What does not: the creation (`topic_creation`). Until then the client
-retries on "unknown topic".
+What lives here: the queue, with each topic once; until then the client retries on "unknown topic". What does not: the
+creation (`topic_creation`).
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class TopicAutoCreator:
         self._closed = False
 
     def start(self, name: str, create: Callable[[str], Awaitable[object]]) -> None:
-        """Queue a topic, once; do nothing at TOPICS_UNDER_WAY_MAX or after `close`."""
+        """Queue a topic once, unless TOPICS_UNDER_WAY_MAX are queued or after `close`."""
         if self._closed or name in self._waiting or len(self._waiting) >= TOPICS_UNDER_WAY_MAX:
             return
         self._waiting[name] = create

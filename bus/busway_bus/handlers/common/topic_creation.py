@@ -1,6 +1,6 @@
 """Creation of topics, for Metadata, the coordinators and CreateTopics.
 
-What lives here: the settings of internal and dead-letter topics. What does not: the rules (`controller.topics`).
+What lives here: settings of internal and dead-letter topics. What does not: the rules (`controller.topics`).
 """
 
 from dataclasses import replace
@@ -27,8 +27,7 @@ async def create_topic(
 ) -> TopicImage:
     """Create a topic with default settings, an internal one with its own.
 
-    Raises:
-        KafkaError: see `controller.topics.create`; KAFKA_STORAGE_ERROR if it is created but cannot be served.
+    Raises as `controller.topics.create`; KAFKA_STORAGE_ERROR if it is created but cannot be served.
     """
     topic = NewTopic(name=name, partitions=partitions, replication_factor=replication_factor)
     (created,) = await create_topics(node, (topic,), context)
@@ -38,11 +37,7 @@ async def create_topic(
 
 
 async def create_dead_letter_topic(node: NodeServices, name: str) -> None:
-    """Create a dead-letter topic, if missing. As in Kafka its timestamps are the letters'.
-
-    Raises:
-        KafkaError: as `create_topic`.
-    """
+    """Create a missing dead-letter topic; timestamps are the letters', as in Kafka."""
     settings = {ALLOWED: "true", "message.timestamp.type": "CreateTime"}
     (created,) = await create_topics(node, (NewTopic(name=name, configs=settings),), ITSELF)
     if isinstance(created, KafkaError) and created.code is not ErrorCode.TOPIC_ALREADY_EXISTS:

@@ -2,7 +2,6 @@
 
 Versions: as of a broker's.
 Behaviour: computed from the list of handlers; features are those of this controller's image.
-*Not supported*: nothing is left out.
 """
 
 from collections.abc import Sequence
@@ -30,14 +29,13 @@ _served: Final[list[ApiVersion]] = []
 
 
 def advertise(served: Sequence[tuple[int, int, int]]) -> None:
-    """Set (key, lowest, highest version) of every handler. Called once by the registry."""
+    """Set every handler's (key, lowest, highest version); called once."""
     _served[:] = [
         ApiVersion(api_key=key, min_version=lowest, max_version=highest) for key, lowest, highest in sorted(served)
     ]
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Return the list, unless the client's software name is invalid."""
     if context.api_version >= NAMED_SINCE and not is_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     metadata = services(context).metadata

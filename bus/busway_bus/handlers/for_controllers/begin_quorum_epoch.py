@@ -19,5 +19,4 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: BeginQuorumEpochRequest, context: RequestContext) -> QuorumResponse:
-    """Return the quorum's reply once it is on disk."""
     return await answered(request, context)

@@ -2,7 +2,6 @@
 
 Versions: 1 can request controllers, 2 also fenced brokers.
 Behaviour: the voters and their leader. A request for brokers, as any in version 0, is MISMATCHED_ENDPOINT_TYPE.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.authorized import CLUSTER_OPERATIONS
@@ -19,7 +18,6 @@ CONTROLLERS = 2
 
 
 def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """List the controllers."""
     node = services(context)
     if request.endpoint_type != CONTROLLERS:
         return DescribeClusterResponse(

@@ -3,7 +3,6 @@
 Versions: 1 has fetch times (KIP-836), 2 texts, directories and the controllers' addresses (KIP-853).
 Behaviour: only the leader answers; others return NOT_LEADER_OR_FOLLOWER with its address. A request must have the
 metadata log's partition alone; otherwise every part is refused.
-*Not supported*: nothing is left out.
 """
 
 from collections.abc import Callable
@@ -34,7 +33,6 @@ NEEDS = (Access(Operation.DESCRIBE, Resource.CLUSTER),)
 
 
 def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    """Describe the metadata log's partition."""
     node = services(context)
     hosted = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     is_ours = hosted == [(TOPIC, 0)]
@@ -99,10 +97,7 @@ def _quorum(node: ControllerServices, version: int) -> PartitionData:
 
 
 def _state(version: int, skew_ms: int) -> Callable[[ReplicaKey, Progress], ReplicaState]:
-    """Make the builder of a replica's part.
-
-    `skew_ms` is added to its monotonic times.
-    """
+    """Make a replica's builder; `skew_ms` is added to its monotonic times."""
 
     def state(key: ReplicaKey, progress: Progress) -> ReplicaState:
         return ReplicaState(

@@ -21,5 +21,4 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: FetchRequest, context: RequestContext) -> QuorumResponse:
-    """Return the quorum's reply once it is on disk."""
     return await answered(request, context)

@@ -40,20 +40,17 @@ class ControllerServices:
 
     @property
     def image(self) -> ClusterImage:
-        """The current image."""
         return self.metadata.image
 
 
 def services(context: RequestContext) -> ControllerServices:
-    """Return the services of the request's controller."""
     return cast("ControllerServices", context.node)
 
 
 async def answered(request: QuorumRequest, context: RequestContext) -> QuorumResponse:
-    """Return the quorum's reply.
+    """Return the quorum's reply once it is on disk.
 
-    Raises:
-        CloseConnection: none follows, as the controller stops or its disk fails.
+    CloseConnection: none follows, as the controller stops or its disk fails.
     """
     try:
         return await services(context).quorum.answer(request)

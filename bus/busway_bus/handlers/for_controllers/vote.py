@@ -4,7 +4,6 @@ Versions: 1 has both voters' directories (KIP-853), 2 pre-votes (KIP-996).
 Behaviour: the vote is on disk before the response. It is for one candidate per epoch, with a log at least as up to date
 as this one; no pre-vote is granted while a leader responds. An older epoch is FENCED_LEADER_EPOCH, a request for
 another voter INVALID_VOTER_KEY.
-*Not supported*: nothing is left out.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -20,5 +19,4 @@ NEEDS = (Access(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
 
 
 async def handle(request: VoteRequest, context: RequestContext) -> QuorumResponse:
-    """Return the quorum's reply once it is on disk."""
     return await answered(request, context)
