@@ -1,7 +1,7 @@
 """Compiles what has a compiled twin, where there is a compiler; without one the package is pure Python and does the same.
 
-What lives here: one call of the C compiler for each file in `TWINS`, and what the wheel is called then. What does not: any setting; a
-build that fails says so in one line and goes on.
+Here: one call of the C compiler for each file in `TWINS`, and what the wheel is called then.
+Not here: any setting; a build that fails says so in one line and goes on.
 """
 
 import os

@@ -1,8 +1,9 @@
 """`python -m benchmarks.brokers`: Busway and Apache Kafka 4.3.1 side by side, in turns, on the same clients.
 
-What lives here: durabilities, rounds, turns, and the options. What does not: the loads (`workloads`), the arithmetic (`report`).
-Both brokers stay up while a durability is measured and take turns, so that what else the machine does hits both alike; the
-ratio is taken in each round, and the table shows the median of the rounds.
+Here: durabilities, rounds, turns, and the options.
+Not here: the loads (`workloads`), the arithmetic (`report`). Both brokers stay up while a durability is measured and
+take turns, so that what else the machine does hits both alike; the ratio is taken in each round, and the table shows
+the median of the rounds.
 """
 
 import argparse

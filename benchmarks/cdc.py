@@ -1,8 +1,9 @@
 """`python -m benchmarks.cdc`: our PostgreSQL connector beside Debezium 3.7.0 on Kafka Connect, in turns, on the same server and bus.
 
-What lives here: both connectors' runs, the clock, the table. What does not: whether they write the same (`tests/conformance/connect_postgres`).
-Each run is a worker in a process of its own with `JsonConverter` without schemas. A rate is taken from the first record in the topic
-to the last, so that the start of a JVM does not count; the ratio is taken in each round, and the median shown.
+Here: both connectors' runs, the clock, the table.
+Not here: whether they write the same (`tests/conformance/connect_postgres`). Each run is a worker in a process of its
+own with `JsonConverter` without schemas. A rate is taken from the first record in the topic to the last, so that the
+start of a JVM does not count; the ratio is taken in each round, and the median shown.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The clients that load a broker: librdkafka, and the performance tools of Apache Kafka.
 
-What lives here: one call for each kind of load, answering how many records went in how many seconds. What does not: the broker's
-side of it, its CPU time and memory (`workloads`).
+Here: one call for each kind of load, answering how many records went in how many seconds.
+Not here: the broker's side of it, its CPU time and memory (`workloads`).
 """
 
 import math

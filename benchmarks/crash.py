@@ -1,7 +1,7 @@
 """From `kill -9` of a consumer until the next record is handled, with five clients: `python -m benchmarks.crash`.
 
-What lives here: killing members and starting them again, the clock, the table. What does not: the clients (`tests.interop.clients`,
-`crash_service`), the brokers (`subjects`).
+Here: killing members and starting them again, the clock, the table.
+Not here: the clients (`tests.interop.clients`, `crash_service`), the brokers (`subjects`).
 
 Each client has a topic of one partition, into which 20 records a second are written, and a group of one member with a session of 45 s and
 heartbeats every 3 s; Busway's service has its defaults. A member reads for 8 to 23 s, is killed with SIGKILL and is started again at once. The clock

@@ -1,6 +1,7 @@
 """A service of one handler, which `benchmarks.crash` kills: `python -m benchmarks.crash_service BOOTSTRAP TOPIC GROUP`.
 
-What lives here: the service; it prints a line of JSON for each record. What does not: killing it, and the clock (`crash`).
+Here: the service; it prints a line of JSON for each record.
+Not here: killing it, and the clock (`crash`).
 """
 
 import asyncio

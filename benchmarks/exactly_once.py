@@ -1,7 +1,7 @@
 """What exactly once costs, in `busway.App`, Kafka Streams and Quix Streams on the same broker: `python -m benchmarks.exactly_once`.
 
-What lives here: the service of Busway, how those of the others (`rivals`) are started, and the comparison. What does not: handlers that
-write nothing, beside other libraries (`handlers`).
+Here: the service of Busway, how those of the others (`rivals`) are started, and the comparison.
+Not here: handlers that write nothing, beside other libraries (`handlers`).
 
 As in `handlers`, each turn is a process of its own that is the only member of a new group, and 100,000 small JSON records in four
 partitions are there before it starts. Each is parsed, and one that says the same is written with the same key. Everything is as each

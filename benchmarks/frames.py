@@ -1,8 +1,9 @@
 """Requests as bytes, made once and sent again and again, so that no client's codec is in what is measured.
 
-What lives here: whole frames of produce and fetch, and how an answer is read without being parsed: all batches of a load have the same
-size, so how many came is a division. What does not: sockets (`wire`). The versions are the last ones that are not flexible: their
-fields lie at fixed places, and both brokers serve them.
+Here: whole frames of produce and fetch, and how an answer is read without being parsed: all batches of a load have the
+same size, so how many came is a division.
+Not here: sockets (`wire`). The versions are the last ones that are not flexible: their fields lie at fixed places, and
+both brokers serve them.
 """
 
 import struct

@@ -1,7 +1,8 @@
 """`python -m benchmarks.groups`: rebalances of many members, and many groups and partitions, on Busway and on Apache Kafka 4.3.1, in turns.
 
-What lives here: the loads. What does not: turns, rounds and the table (`brokers`), what a member says (`members`). Members heartbeat every
-100 ms instead of every few seconds, so that the broker's part of a rebalance is measured rather than the members' patience.
+Here: the loads.
+Not here: turns, rounds and the table (`brokers`), what a member says (`members`). Members heartbeat every 100 ms
+instead of every few seconds, so that the broker's part of a rebalance is measured rather than the members' patience.
 """
 
 import asyncio

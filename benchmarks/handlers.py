@@ -1,6 +1,7 @@
 """Handlers a second: `busway.App` beside FastStream, on the same broker, in turns: `python -m benchmarks.handlers`.
 
-What lives here: a service of one handler in each library, and the comparison. What does not: brokers side by side (`brokers`).
+Here: a service of one handler in each library, and the comparison.
+Not here: brokers side by side (`brokers`).
 
 Each turn is a process of its own that is the only member of a new group; 100,000 small JSON records in four partitions are there before it
 starts and become dataclasses. The clock runs from the first record that is handled until the service has stopped with all of them

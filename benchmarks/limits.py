@@ -1,8 +1,9 @@
 """`python -m benchmarks.limits`: Busway and Apache Kafka 4.3.1 where the broker is the limit, in turns.
 
-What lives here: the loads. What does not: turns, rounds and the table (`brokers`), what goes over the wire (`frames`, `wire`). No client's
-codec is in these figures: the same frames are sent again and again, and what is read is thrown away by the kernel. MB and GB are powers
-of ten and count records' values where they are written, batches where they are read.
+Here: the loads.
+Not here: turns, rounds and the table (`brokers`), what goes over the wire (`frames`, `wire`). No client's codec is in
+these figures: the same frames are sent again and again, and what is read is thrown away by the kernel. MB and GB are
+powers of ten and count records' values where they are written, batches where they are read.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
 """What the operating system says of a process and of the machine.
 
-What lives here: `/proc`. What does not: any judgement of the figures.
+Here: `/proc`.
+Not here: any judgement of the figures.
 """
 
 import mmap

@@ -1,6 +1,7 @@
 """Members of groups that cost next to nothing, so that the coordinator is what limits them.
 
-What lives here: what a member says in each of the two protocols, and who has which partitions. What does not: what is measured (`groups`).
+Here: what a member says in each of the two protocols, and who has which partitions.
+Not here: what is measured (`groups`).
 """
 
 import asyncio

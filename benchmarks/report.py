@@ -1,6 +1,7 @@
 """From samples to a table: medians, paired ratios, text and JSON.
 
-What lives here: arithmetic and layout. What does not: how a sample is taken (`workloads`).
+Here: arithmetic and layout.
+Not here: how a sample is taken (`workloads`).
 """
 
 import statistics

@@ -1,11 +1,12 @@
 """`python -m benchmarks.spark`: typed topics in Spark, by both readers, beside Spark's raw Kafka source with a single `from_avro`.
 
-What lives here: the data, one process for each sample, and the table. What does not: the readers (`busway_spark`). The topic is on Busway,
-holds framed Avro of several writers' versions in 4 partitions, and goes to Spark's `noop` sink. Every sample is a process of its own with
-a JVM of its own, which reads the topic several times: the first is cold, the others warm. The variants take turns. The raw source
-decodes every record with the first version's schema, which fits the beginning of all of them: it is what the typed reader is measured
-against, not a way to read such a topic. Each version has a field more and the typed reader reads all as the newest, so it makes more columns
-than that; a second raw variant makes as many.
+Here: the data, one process for each sample, and the table.
+Not here: the readers (`busway_spark`). The topic is on Busway, holds framed Avro of several writers' versions in 4
+partitions, and goes to Spark's `noop` sink. Every sample is a process of its own with a JVM of its own, which reads the
+topic several times: the first is cold, the others warm. The variants take turns. The raw source decodes every record
+with the first version's schema, which fits the beginning of all of them: it is what the typed reader is measured
+against, not a way to read such a topic. Each version has a field more and the typed reader reads all as the newest, so
+it makes more columns than that; a second raw variant makes as many.
 """
 
 import argparse

@@ -1,9 +1,10 @@
 """How long a start takes, by the size of the log and by what was not flushed: `python -m benchmarks.start_time`.
 
-What lives here: partitions made of files, and a process that opens them as the broker does. Closed segments are sparse files of their
-full size: their indexes are whole, of their batches only the last ones are there, which is all that a start may look at. The segment
-that was written to when the broker was killed is written in full; with `--written-gib` one more log is, all of it, and is opened from disk as
-far as the page cache can be dropped. What does not: the rest of a broker's start, and other brokers.
+Here: partitions made of files, and a process that opens them as the broker does. Closed segments are sparse files of
+their full size: their indexes are whole, of their batches only the last ones are there, which is all that a start may
+look at. The segment that was written to when the broker was killed is written in full; with `--written-gib` one more
+log is, all of it, and is opened from disk as far as the page cache can be dropped.
+Not here: the rest of a broker's start, and other brokers.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The two brokers under comparison, each in a process of its own.
 
-What lives here: starting Busway and Apache Kafka with one durability, each in a fresh data directory. What does not: what is
-measured on them (`workloads`).
+Here: starting Busway and Apache Kafka with one durability, each in a fresh data directory.
+Not here: what is measured on them (`workloads`).
 """
 
 import contextlib

@@ -1,9 +1,10 @@
 """`python -m benchmarks.transactions`: transactions on Busway and on Apache Kafka 4.3.1, in turns.
 
-What lives here: the loads. What does not: turns, rounds and the table (`brokers`). The client is Busway's own on both sides, in this process,
-by the protocol of transaction.version 2: where transactions have many records it is a good part of what is measured. Each record has
-a value of 100 bytes; each transaction writes to four partitions, or to as many as it has records, is committed, and answered, before its producer
-begins the next one.
+Here: the loads.
+Not here: turns, rounds and the table (`brokers`). The client is Busway's own on both sides, in this process, by the
+protocol of transaction.version 2: where transactions have many records it is a good part of what is measured. Each
+record has a value of 100 bytes; each transaction writes to four partitions, or to as many as it has records, is
+committed, and answered, before its producer begins the next one.
 """
 
 import asyncio

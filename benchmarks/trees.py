@@ -1,6 +1,7 @@
 """CPU of a process and of all below it.
 
-What lives here: `/proc`, walked by parents. What does not: single processes and the machine (`machine`).
+Here: `/proc`, walked by parents.
+Not here: single processes and the machine (`machine`).
 """
 
 import os

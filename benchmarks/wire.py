@@ -1,7 +1,8 @@
 """Connections that cost next to nothing, so that the broker is what limits them.
 
-What lives here: producers that send the same frames again and again, readers that throw away what they get, and the one loop that drives
-them all. What does not: what the frames are (`frames`), which loads there are (`limits`).
+Here: producers that send the same frames again and again, readers that throw away what they get, and the one loop that
+drives them all.
+Not here: what the frames are (`frames`), which loads there are (`limits`).
 """
 
 import selectors

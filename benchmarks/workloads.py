@@ -1,7 +1,8 @@
 """What is measured: each workload loads one broker once and answers its figures.
 
-What lives here: which client moves how much, and the broker's CPU time and memory meanwhile. What does not: turns and rounds
-(`brokers`), the clients themselves (`clients`). MB and GB are powers of ten and count the records' values, nothing around them.
+Here: which client moves how much, and the broker's CPU time and memory meanwhile.
+Not here: turns and rounds (`brokers`), the clients themselves (`clients`). MB and GB are powers of ten and count the
+records' values, nothing around them.
 """
 
 import time

@@ -1,6 +1,7 @@
 """Is the server well? `health.py PORT` asks a broker on this machine for its versions, `health.py URL` a web server.
 
-What lives here: one question with a short deadline, for the health checks of the images, which hold neither curl nor a shell's tools.
+Here: one question with a short deadline, for the health checks of the images, which hold neither curl nor a shell's
+tools.
 """
 
 import socket

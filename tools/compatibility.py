@@ -1,7 +1,7 @@
 """Write docs/COMPATIBILITY.md from the docstrings of the handlers: `python tools/compatibility.py [--check]`.
 
-What lives here: one table row for each API. What does not: any fact; those are in the handlers, the list of message definitions and the list of
-judges (`tools.judges`).
+Here: one table row for each API.
+Not here: any fact; those are in the handlers, the list of message definitions and the list of judges (`tools.judges`).
 """
 
 import importlib

@@ -1,6 +1,7 @@
 """Run everything that the gate does not: `make full`, or `make full STAGES="hostile interop"`.
 
-What lives here: the stages. What does not: how a stage runs (`stages`); what must pass before work lands (`gate`).
+Here: the stages.
+Not here: how a stage runs (`stages`); what must pass before work lands (`gate`).
 
 Fresh seeds of the simulation, fresh examples of Hypothesis and fresh random numbers live here. A failure there is a finding, with its seed in the log. It
 does not keep other work from landing.

@@ -1,6 +1,7 @@
 """Run all that must pass before work lands: `python3 -m tools.gate`, which is `.ci/run`.
 
-What lives here: the stages of the gate. What does not: how a stage runs (`stages`); everything else that is tested (`full`).
+Here: the stages of the gate.
+Not here: how a stage runs (`stages`); everything else that is tested (`full`).
 
 Every stage is deterministic: fixed seeds, Hypothesis without chance. The whole takes less than 10 minutes on two idle cores.
 """

@@ -1,9 +1,10 @@
 """Install what the foreign-client suite drives and is missing here: `python -m tools.install_foreign`.
 
-What lives here: the programs (a JVM, Maven, kcat, Go, Node, PostgreSQL, Chromium, curl) from the Debian packages, franz-go's and sarama's programs built from the Go module
-proxy, kafkajs from npm. What does not: Kafka's own jars (`tools.jars`); the Python clients, which the `dev` extra brings.
-Both ask for Go 1.26; a Go from 1.21 on fetches that by itself, an older one is named in the failure.
-What is built goes to `.cache`, into folders named by a digest of their sources; what is there is not made again.
+Here: the programs (a JVM, Maven, kcat, Go, Node, PostgreSQL, Chromium, curl) from the Debian packages, franz-go's and
+sarama's programs built from the Go module proxy, kafkajs from npm.
+Not here: Kafka's own jars (`tools.jars`); the Python clients, which the `dev` extra brings. Both ask for Go 1.26; a Go
+from 1.21 on fetches that by itself, an older one is named in the failure. What is built goes to `.cache`, into folders
+named by a digest of their sources; what is there is not made again.
 """
 
 import hashlib

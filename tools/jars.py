@@ -1,8 +1,9 @@
 """Fetch the jars that the suites with Java need: `python tools/jars.py kafka|registry|debezium|streams|spark`.
 
-What lives here: the coordinates of Apache Kafka 4.3.1 and of Confluent's registry client 7.5.3 (which Maven Central has inside a jar
-of Flink), of Debezium with Kafka Connect, of Kafka Streams with its tests, and one call to Maven for each set. A set is fetched once; the folder is named by a digest of its coordinates. Spark's own
-set is `busway_spark.jars`, which its users need too.
+Here: the coordinates of Apache Kafka 4.3.1 and of Confluent's registry client 7.5.3 (which Maven Central has inside a
+jar of Flink), of Debezium with Kafka Connect, of Kafka Streams with its tests, and one call to Maven for each set. A
+set is fetched once; the folder is named by a digest of its coordinates. Spark's own set is `busway_spark.jars`, which
+its users need too.
 """
 
 import hashlib

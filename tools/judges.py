@@ -1,6 +1,7 @@
 """Who judges the broker: clients and tools that others have written, and what each does in CI while it and the broker are killed.
 
-What lives here: the rows of a table in docs/COMPATIBILITY.md. What does not: the tests that each row names.
+Here: the rows of a table in docs/COMPATIBILITY.md.
+Not here: the tests that each row names.
 """
 
 from typing import NamedTuple

@@ -1,6 +1,7 @@
 """Measure how much slower this machine is now than when it is idle.
 
-What lives here: the factor for the time-outs of tests (`BUSWAY_PATIENCE`). What does not: applying it (`tests/support/patience`).
+Here: the factor for the time-outs of tests (`BUSWAY_PATIENCE`).
+Not here: applying it (`tests/support/patience`).
 """
 
 import os

@@ -1,7 +1,8 @@
 """Run the stages of a check one after the other and print a table of them.
 
-What lives here: running a stage's command, the second try of its failed tests, the table at the end. What does not: which stages there
-are (`gate`, `full`). The standard library alone: the first stage makes the virtual environment.
+Here: running a stage's command, the second try of its failed tests, the table at the end.
+Not here: which stages there are (`gate`, `full`). The standard library alone: the first stage makes the virtual
+environment.
 
 Output goes to the terminal and to `build/stages/STAGE.log`. pytest leaves the failed tests of a stage in its cache, where they are read.
 Each runs once more, alone. A test that passes then is listed, with the files of both outputs; a test that fails twice fails its stage.

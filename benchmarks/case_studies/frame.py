@@ -1,6 +1,7 @@
 """The frame of each case study's benchmark: both brokers up, turns, rounds, the table.
 
-What lives here: `Site`, where a case runs its services, and `main`. What does not: the load and what is measured (one module each).
+Here: `Site`, where a case runs its services, and `main`.
+Not here: the load and what is measured (one module each).
 
 A case gives a coroutine function that runs its whole story once on a site and returns its figures. The registry is Busway's on both
 sides, a new one for every turn; the brokers stay up, and their topics and groups are deleted before each turn.

@@ -1,6 +1,7 @@
 """GetTaxi on both brokers: positions a second that the dispatcher holds, and how long a rider waits for the match.
 
-What lives here: the load and the two figures. What does not: brokers, turns, the table (`frame`).
+Here: the load and the two figures.
+Not here: brokers, turns, the table (`frame`).
 
 Two phases, the service in a process of its own. First positions as fast as they are acknowledged: the rate until the service has
 them all in its memory. Then 1,000 drivers that report every second, and 20 requests a second: the time from sending a request to

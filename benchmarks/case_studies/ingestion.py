@@ -2,9 +2,10 @@
 
     python -m benchmarks.case_studies.ingestion [--quick]
 
-What lives here: the load and what is measured. What does not: brokers, turns, rounds (`frame`). The service is a process of its own; positions come
-from this process. Throughput: all positions sent as fast as they are acknowledged, until every truck has them. Latency: one
-position after another over HTTP, until the server-sent event that tells it is here.
+Here: the load and what is measured.
+Not here: brokers, turns, rounds (`frame`). The service is a process of its own; positions come from this process.
+Throughput: all positions sent as fast as they are acknowledged, until every truck has them. Latency: one position after
+another over HTTP, until the server-sent event that tells it is here.
 """
 
 import asyncio

@@ -2,9 +2,10 @@
 
     python -m benchmarks.case_studies.movieflix [--quick]
 
-What lives here: the load and what is measured. What does not: brokers, turns, rounds (`frame`). The service is a process of its own with a
-published model; events come from this process. Throughput: all events sent as fast as they are acknowledged, until every profile has
-them. Latency: one rating after another over HTTP, until the server-sent event with the new recommendation is here.
+Here: the load and what is measured.
+Not here: brokers, turns, rounds (`frame`). The service is a process of its own with a published model; events come from
+this process. Throughput: all events sent as fast as they are acknowledged, until every profile has them. Latency: one
+rating after another over HTTP, until the server-sent event with the new recommendation is here.
 """
 
 import asyncio

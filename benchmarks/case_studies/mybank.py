@@ -1,6 +1,7 @@
 """MyBank on both brokers: from the commit in PostgreSQL to the alert, and the transactions a second that the whole way holds.
 
-What lives here: the load and the figures. What does not: brokers, turns, the table (`frame`).
+Here: the load and the figures.
+Not here: brokers, turns, the table (`frame`).
 
 PostgreSQL, connector and service are processes of their own. First many transactions are committed at once: the rate until the last one
 of each account is told, and with it all before. Then transactions are committed at an even pace by writers that wait for each commit, and

@@ -1,6 +1,7 @@
 """MySocialMedia on both brokers: activities per second through the service, and how long one takes into its post's totals.
 
-What lives here: the load, and what is measured. What does not: brokers and turns (`frame`).
+Here: the load, and what is measured.
+Not here: brokers and turns (`frame`).
 
 First a burst lies in the topic already, and the service works it off as fast as it can. Then activities come at an even pace, each likes a
 post for a new user, and is timed from the call that sends it until the post's row with it has come back from the table's topic.

@@ -1,6 +1,7 @@
 """How long a record takes through a Spark job, in Real-Time Mode and in micro-batches: `python -m benchmarks.spark --latency`.
 
-What lives here: the load, the clock, the table. What does not: the job, which is MyBank's `mybank.jobs.large`, as it is; throughput (`spark`).
+Here: the load, the clock, the table.
+Not here: the job, which is MyBank's `mybank.jobs.large`, as it is; throughput (`spark`).
 
 Captured transactions go to the job's topic at an even pace, one acknowledged before the next is sent; the job decodes them, keeps the
 large ones and writes them to another topic, where a consumer of ours reads them. A latency is the time from before a record is sent until

@@ -1,6 +1,7 @@
 """The service of `benchmarks.exactly_once` in Quix Streams: bootstrap, group, topic, topic of results, guarantee, records, folder.
 
-What lives here: one dataframe from topic to topic. What does not: Busway, which is not installed where this runs.
+Here: one dataframe from topic to topic.
+Not here: Busway, which is not installed where this runs.
 
 Prints the seconds, and those of processor time, from its first record until it has stopped with all of them committed.
 """

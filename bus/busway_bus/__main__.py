@@ -1,6 +1,7 @@
 """`python -m busway_bus server.properties`: one broker in its own process.
 
-What lives here: the minimum for a supervisor. What does not: the command line for people (`busway broker`).
+Here: the minimum for a supervisor.
+Not here: the command line for people (`busway broker`).
 """
 
 import sys

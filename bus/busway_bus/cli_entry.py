@@ -1,6 +1,6 @@
 """The names that the `busway` command needs of the broker.
 
-What lives here: names, imported only to run a broker.
+Here: names, imported only to run a broker.
 """
 
 from busway_bus.kernel.config import BrokerConfig

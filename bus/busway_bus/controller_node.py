@@ -1,7 +1,8 @@
 """One controller node that is no broker: the composition root.
 
-What lives here: building, connecting, starting and stopping the parts in order. What does not: anything a part does,
-and the combined node (`node`). Controllers vote on one metadata log; `controller.quorum.voters` lists them.
+Here: building, connecting, starting and stopping the parts in order.
+Not here: anything a part does, and the combined node (`node`). Controllers vote on one metadata log;
+`controller.quorum.voters` lists them.
 """
 
 import asyncio

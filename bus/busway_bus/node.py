@@ -1,7 +1,7 @@
 """One broker node: the composition root.
 
-What lives here: building, connecting, starting and stopping the parts in order, periodic maintenance. What does not:
-anything a part does.
+Here: building, connecting, starting and stopping the parts in order, periodic maintenance.
+Not here: anything a part does.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Runs a node as a process: properties file, event loop, end.
 
-What lives here: what all starts of brokers and controllers share. What does not: signals (`busway.net.signals`), output
-(`busway.cli`, `__main__`).
+Here: what all starts of brokers and controllers share.
+Not here: signals (`busway.net.signals`), output (`busway.cli`, `__main__`).
 """
 
 import asyncio

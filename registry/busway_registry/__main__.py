@@ -1,6 +1,7 @@
 """`python -m busway_registry [PORT [DATABASE]]`: a registry in a process of its own, started by programs.
 
-What lives here: the minimum for a supervisor. What does not: the command line for people (`busway registry`).
+Here: the minimum for a supervisor.
+Not here: the command line for people (`busway registry`).
 """
 
 import asyncio

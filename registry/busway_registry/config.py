@@ -1,6 +1,7 @@
 """The registry's settings.
 
-What lives here: names, defaults and checks. What does not: their sources (`busway.cli`, `__main__`).
+Here: names, defaults and checks.
+Not here: their sources (`busway.cli`, `__main__`).
 """
 
 from dataclasses import dataclass

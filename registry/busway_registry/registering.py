@@ -1,8 +1,8 @@
 """Use cases that validate a schema: register, look up, check.
 
-What lives here: reading the basis, validating against it, and writing if it is unchanged. Validation may take long, so
-it runs between transactions, never inside one. What does not: the rules (`domain`), their execution (`validation`), use
-cases that only read or delete (`service`).
+Here: reading the basis, validating against it, and writing if it is unchanged. Validation may take long, so it runs
+between transactions, never inside one.
+Not here: the rules (`domain`), their execution (`validation`), use cases that only read or delete (`service`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Resolving a schema's references in a store.
 
-What lives here: the version of a reference, and the texts. What does not: their meaning (`domain`).
+Here: the version of a reference, and the texts.
+Not here: their meaning (`domain`).
 """
 
 from collections.abc import Sequence

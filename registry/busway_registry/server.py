@@ -1,6 +1,7 @@
 """The registry as a server: the composition root.
 
-What lives here: joining store, use cases and HTTP; start and stop. What does not: sockets (`busway.net`).
+Here: joining store, use cases and HTTP; start and stop.
+Not here: sockets (`busway.net`).
 """
 
 from contextlib import AsyncExitStack

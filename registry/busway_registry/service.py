@@ -1,7 +1,7 @@
 """The registry's use cases: register, look up, check, read, delete.
 
-What lives here: those that read and delete, each in one transaction of a `Store`. What does not: those that validate a
-schema (`registering`), HTTP (`http`), SQL (`store`), rules (`domain`).
+Here: those that read and delete, each in one transaction of a `Store`.
+Not here: those that validate a schema (`registering`), HTTP (`http`), SQL (`store`), rules (`domain`).
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

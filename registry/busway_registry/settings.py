@@ -1,6 +1,7 @@
 """Compatibility levels and modes of subjects and the registry.
 
-What lives here: reading, setting and inheriting them. What does not: applying them (`service`, `registering`).
+Here: reading, setting and inheriting them.
+Not here: applying them (`service`, `registering`).
 """
 
 from collections.abc import Mapping

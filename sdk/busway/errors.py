@@ -1,6 +1,6 @@
 """Exceptions of the SDK.
 
-What lives here: errors with a text for users; each names the broker, topic or partition, and a remedy.
+Here: errors with a text for users; each names the broker, topic or partition, and a remedy.
 """
 
 from busway_protocol.errors import ErrorCode

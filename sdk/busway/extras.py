@@ -1,6 +1,7 @@
 """Optional dependencies.
 
-What lives here: each extra's packages, and the error for a missing extra. What does not: versions (pyproject.toml).
+Here: each extra's packages, and the error for a missing extra.
+Not here: versions (pyproject.toml).
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Options of producers, consumers and share consumers: keyword-only, an object for each client.
 
-What lives here: names, units, defaults and checks. Names are Kafka's client settings in snake case.
+Here: names, units, defaults and checks. Names are Kafka's client settings in snake case.
 """
 
 import collections.abc

@@ -1,7 +1,7 @@
 """`App`: a service made of decorated functions, which can be tested in this process.
 
-What lives here: `App`, which adds `test`. What does not: all else that it does (`busway.app.application`), the broker and the clock of a test
-(`busway.testing`).
+Here: `App`, which adds `test`.
+Not here: all else that it does (`busway.app.application`), the broker and the clock of a test (`busway.testing`).
 """
 
 import contextlib

@@ -1,6 +1,7 @@
 """Values in the SDK's interface.
 
-What lives here: records and positions. What does not: behaviour. Timestamps are milliseconds since 1970.
+Here: records and positions.
+Not here: behaviour. Timestamps are milliseconds since 1970.
 """
 
 from collections.abc import Iterable, Mapping

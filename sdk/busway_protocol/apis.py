@@ -1,7 +1,7 @@
 """API keys, versions, message classes, header versions, version negotiation.
 
-What lives here: one table, built from the message classes, with the version ranges of Apache Kafka 4.3.1. What does
-not: which APIs a broker serves (its handlers).
+Here: one table, built from the message classes, with the version ranges of Apache Kafka 4.3.1.
+Not here: which APIs a broker serves (its handlers).
 """
 
 from collections.abc import Mapping

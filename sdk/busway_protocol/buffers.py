@@ -1,7 +1,7 @@
 """Varints and identifiers for the compiled codecs.
 
-What lives here: the slow paths of varints (one byte, the fast path, is inlined by the compiler) and cached conversions.
-Encoding as in the Kafka protocol guide: unsigned LEB128 of at most five bytes; zigzag for signed.
+Here: the slow paths of varints (one byte, the fast path, is inlined by the compiler) and cached conversions. Encoding
+as in the Kafka protocol guide: unsigned LEB128 of at most five bytes; zigzag for signed.
 """
 
 from functools import lru_cache

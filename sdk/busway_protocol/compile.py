@@ -1,6 +1,7 @@
 """Codecs: one straight-line encoder and decoder per message and version, compiled on first use.
 
-What lives here: the generator and four public functions. What does not: the meaning of fields (`schema`).
+Here: the generator and four public functions.
+Not here: the meaning of fields (`schema`).
 
 The generated source is registered with `linecache`, for debuggers and tracebacks. Nested structures are inlined as
 loops; adjacent fixed-width fields, and the length of the string or array behind them, use one `struct` call. Every

@@ -1,7 +1,7 @@
 """Error codes of the Kafka protocol, and errors of codecs.
 
-What lives here: `ErrorCode` (Kafka 4.3.1's numbers, names, retriability, texts) and this package's exceptions. What
-does not: errors of the SDK (`busway.errors`).
+Here: `ErrorCode` (Kafka 4.3.1's numbers, names, retriability, texts) and this package's exceptions.
+Not here: errors of the SDK (`busway.errors`).
 """
 
 from enum import IntEnum

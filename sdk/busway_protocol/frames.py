@@ -1,7 +1,8 @@
 """Length-prefixed framing.
 
-What lives here: the four-byte size before every request and response. What does not: sockets, and the contents of
-frames. A size is checked before any allocation, and the buffer grows only with received bytes.
+Here: the four-byte size before every request and response.
+Not here: sockets, and the contents of frames. A size is checked before any allocation, and the buffer grows only with
+received bytes.
 """
 
 from busway_protocol.errors import FrameRefused

@@ -1,7 +1,8 @@
 """Headers of requests and responses.
 
-What lives here: their classes. What does not: the header version of an API version (`apis`). Request header 2 and
-response header 1 are flexible; the client id keeps its old encoding in all of them (KIP-482).
+Here: their classes.
+Not here: the header version of an API version (`apis`). Request header 2 and response header 1 are flexible; the client
+id keeps its old encoding in all of them (KIP-482).
 """
 
 from typing import Annotated

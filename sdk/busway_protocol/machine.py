@@ -1,9 +1,9 @@
 """The machine as an interface, except event loop and files.
 
-What lives here: `Machine`: clocks, identifiers and random numbers. What does not: the real one (`busway.net.machine`)
-and the simulated one. Timers, connections and threads belong to the event loop: `loop.call_later`, `create_connection`,
-`run_in_executor`; files have an interface in the broker's kernel. Code that reads another clock cannot be simulated
-under a seed.
+Here: `Machine`: clocks, identifiers and random numbers.
+Not here: the real one (`busway.net.machine`) and the simulated one. Timers, connections and threads belong to the event
+loop: `loop.call_later`, `create_connection`, `run_in_executor`; files have an interface in the broker's kernel. Code
+that reads another clock cannot be simulated under a seed.
 """
 
 from collections.abc import Callable, MutableSequence

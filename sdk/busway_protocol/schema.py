@@ -1,7 +1,7 @@
 """Descriptions of message classes for the compiler, from annotated fields.
 
-What lives here: the decorators `message` and `struct`, and `Field`, one annotation's meaning. What does not: code
-generation (`compile`), the list of APIs (`apis`).
+Here: the decorators `message` and `struct`, and `Field`, one annotation's meaning.
+Not here: code generation (`compile`), the list of APIs (`apis`).
 
 As in Kafka, one class serves all versions of a message: only the codec depends on the version. Classes have slots and
 keyword arguments; unknown tagged fields are kept in `unknown_tags` and written back (KIP-482).

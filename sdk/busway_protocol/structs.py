@@ -1,7 +1,8 @@
 """Classes of messages: slots, with `__init__` and `__eq__` compiled on first use.
 
-What lives here: an equivalent of `dataclass(slots=True, kw_only=True)` in a seventh of its import time: that compiles
-three functions per class, and a program uses few of the 150 classes. What does not: the meaning of fields (`schema`).
+Here: an equivalent of `dataclass(slots=True, kw_only=True)` in a seventh of its import time: that compiles three
+functions per class, and a program uses few of the 150 classes.
+Not here: the meaning of fields (`schema`).
 """
 
 import dataclasses

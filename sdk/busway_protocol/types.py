@@ -1,7 +1,8 @@
 """Wire types as Python annotations, and markers for the versions of fields.
 
-What lives here: aliases such as `Int32` and `NullableStr`, entity types such as `TopicName`, and the markers `since`,
-`until`, `nullable_since`, `tag`, `ignorable`. What does not: reading them (`schema`), generating code (`compile`).
+Here: aliases such as `Int32` and `NullableStr`, entity types such as `TopicName`, and the markers `since`, `until`,
+`nullable_since`, `tag`, `ignorable`.
+Not here: reading them (`schema`), generating code (`compile`).
 
 An example: `group_instance_id: Annotated[NullableStr, since(3)] = None` is a `str | None` to a type checker, and a
 nullable string from version 3 on to the compiler.

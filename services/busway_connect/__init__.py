@@ -1,7 +1,7 @@
 """Busway Connect: a connector runtime with Kafka Connect's REST API and setting names.
 
-What lives here: base classes for users' connectors, transforms, predicates and converters (`docs/CONNECT.md`). What
-does not: the runtime (`busway connect`).
+Here: base classes for users' connectors, transforms, predicates and converters (`docs/CONNECT.md`).
+Not here: the runtime (`busway connect`).
 """
 
 from busway_connect.connector import (

@@ -1,6 +1,6 @@
 """Imports of the `busway` command.
 
-What lives here: names. Only commands that start a worker import this module.
+Here: names. Only commands that start a worker import this module.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The worker's settings, by Kafka Connect's names.
 
-What lives here: names, defaults, checks. What does not: connectors' settings (`validation`), sources of settings
-(`busway.cli`).
+Here: names, defaults, checks.
+Not here: connectors' settings (`validation`), sources of settings (`busway.cli`).
 """
 
 import logging

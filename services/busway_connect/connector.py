@@ -1,7 +1,7 @@
 """Connectors: a `Source` reads records from an external system, a `Sink` writes to one.
 
-What lives here: the interface between runtime and connectors. What does not: the runtime (`worker`, `rest`),
-connectors.
+Here: the interface between runtime and connectors.
+Not here: the runtime (`worker`, `rest`), connectors.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """`org.apache.kafka.connect.data.Decimal`: the unscaled value as big-endian two's complement.
 
-What lives here: bytes ↔ `decimal.Decimal`, and the scale in a schema's parameters.
+Here: bytes ↔ `decimal.Decimal`, and the scale in a schema's parameters.
 """
 
 import decimal

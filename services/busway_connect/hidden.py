@@ -1,6 +1,7 @@
 """Hiding passwords in messages on settings.
 
-What lives here: hiding them, and the values behind providers' references. What does not: making messages.
+Here: hiding them, and the values behind providers' references.
+Not here: making messages.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Client settings: a connector's `producer.override.*` and `consumer.override.*` (KIP-458), the worker's `producer.*`
 and `consumer.*` as defaults.
 
-What lives here: supported names and checks; others are refused. What does not: clients.
+Here: supported names and checks; others are refused.
+Not here: clients.
 """
 
 from collections.abc import Callable, Mapping

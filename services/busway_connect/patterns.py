@@ -1,8 +1,8 @@
 """Regular expressions from the REST API, matched in bounded time.
 
-What lives here: compiling and matching. What does not: the matched names. Python's `re` holds the interpreter lock
-during a match, and `(a+)+$` would block the worker practically for ever; `regex` has the same syntax, releases the
-lock, and has a timeout.
+Here: compiling and matching.
+Not here: the matched names. Python's `re` holds the interpreter lock during a match, and `(a+)+$` would block the
+worker practically for ever; `regex` has the same syntax, releases the lock, and has a timeout.
 """
 
 from typing import Final

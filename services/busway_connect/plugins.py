@@ -1,8 +1,8 @@
 """Classes of connectors, converters, transforms and predicates by name.
 
-What lives here: Kafka's class names, full or short, and loading users' modules. What does not: the classes. A name in a
-request never imports anything: classes are built in or in modules of the worker's settings. All are loaded at start, as
-imports block the event loop.
+Here: Kafka's class names, full or short, and loading users' modules.
+Not here: the classes. A name in a request never imports anything: classes are built in or in modules of the worker's
+settings. All are loaded at start, as imports block the event loop.
 """
 
 import importlib

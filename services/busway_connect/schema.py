@@ -1,9 +1,9 @@
 """Kafka Connect's data model.
 
-What lives here: `Schema` and its fields, as plain values. What does not: bytes (`converters`). Values are Python's int,
-float, str, bytes, bool, None, dict for structs and maps, list for arrays, in the form that the schema's `name`
-prescribes (Debezium's `io.debezium.time.MicroTimestamp` is an int64 of microseconds). Source: Apache Kafka's
-`org.apache.kafka.connect.data` and its `JsonConverter`.
+Here: `Schema` and its fields, as plain values.
+Not here: bytes (`converters`). Values are Python's int, float, str, bytes, bool, None, dict for structs and maps, list
+for arrays, in the form that the schema's `name` prescribes (Debezium's `io.debezium.time.MicroTimestamp` is an int64 of
+microseconds). Source: Apache Kafka's `org.apache.kafka.connect.data` and its `JsonConverter`.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """A worker as a server: the composition root.
 
-What lives here: joining worker and REST API; start and stop. What does not: sockets (`busway.net`).
+Here: joining worker and REST API; start and stop.
+Not here: sockets (`busway.net`).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Database tables for the SQL sink: reflecting, creating, widening, writing.
 
-What lives here: SQLAlchemy's part: reflection, `CREATE TABLE`, `ALTER TABLE … ADD COLUMN`, statements for each insert
-mode; SQLite and PostgreSQL. What does not: mapping records to rows (`sql_sink`).
+Here: SQLAlchemy's part: reflection, `CREATE TABLE`, `ALTER TABLE … ADD COLUMN`, statements for each insert mode; SQLite
+and PostgreSQL.
+Not here: mapping records to rows (`sql_sink`).
 """
 
 import contextlib

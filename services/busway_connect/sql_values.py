@@ -1,7 +1,7 @@
 """Fields of Connect's data model as columns: type and value.
 
-What lives here: schemas → SQLAlchemy types, wire forms (days, microseconds, unscaled bytes) → Python's dates and
-decimals. What does not: tables and statements (`sql_tables`).
+Here: schemas → SQLAlchemy types, wire forms (days, microseconds, unscaled bytes) → Python's dates and decimals.
+Not here: tables and statements (`sql_tables`).
 """
 
 import datetime as dt

@@ -1,6 +1,7 @@
 """Topics created for connectors: `topic.creation.*` (KIP-158).
 
-What lives here: reading and checking those settings. What does not: creating a topic (`runtime.topics`).
+Here: reading and checking those settings.
+Not here: creating a topic (`runtime.topics`).
 
 A topic's settings are those of the first of `topic.creation.groups` whose `include` matches its whole name and whose
 `exclude` does not, otherwise `default`. Missing partitions and replication factor come from `default`, then from the

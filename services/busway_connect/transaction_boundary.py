@@ -1,6 +1,7 @@
 """`transaction.boundary` of a source: where its transactions end (KIP-618).
 
-What lives here: the settings' names and values. What does not: ending a transaction (`runtime.transactional`).
+Here: the settings' names and values.
+Not here: ending a transaction (`runtime.transactional`).
 """
 
 from typing import Final

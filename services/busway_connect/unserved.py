@@ -1,8 +1,8 @@
 """Refusing unsupported settings by name.
 
-What lives here: checking all names of a connector's settings. What does not: supported names
-(`connector.Configurable`); those of transforms and predicates (`transforms.chain`) and clients (`overrides`),
-checked where they are read.
+Here: checking all names of a connector's settings.
+Not here: supported names (`connector.Configurable`); those of transforms and predicates (`transforms.chain`) and
+clients (`overrides`), checked where they are read.
 
 Kafka Connect ignores unknown settings. Here an unsupported setting of Kafka's class may be the one that masks a column,
 so the connector must not run; settings without effect are in `Configurable.inert`.

@@ -1,7 +1,7 @@
 """Checking a connector's settings, as in `PUT /connector-plugins/{class}/config/validate`.
 
-What lives here: common settings, types, Kafka Connect's error texts. What does not: a connector's own settings
-(`Connector.settings`, `Connector.validate`).
+Here: common settings, types, Kafka Connect's error texts.
+Not here: a connector's own settings (`Connector.settings`, `Connector.validate`).
 """
 
 import re

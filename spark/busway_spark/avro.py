@@ -1,7 +1,7 @@
 """Registry-framed Avro in a DataFrame: one byte of magic, four of schema id, the body.
 
-What lives here: the columns `schema_id`, `event` and `error`, decoded with each record's writer schema. What does not:
-asking the registry (`schemas`), decoding without Spark's Avro module (`avro_python`).
+Here: the columns `schema_id`, `event` and `error`, decoded with each record's writer schema.
+Not here: asking the registry (`schemas`), decoding without Spark's Avro module (`avro_python`).
 
 Spark's `from_avro` hides failures: an unknown schema id becomes null, a damaged body a struct of nulls. So the reader
 schema gets an extra field with a default, which is null in damaged records only. A null value is a tombstone, neither

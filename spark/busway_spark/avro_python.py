@@ -1,8 +1,9 @@
 """Decoding framed Avro with fastavro in Spark's Python workers, for sessions without Spark's Avro module.
 
-What lives here: Spark types of an Avro schema, and a function for `mapInArrow`. What does not: frame (`framing`), reasons
-(`avro`). Types are those of `from_avro`. A row costs a Python object for each field, about four times the CPU of the
-JVM's decoder. Unions of several types are refused, as fastavro does not say which was written.
+Here: Spark types of an Avro schema, and a function for `mapInArrow`.
+Not here: frame (`framing`), reasons (`avro`). Types are those of `from_avro`. A row costs a Python object for each
+field, about four times the CPU of the JVM's decoder. Unions of several types are refused, as fastavro does not say
+which was written.
 """
 
 import io

@@ -1,7 +1,7 @@
 """Record batches as Arrow columns, without a Python object for each record.
 
-What lives here: finding the records of many batches at once, and extracting fields with NumPy and Arrow. What does not:
-fetching batches (`busway.read_batches`), Spark's interface (`source`).
+Here: finding the records of many batches at once, and extracting fields with NumPy and Arrow.
+Not here: fetching batches (`busway.read_batches`), Spark's interface (`source`).
 
 Only the lengths that chain the records are read one by one; other varints are decoded together. Arrow extracts keys and
 values from the fetched bytes: an array with offsets alternating between field and gap, of which the fields are taken.

@@ -1,7 +1,7 @@
 """Spark's errors in one line.
 
-What lives here: finding the useful sentence in Spark's exceptions with JVM stacks. What does not: handling; a job
-prints the line and exits with 1.
+Here: finding the useful sentence in Spark's exceptions with JVM stacks.
+Not here: handling; a job prints the line and exits with 1.
 """
 
 import re

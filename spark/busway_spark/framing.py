@@ -1,6 +1,7 @@
 """The frame of registered Avro, and the mark of decoded records, for both decoders.
 
-What lives here: the two constants. What does not: decoding (`avro`, `avro_python`).
+Here: the two constants.
+Not here: decoding (`avro`, `avro_python`).
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
 """Pinned Maven artifacts that Spark needs to read a topic, and their folder.
 
-What lives here: coordinates of the basic set and of Delta's, and one call to Maven. Artifacts are named directly,
-without dependencies: Spark's parent pom refers to a repository that many networks cannot reach, and PySpark has the
-rest. What does not: versions' reasons; the set was tested with PySpark 4.2.0 on Java 17, see
-docs/decisions/0004-spark-versions.md before changing it.
+Here: coordinates of the basic set and of Delta's, and one call to Maven. Artifacts are named directly, without
+dependencies: Spark's parent pom refers to a repository that many networks cannot reach, and PySpark has the rest.
+Not here: versions' reasons; the set was tested with PySpark 4.2.0 on Java 17, see docs/decisions/0004-spark-versions.md
+before changing it.
 """
 
 import hashlib

@@ -1,6 +1,7 @@
 """The frame of a job: arguments, session, checks before a JVM starts, errors as one line.
 
-What lives here: common parts of every `main`. What does not: a job's rows, which are its `transform(df) -> df`.
+Here: common parts of every `main`.
+Not here: a job's rows, which are its `transform(df) -> df`.
 
     def main(argv: list[str] | None = None) -> int:
         return run_job("surge", __doc__, argv, work, topics=lambda given: ["positions"])

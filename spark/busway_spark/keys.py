@@ -1,8 +1,8 @@
 """Record keys as text.
 
-What lives here: the key column: text unchanged, a registry-framed Avro key as JSON. What does not: values (`avro`).
-Keys are Avro if the registry has `<topic>-key`, as registered by change data capture and Confluent's serializers. They
-are small, so Python workers decode them with either source.
+Here: the key column: text unchanged, a registry-framed Avro key as JSON.
+Not here: values (`avro`). Keys are Avro if the registry has `<topic>-key`, as registered by change data capture and
+Confluent's serializers. They are small, so Python workers decode them with either source.
 """
 
 import asyncio

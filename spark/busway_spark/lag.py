@@ -1,7 +1,8 @@
 """Lag of streaming queries, for people and tools.
 
-What lives here: a Spark listener with figures for Prometheus and a callback, and publishing progress as a consumer
-group's committed offsets, so that tools for group lag show Spark's jobs. What does not: reactions to lag.
+Here: a Spark listener with figures for Prometheus and a callback, and publishing progress as a consumer group's
+committed offsets, so that tools for group lag show Spark's jobs.
+Not here: reactions to lag.
 """
 # mypy: allow-subclassing-any
 

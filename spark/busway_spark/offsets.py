@@ -1,7 +1,8 @@
 """Start and end of a reader.
 
-What lives here: positions (earliest, latest, a time, offsets by partition), Spark's options for them, and resolving
-them at the broker. What does not: reading (`source`).
+Here: positions (earliest, latest, a time, offsets by partition), Spark's options for them, and resolving them at the
+broker.
+Not here: reading (`source`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Writer schemas of a topic's values.
 
-What lives here: a subject's versions with references resolved, split into those readable as one table and the others
-with reasons. What does not: decoding (`avro`). Only the driver requests the registry, never executors.
+Here: a subject's versions with references resolved, split into those readable as one table and the others with reasons.
+Not here: decoding (`avro`). Only the driver requests the registry, never executors.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """A Spark session that can read Busway's topics.
 
-What lives here: settings that every job needs. What does not: reading and decoding (`topics`, `avro`).
+Here: settings that every job needs.
+Not here: reading and decoding (`topics`, `avro`).
 """
 
 import os

@@ -1,9 +1,8 @@
 """`spark.read.format("busway")` and `spark.readStream.format("busway")`: topics as Arrow batches with Busway's client,
 without a jar.
 
-What lives here: the readers of a Python data source (Spark's SPIP of that name), with options of Spark's Kafka source.
-What does not: offsets (`offsets`), bytes to columns (`columns`). Rows equal those of the Kafka source with
-`includeHeaders`.
+Here: the readers of a Python data source (Spark's SPIP of that name), with options of Spark's Kafka source.
+Not here: offsets (`offsets`), bytes to columns (`columns`). Rows equal those of the Kafka source with `includeHeaders`.
 
 Options: `kafka.bootstrap.servers`; `subscribe`, topics with commas; `startingOffsets`, `endingOffsets`,
 `startingTimestamp`, `endingTimestamp`; `maxOffsetsPerTrigger`; `minPartitions`, `maxRecordsPerPartition`;

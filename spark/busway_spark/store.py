@@ -1,6 +1,7 @@
 """Exactly-once writing to an analytics store.
 
-What lives here: streams and batches into Parquet and Delta, and the trigger of Real-Time Mode. What does not: rows.
+Here: streams and batches into Parquet and Delta, and the trigger of Real-Time Mode.
+Not here: rows.
 
 Parquet: Spark's file sink logs each micro-batch's files in `_spark_metadata`. Read the folder as a whole, and files
 left by killed tasks are ignored. Delta: each micro-batch is a transaction with the query's id and the batch's number,

@@ -1,7 +1,7 @@
 """Jobs on a cluster by `spark-submit`.
 
-What lives here: finding a job's module, and the command line with jars and Python packages. What does not: jobs, their
-frame (`job`).
+Here: finding a job's module, and the command line with jars and Python packages.
+Not here: jobs, their frame (`job`).
 """
 
 import argparse

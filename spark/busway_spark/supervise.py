@@ -1,7 +1,7 @@
 """Streams that survive schema changes of events.
 
-What lives here: rebuilding queries from their checkpoints when an unknown schema id arrives. What does not: the stop
-itself, which is part of the plan (`avro`, `stream_topic(on_new_schema="stop")`).
+Here: rebuilding queries from their checkpoints when an unknown schema id arrives.
+Not here: the stop itself, which is part of the plan (`avro`, `stream_topic(on_new_schema="stop")`).
 
 The micro-batch with the new id failed, so nothing of it was written; the rebuilt query reads it again, with the new
 version's columns. An id that the registry lacks goes to the rejected records.

@@ -1,8 +1,8 @@
 """Topics as DataFrames of typed events.
 
-What lives here: reading as a batch and as a stream, by either source. What does not: decoding (`avro`), writing
-(`write`), restarts for new schemas (`supervise`). Spark commits no offsets to a consumer group; a stream's position is
-in its checkpoint.
+Here: reading as a batch and as a stream, by either source.
+Not here: decoding (`avro`), writing (`write`), restarts for new schemas (`supervise`). Spark commits no offsets to a
+consumer group; a stream's position is in its checkpoint.
 
 Columns: `event` (struct of the reader's fields; null if not decoded), `schema_id`, `error` (null, or why the value was
 not decoded), `deleted` (a tombstone), and the record's `key`, `value`, `topic`, `partition`, `offset`, `timestamp`,

@@ -1,7 +1,8 @@
 """DataFrames into a topic, as registry-framed Avro.
 
-What lives here: the rows' schema, the frame, Spark's Kafka sink. What does not: reading (`topics`). The sink is
-at-least-once: a retried task writes its rows again, so give events an id where that matters.
+Here: the rows' schema, the frame, Spark's Kafka sink.
+Not here: reading (`topics`). The sink is at-least-once: a retried task writes its rows again, so give events an id
+where that matters.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """The containers of compose/, built and run for real by whichever `docker compose` there is.
 
-What lives here: starting, asking, killing, removing. What does not: what the services are asked (`scenarios`).
+Here: starting, asking, killing, removing.
+Not here: what the services are asked (`scenarios`).
 
 A machine that has no engine, or no way to an image registry, may have a program beside the repository that gives it both and the base
 image (`BASE_IMAGE`); images that cannot be pulled are then built by `compose.here.yaml`.

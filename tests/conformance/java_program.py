@@ -1,7 +1,7 @@
 """Java programs of the tests' own that are asked through a pipe.
 
-What lives here: compiling one once into `.cache/`, and the command that runs it. What does not: what it is asked, and answers (`oracle`,
-`registry.oracle`).
+Here: compiling one once into `.cache/`, and the command that runs it.
+Not here: what it is asked, and answers (`oracle`, `registry.oracle`).
 """
 
 import hashlib

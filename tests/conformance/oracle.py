@@ -1,7 +1,7 @@
 """Apache Kafka's own message classes behind a pipe: bytes in, what Kafka reads in them out.
 
-What lives here: talking to its one JVM, which runs `java/Oracle.java`. What does not: starting it (`java_program`), what is asked
-(`test_bytes_against_java`).
+Here: talking to its one JVM, which runs `java/Oracle.java`.
+Not here: starting it (`java_program`), what is asked (`test_bytes_against_java`).
 """
 
 import json

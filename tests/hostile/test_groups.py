@@ -1,8 +1,9 @@
 """What one peer may not do with groups: take the memory of the coordinator, keep its loop from others, or have effects where it is refused.
 
-What lives here: members of each protocol in numbers and sizes, answers that are multiplied by naming one group again and again, and
-refused calls with what they may not change. What does not: classic members with a megabyte each (`test_one_peer`), records of share groups
-(`test_share_groups`), and the code of each wrong call by itself (`tests.integration.broker`).
+Here: members of each protocol in numbers and sizes, answers that are multiplied by naming one group again and again,
+and refused calls with what they may not change.
+Not here: classic members with a megabyte each (`test_one_peer`), records of share groups (`test_share_groups`), and the
+code of each wrong call by itself (`tests.integration.broker`).
 """
 
 import socket

@@ -1,7 +1,8 @@
 """What one peer may not do with transactions: take the memory of the coordinator, keep its loop from others, or end what is not its own.
 
-What lives here: calls in numbers and sizes, and calls that are refused, each with what it may not change, seen by another client. What does
-not: the code of each wrong call by itself, which is compared with Apache Kafka's (`tests.integration.broker`), and groups (`test_groups`).
+Here: calls in numbers and sizes, and calls that are refused, each with what it may not change, seen by another client.
+Not here: the code of each wrong call by itself, which is compared with Apache Kafka's (`tests.integration.broker`), and
+groups (`test_groups`).
 """
 
 import socket

@@ -1,6 +1,7 @@
 """The broker under test: Busway in a process of its own, or, to check the tests, Apache Kafka.
 
-What lives here: choosing one, with one interface. What does not: anything about clients.
+Here: choosing one, with one interface.
+Not here: anything about clients.
 """
 
 import os

@@ -1,6 +1,7 @@
 """The foreign clients, all behind one interface.
 
-What lives here: how each client is started and what its output means. What does not: what is asked of them (`test_clients`).
+Here: how each client is started and what its output means.
+Not here: what is asked of them (`test_clients`).
 
 The clients that are libraries have a program each, which takes
 - `version`

@@ -1,6 +1,7 @@
 """What each client did, for the table at the end of the run.
 
-What lives here: the notes and how they are laid out. What does not: taking them (the tests do) and printing them (`tests/conftest.py`).
+Here: the notes and how they are laid out.
+Not here: taking them (the tests do) and printing them (`tests/conftest.py`).
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """Members of a consumer group, each a process that can be killed, and what they have read.
 
-What lives here: the processes and waiting on what they print. What does not: what they run (`clients`).
+Here: the processes and waiting on what they print.
+Not here: what they run (`clients`).
 """
 
 import contextlib

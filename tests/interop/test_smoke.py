@@ -1,7 +1,7 @@
 """A few calls of librdkafka and of Apache Kafka's Java tools: what the gate runs of `make interop`.
 
-What lives here: produce, consume in a group and commit a transaction, once for each of the two. What does not: every client, codec and
-tool (the other files of this folder).
+Here: produce, consume in a group and commit a transaction, once for each of the two.
+Not here: every client, codec and tool (the other files of this folder).
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
 """Transcripts of a quorum: what is done to three nodes, and all that they do.
 
-What lives here: the reader of `quorum/*.txt`, and the nodes that it acts on. What does not: the stories. A line that begins with `>` is done, the
-lines below it are what follows, each of them; a line that begins with `#` tells the story. Nothing moves by itself: messages wait on their line
-from one node to another, each clock stands, a disk that `stands` keeps what is written waiting.
+Here: the reader of `quorum/*.txt`, and the nodes that it acts on.
+Not here: the stories. A line that begins with `>` is done, the lines below it are what follows, each of them; a line
+that begins with `#` tells the story. Nothing moves by itself: messages wait on their line from one node to another,
+each clock stands, a disk that `stands` keeps what is written waiting.
 
 Commands: `timeout N` (node N has waited for long enough), `deliver A B` (all from A to B that waits now), `deliver` (everything, until nothing
 comes any more), `lose A B`, `propose N text`, `disk N stands`, `disk N works`, `crash N`, `start N`.

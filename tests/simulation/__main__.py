@@ -1,6 +1,7 @@
 """`python -m tests.simulation`: run seeds, replay one, shrink one, look for planted bugs.
 
-What lives here: the command line. What does not: the work on both cores (`explore`), what a run is (`scenario`).
+Here: the command line.
+Not here: the work on both cores (`explore`), what a run is (`scenario`).
 """
 
 import argparse

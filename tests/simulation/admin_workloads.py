@@ -1,6 +1,7 @@
 """Administrators: topics come, go and change, and some who ask hang up before they are answered.
 
-What lives here: their deeds as the history sees them. What does not: records and groups.
+Here: their deeds as the history sees them.
+Not here: records and groups.
 """
 
 import asyncio

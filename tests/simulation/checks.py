@@ -1,9 +1,8 @@
 """What a history must look like.
 
-What lives here: the list of all checks, what an anomaly is, and the rules of a topic. What does not: the checks themselves
-(`record_checks`, `group_checks`, `modern_checks`, `topic_checks`, `transaction_checks`, `share_checks`, `letter_checks`,
-`service_checks`). All are pure: a
-history in, anomalies out.
+Here: the list of all checks, what an anomaly is, and the rules of a topic.
+Not here: the checks themselves (`record_checks`, `group_checks`, `modern_checks`, `topic_checks`, `transaction_checks`,
+`share_checks`, `letter_checks`, `service_checks`). All are pure: a history in, anomalies out.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,8 +1,9 @@
 """Drawing the plan of a seed.
 
-What lives here: plans in which anything may meet anything. What does not: plans that look closely at one thing (`themes`), the plan itself
-(`plan`). Which kinds of faults exist at all, and how often, is drawn first for each seed ("swarm testing"): with everything at once,
-everything hides everything else.
+Here: plans in which anything may meet anything.
+Not here: plans that look closely at one thing (`themes`), the plan itself (`plan`). Which kinds of faults exist at all,
+and how often, is drawn first for each seed ("swarm testing"): with everything at once, everything hides everything
+else.
 """
 
 import random

@@ -1,6 +1,7 @@
 """Seeds on all cores.
 
-What lives here: the workers, and the outcomes as they come. What does not: what is made of them (`__main__`, `test_planted`).
+Here: the workers, and the outcomes as they come.
+Not here: what is made of them (`__main__`, `test_planted`).
 """
 
 import itertools

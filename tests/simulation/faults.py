@@ -1,7 +1,7 @@
 """What goes wrong, and what an operator does about it.
 
-What lives here: each kind of fault on a running world, keeping the node running, and putting everything right at the end. What does not:
-which faults there are in a run (`plan`).
+Here: each kind of fault on a running world, keeping the node running, and putting everything right at the end.
+Not here: which faults there are in a run (`plan`).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Members that the broker fences because their connections were closed (`group.disconnect.grace.ms`), and whether they live.
 
-What lives here: noting each in the history, with whether its process lives and nothing but a short cut kept it from sending heartbeats. What
-does not: the check (`modern_checks`).
+Here: noting each in the history, with whether its process lives and nothing but a short cut kept it from sending
+heartbeats.
+Not here: the check (`modern_checks`).
 """
 
 import contextlib

@@ -1,6 +1,7 @@
 """Checks of consumer groups: committed offsets, who owns what, and whether anything was passed over.
 
-What lives here: one function for each anomaly. What does not: records and topics.
+Here: one function for each anomaly.
+Not here: records and topics.
 """
 
 from collections import defaultdict

@@ -1,8 +1,8 @@
 """Members of a group, and one who looks at what it has committed.
 
-What lives here: joining, reading, committing, also in the name of a generation that is over, in groups of both protocols: which group, and
-which protocol a member speaks, are options of the client. What does not: what only members of a group do that its coordinator balances
-(`modern_workloads`), records and topics.
+Here: joining, reading, committing, also in the name of a generation that is over, in groups of both protocols: which
+group, and which protocol a member speaks, are options of the client.
+Not here: what only members of a group do that its coordinator balances (`modern_workloads`), records and topics.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Clients of `transaction.version` 1 that ask for the next thing before the last one is answered, as librdkafka does.
 
-What lives here: rounds of two transactions, of records or of offsets, each with connections of its own for every coordinator. What does not:
-clients that wait for their answers (`transaction_workloads`), what the history must look like (`transaction_checks`).
+Here: rounds of two transactions, of records or of offsets, each with connections of its own for every coordinator.
+Not here: clients that wait for their answers (`transaction_workloads`), what the history must look like
+(`transaction_checks`).
 
 An end of such a client leaves its epoch, so that only the broker can tell its transactions apart.
 """

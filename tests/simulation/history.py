@@ -1,6 +1,7 @@
 """What clients asked, when, and what they were told: the history of one simulated run.
 
-What lives here: the operations, the recorder, and values that say who wrote them where. What does not: any judgement (`checks`).
+Here: the operations, the recorder, and values that say who wrote them where.
+Not here: any judgement (`checks`).
 
 Times are virtual milliseconds since the run began. Beside them each invocation and return has a place in the one order of all events of
 the run: a simulation has such an order, so "returned before" is exact, also within one millisecond.

@@ -1,7 +1,8 @@
 """Checks of the dead letters of share groups (KIP-1191): who is given up has one on disk first, and nobody else has.
 
-What lives here: one function for each anomaly. What does not: what becomes of records otherwise (`share_checks`). A record that a group is done
-with was accepted, or was given up: rejected, or delivered as often as it may be. What is accepted is answered to who accepts it, so whatever
+Here: one function for each anomaly.
+Not here: what becomes of records otherwise (`share_checks`). A record that a group is done with was accepted, or was
+given up: rejected, or delivered as often as it may be. What is accepted is answered to who accepts it, so whatever
 nobody can have accepted was given up, and has a letter; two letters are as good as one.
 """
 

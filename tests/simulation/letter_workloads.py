@@ -1,7 +1,8 @@
 """Dead letters of share groups (KIP-1191): their topics, and reading them.
 
-What lives here: which group has them, raising the level that they need, forbidding and allowing them, all that a group has given up. What does
-not: who gives records up (`share_workloads`), what the letters must be (`letter_checks`).
+Here: which group has them, raising the level that they need, forbidding and allowing them, all that a group has given
+up.
+Not here: who gives records up (`share_workloads`), what the letters must be (`letter_checks`).
 """
 
 from collections.abc import Iterable

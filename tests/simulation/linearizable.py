@@ -1,6 +1,7 @@
 """Whether operations on one thing can be put in an order that explains all answers (Wing and Gong's search, with Lowe's memory).
 
-What lives here: the search. What does not: what the things are (`group_checks`, `topic_checks`).
+Here: the search.
+Not here: what the things are (`group_checks`, `topic_checks`).
 """
 
 from collections.abc import Callable, Hashable, Sequence

@@ -1,7 +1,8 @@
 """Checks of groups that their coordinator balances (KIP-848): one live owner, fenced members, votes for assignors, offsets that only grow.
 
-What lives here: one function for each anomaly. What does not: what holds in groups of both protocols (`group_checks`), that every partition
-has an owner in the end, which is asked by the run itself (`scenario`).
+Here: one function for each anomaly.
+Not here: what holds in groups of both protocols (`group_checks`), that every partition has an owner in the end, which
+is asked by the run itself (`scenario`).
 """
 
 from collections import Counter, defaultdict

@@ -1,7 +1,8 @@
 """Members of groups that their coordinator balances (KIP-848), and topics that grow under them.
 
-What lives here: heartbeats as the history sees them, commits in the name of an epoch that is over, topics that are made and grown, who owns
-what in the end. What does not: what members of all groups do (`group_workloads`).
+Here: heartbeats as the history sees them, commits in the name of an epoch that is over, topics that are made and grown,
+who owns what in the end.
+Not here: what members of all groups do (`group_workloads`).
 """
 
 import asyncio

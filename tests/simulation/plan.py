@@ -1,7 +1,8 @@
 """What one simulated run consists of: topics, clients, faults, the weather on network and disk. A seed draws it whole.
 
-What lives here: the plan as a value, its text form for the cases that are kept. What does not: its drawing (`drawing`), carrying it out
-(`scenario`). A plan is explicit so that it can be shrunk: a fault less is the same plan without that fault.
+Here: the plan as a value, its text form for the cases that are kept.
+Not here: its drawing (`drawing`), carrying it out (`scenario`). A plan is explicit so that it can be shrunk: a fault
+less is the same plan without that fault.
 """
 
 import dataclasses

@@ -1,8 +1,9 @@
 """Bugs put in on purpose: a simulation that does not find them is worth nothing.
 
-What lives here: each as a small change of a named function of the product; those of transactions are in `planted_transactions`, those of
-groups that their coordinator balances and of services in `planted_members`. What does not: how they are put in (`planting`), whether they
-are found (`test_planted`), after how many seeds (`planted.md`, from `python -m tests.simulation --planted`).
+Here: each as a small change of a named function of the product; those of transactions are in `planted_transactions`,
+those of groups that their coordinator balances and of services in `planted_members`.
+Not here: how they are put in (`planting`), whether they are found (`test_planted`), after how many seeds (`planted.md`,
+from `python -m tests.simulation --planted`).
 """
 
 import asyncio

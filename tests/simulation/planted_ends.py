@@ -1,6 +1,7 @@
 """Bugs put on purpose into the ends of transactions, the cleaning of compacted topics, and the durability of the broker's own topics.
 
-What lives here: what each of them changes. What does not: how they are put in, and all others (`planted`).
+Here: what each of them changes.
+Not here: how they are put in, and all others (`planted`).
 """
 
 from typing import Any, Final

@@ -1,6 +1,7 @@
 """Bugs put on purpose into groups that their coordinator balances, and into services that are exactly once.
 
-What lives here: what each of them changes. What does not: how they are put in, and all others (`planted`).
+Here: what each of them changes.
+Not here: how they are put in, and all others (`planted`).
 """
 
 import dataclasses

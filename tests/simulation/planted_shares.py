@@ -1,6 +1,7 @@
 """Bugs put into share groups on purpose.
 
-What lives here: what each of them changes. What does not: how they are put in, and all others (`planted`).
+Here: what each of them changes.
+Not here: how they are put in, and all others (`planted`).
 """
 
 from typing import Any, Final

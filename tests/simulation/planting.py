@@ -1,7 +1,8 @@
 """Putting a bug into the product for a while.
 
-What lives here: what a bug is, and how it is put in and taken out. What does not: the bugs (`planted`, `planted_transactions`). A name that is
-gone is an error: the change then has to follow the code.
+Here: what a bug is, and how it is put in and taken out.
+Not here: the bugs (`planted`, `planted_transactions`). A name that is gone is an error: the change then has to follow
+the code.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
 """Checks of records and offsets: what was sent, where it was put, who read it.
 
-What lives here: one function for each anomaly. What does not: groups and topics.
+Here: one function for each anomaly.
+Not here: groups and topics.
 """
 
 import re

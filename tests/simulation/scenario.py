@@ -1,7 +1,7 @@
 """Carrying out a plan: a node, its clients, what goes wrong, and how it must end.
 
-What lives here: the run from the first topic to the last read, and its verdict. What does not: what clients do (`workloads`), faults
-(`faults`), what a history must look like (`checks`).
+Here: the run from the first topic to the last read, and its verdict.
+Not here: what clients do (`workloads`), faults (`faults`), what a history must look like (`checks`).
 
 First comes safety: anything may be down, and nothing that was acknowledged may be lost. Then liveness: nothing goes wrong any more, and
 within bounded virtual time everything must work again, every client must end and every group must have read everything.

@@ -1,7 +1,8 @@
 """Checks of a service that is exactly once: its output, its dead letters, its table and its offsets are of one piece.
 
-What lives here: one function for each anomaly. That the service has committed the end of all that it reads, is asked by the run itself
-(`scenario`), so that whatever is missing here is lost. What does not: the transactions of other clients (`transaction_checks`).
+Here: one function for each anomaly. That the service has committed the end of all that it reads, is asked by the run
+itself (`scenario`), so that whatever is missing here is lost.
+Not here: the transactions of other clients (`transaction_checks`).
 """
 
 from collections import Counter, defaultdict

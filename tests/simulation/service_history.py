@@ -1,7 +1,7 @@
 """What a service left behind, as it is read at the end of a run.
 
-What lives here: the operation, and the text of the records that the service writes. What does not: the service (`service_workloads`), any
-judgement (`service_checks`).
+Here: the operation, and the text of the records that the service writes.
+Not here: the service (`service_workloads`), any judgement (`service_checks`).
 """
 
 from collections.abc import Mapping, Sequence

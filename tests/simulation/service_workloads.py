@@ -1,7 +1,8 @@
 """A service made of `App` whose handler is exactly once: it reads, keeps a table, writes, and puts aside what it cannot handle.
 
-What lives here: the service, its instances, and the readings at the end of a run. What does not: what these must look like
-(`service_checks`); services of users with properties of their own are simulated by `busway simulate`.
+Here: the service, its instances, and the readings at the end of a run.
+Not here: what these must look like (`service_checks`); services of users with properties of their own are simulated by
+`busway simulate`.
 """
 
 import asyncio

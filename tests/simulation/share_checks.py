@@ -1,7 +1,8 @@
 """Checks of share groups: who was given a record when, what became of it, and that nothing is passed over.
 
-What lives here: one function for each anomaly. What does not: records and topics. That a group is done with everything once nothing goes
-wrong any more is asked by the run itself (`scenario`).
+Here: one function for each anomaly.
+Not here: records and topics. That a group is done with everything once nothing goes wrong any more is asked by the run
+itself (`scenario`).
 
 What a broker did lies between question and answer. A check counts only what is certain: one lock lies before another where the one was
 answered before the other was asked for, and it holds as long as the broker can have counted at least, unless something happened that may

@@ -1,6 +1,7 @@
 """What members of share groups asked and were told, as it went over the wire.
 
-What lives here: the operations. What does not: the recorder and all other operations (`history`), any judgement (`share_checks`).
+Here: the operations.
+Not here: the recorder and all other operations (`history`), any judgement (`share_checks`).
 """
 
 from collections.abc import Sequence

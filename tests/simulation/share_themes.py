@@ -1,6 +1,7 @@
 """Plans about share groups: members that take records and say, or do not say, what became of them.
 
-What lives here: one function for each theme, and what every group's members have in common. What does not: the parts of a plan (`themes`).
+Here: one function for each theme, and what every group's members have in common.
+Not here: the parts of a plan (`themes`).
 """
 
 import random

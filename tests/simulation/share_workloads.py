@@ -1,7 +1,8 @@
 """Members of share groups, and who looks after their offsets.
 
-What lives here: taking records and saying what became of them (accept, release, reject, renew, nothing, too late), members that leave or are
-cut off, resets, and waiting until a group is done with everything. What does not: what the history must look like (`share_checks`).
+Here: taking records and saying what became of them (accept, release, reject, renew, nothing, too late), members that
+leave or are cut off, resets, and waiting until a group is done with everything.
+Not here: what the history must look like (`share_checks`).
 """
 
 import asyncio

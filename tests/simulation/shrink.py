@@ -1,7 +1,8 @@
 """Making the plan of a failing run small: what can be left out, and it still fails?
 
-What lives here: in which order a plan is searched (faults, then clients, then topics; then fewer operations, simpler options). What does
-not: the search itself (`ddmin`), what a run is (`scenario`): whether a plan still fails is asked of a function that comes in.
+Here: in which order a plan is searched (faults, then clients, then topics; then fewer operations, simpler options).
+Not here: the search itself (`ddmin`), what a run is (`scenario`): whether a plan still fails is asked of a function
+that comes in.
 """
 
 from collections.abc import Callable, Mapping, Sequence

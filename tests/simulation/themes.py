@@ -1,8 +1,9 @@
 """Plans with a theme: few clients and faults, timed so that one kind of mistake shows soon.
 
-What lives here: one method for each theme. What does not: plans in which anything may meet anything (`drawing`). A theme knows what a mistake
-needs to show (a retry while its batch is not on disk yet, and then a power cut); moments, sizes and settings are drawn, so that two seeds of
-a theme are not alike.
+Here: one method for each theme.
+Not here: plans in which anything may meet anything (`drawing`). A theme knows what a mistake needs to show (a retry
+while its batch is not on disk yet, and then a power cut); moments, sizes and settings are drawn, so that two seeds of a
+theme are not alike.
 """
 
 import random

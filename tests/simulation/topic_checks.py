@@ -1,7 +1,7 @@
 """Checks of what administrators were told: topics, their partitions and their settings.
 
-What lives here: a topic as a thing that is created, changed, looked at and deleted, each taking effect at one moment. What does not:
-records.
+Here: a topic as a thing that is created, changed, looked at and deleted, each taking effect at one moment.
+Not here: records.
 """
 
 from collections import defaultdict

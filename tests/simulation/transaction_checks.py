@@ -1,7 +1,8 @@
 """Checks of transactions: all or nothing, for readers of committed records and for the offsets of flows.
 
-What lives here: one function for each anomaly. What does not: records as every reader sees them (`record_checks`). That readers reach the end
-once nothing goes wrong any more, no transaction being left open, is asked by the run itself (`scenario`).
+Here: one function for each anomaly.
+Not here: records as every reader sees them (`record_checks`). That readers reach the end once nothing goes wrong any
+more, no transaction being left open, is asked by the run itself (`scenario`).
 """
 
 from collections import Counter, defaultdict

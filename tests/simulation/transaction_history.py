@@ -1,6 +1,7 @@
 """What transactional clients asked and were told.
 
-What lives here: the operations. What does not: the recorder and all other operations (`history`), any judgement (`transaction_checks`).
+Here: the operations.
+Not here: the recorder and all other operations (`history`), any judgement (`transaction_checks`).
 """
 
 from collections.abc import Sequence

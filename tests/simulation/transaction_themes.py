@@ -1,7 +1,8 @@
 """Plans about the ends of transactions, compaction, weaker durability, and directories of an earlier `transaction.version`.
 
-What lives here: these themes. What does not: all others, and what a theme is made of (`themes`). They are drawn apart from the others, so
-that the plan of a seed that is not about them stays as it was.
+Here: these themes.
+Not here: all others, and what a theme is made of (`themes`). They are drawn apart from the others, so that the plan of
+a seed that is not about them stays as it was.
 """
 
 from typing import TYPE_CHECKING, Final

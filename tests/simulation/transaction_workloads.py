@@ -1,7 +1,8 @@
 """Clients with transactions: those who write in them, those who pass records on in them, and readers of what is committed.
 
-What lives here: transactors, flows (read, write, send offsets, all or nothing), auditors, accountants, and the readings at the end of a run.
-What does not: what the history must look like (`transaction_checks`).
+Here: transactors, flows (read, write, send offsets, all or nothing), auditors, accountants, and the readings at the end
+of a run.
+Not here: what the history must look like (`transaction_checks`).
 """
 
 import asyncio

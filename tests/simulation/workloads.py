@@ -1,8 +1,8 @@
 """Clients that write and read records, as the history sees them.
 
-What lives here: what every client has (`Client`), producers, plain readers, deletions of records. What does not: groups
-(`group_workloads`), topics (`admin_workloads`), faults and the node (`scenario`). Clients are the SDK's, unchanged; what they are told goes
-into the history, an unclear answer as `INFO`.
+Here: what every client has (`Client`), producers, plain readers, deletions of records.
+Not here: groups (`group_workloads`), topics (`admin_workloads`), faults and the node (`scenario`). Clients are the
+SDK's, unchanged; what they are told goes into the history, an unclear answer as `INFO`.
 """
 
 import asyncio

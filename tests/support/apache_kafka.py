@@ -1,6 +1,7 @@
 """Apache Kafka 4.3.1 itself: its broker as the other side of a comparison, its tools as foreign clients.
 
-What lives here: one KRaft node in a JVM, and running a class of Kafka's tools. What does not: fetching the jars (`tools.jars`).
+Here: one KRaft node in a JVM, and running a class of Kafka's tools.
+Not here: fetching the jars (`tools.jars`).
 """
 
 import base64

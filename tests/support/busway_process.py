@@ -1,6 +1,7 @@
 """Busway's broker in a process of its own, which may be killed and started again on the same data.
 
-What lives here: starting and stopping it. What does not: which broker a test wants (`tests.interop.broker`).
+Here: starting and stopping it.
+Not here: which broker a test wants (`tests.interop.broker`).
 """
 
 import queue

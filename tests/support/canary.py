@@ -1,8 +1,9 @@
 """A client that asks a server one small thing again and again while a test is hostile to it.
 
-What lives here: how long each of its answers kept the server's event loop busy, and the most memory that the server ever held. The
-measure is the CPU time of the loop's own thread, read from the kernel before the question and after the answer: what a busy machine
-does to the clock on the wall does not count, and what the loop did for somebody else first does. What does not: the hostile deeds.
+Here: how long each of its answers kept the server's event loop busy, and the most memory that the server ever held. The
+measure is the CPU time of the loop's own thread, read from the kernel before the question and after the answer: what a
+busy machine does to the clock on the wall does not count, and what the loop did for somebody else first does.
+Not here: the hostile deeds.
 
 The canary is a process of its own: a thread beside the deeds would get the interpreter's lock now and then when its answer had long come,
 and what the loop did meanwhile would count. For the same reason the time in which the canary was ready to run and no core was free for it

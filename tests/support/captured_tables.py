@@ -1,6 +1,7 @@
 """What is done to a database while two connectors watch it.
 
-What lives here: SQL statements, in order, with every type and every kind of change. What does not: who runs or watches them.
+Here: SQL statements, in order, with every type and every kind of change.
+Not here: who runs or watches them.
 """
 
 SETUP = (

@@ -1,6 +1,7 @@
 """Classes of Apache Kafka in a file that a JVM maps instead of loading them one by one from jars: `python -m tests.support.class_archive`.
 
-What lives here: making the archive, and the option that uses it. What does not: starting the broker that it is made from (`apache_kafka`).
+Here: making the archive, and the option that uses it.
+Not here: starting the broker that it is made from (`apache_kafka`).
 
 A JVM with it starts in half the time and CPU. Without one, as on a machine where `make interop` has not run, all works the same, slower. It is named by the jars' folder and
 the JVM, since it serves no others.

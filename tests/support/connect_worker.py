@@ -1,6 +1,7 @@
 """A worker of connectors as tests use it: in this process or one of its own, and its REST API as a client sees it.
 
-What lives here: what the suites of connectors share. What does not: brokers, databases, connectors for tests (`connectors`).
+Here: what the suites of connectors share.
+Not here: brokers, databases, connectors for tests (`connectors`).
 """
 
 import asyncio

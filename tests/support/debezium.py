@@ -1,6 +1,7 @@
 """Debezium 3.7 on Kafka Connect 4.3.1: the other side of the comparison for change data capture.
 
-What lives here: one standalone Connect worker in a JVM with one connector. What does not: the broker it writes to, the database it reads.
+Here: one standalone Connect worker in a JVM with one connector.
+Not here: the broker it writes to, the database it reads.
 """
 
 from collections.abc import Mapping

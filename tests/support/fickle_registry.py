@@ -1,6 +1,7 @@
 """A schema registry that goes away and comes back at the same address with what it had: in this process, on real sockets.
 
-What lives here: that registry. What does not: one that is killed as a process (`examples/case_studies/kit/parts`).
+Here: that registry.
+Not here: one that is killed as a process (`examples/case_studies/kit/parts`).
 """
 
 from collections.abc import AsyncIterator

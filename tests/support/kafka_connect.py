@@ -1,6 +1,7 @@
 """Apache Kafka's own Connect 4.3.1 in a JVM, as the other side of a comparison.
 
-What lives here: one distributed worker on any brokers. What does not: fetching the jars (`tools.jars`).
+Here: one distributed worker on any brokers.
+Not here: fetching the jars (`tools.jars`).
 """
 
 import time

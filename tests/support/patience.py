@@ -1,7 +1,8 @@
 """How long tests wait: the seconds that a quiet machine needs many times over, times a factor for a busy one.
 
-What lives here: the factor and what it multiplies. What does not: time-outs whose expiry a test shows, and waits that show that nothing
-happens; those are the same on every machine.
+Here: the factor and what it multiplies.
+Not here: time-outs whose expiry a test shows, and waits that show that nothing happens; those are the same on every
+machine.
 """
 
 import math

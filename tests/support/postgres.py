@@ -1,6 +1,7 @@
 """PostgreSQL itself, from Debian's packages: a server of its own for a test, on a free port of the loopback address.
 
-What lives here: one server, started, killed and started again. What does not: installing it (`tools.install_foreign`).
+Here: one server, started, killed and started again.
+Not here: installing it (`tools.install_foreign`).
 """
 
 import contextlib

@@ -1,6 +1,7 @@
 """The PostgreSQL source, driven without a worker.
 
-What lives here: a running source that keeps what it reads, as `JsonConverter` writes it. What does not: databases, brokers.
+Here: a running source that keeps what it reads, as `JsonConverter` writes it.
+Not here: databases, brokers.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Programs that tests start: where they listen, and that none outlives its test.
 
-What lives here: starting one so that it ends with the process that runs the tests, even where that is killed; ending one; ports for
-programs that have to be told one. What does not: which programs.
+Here: starting one so that it ends with the process that runs the tests, even where that is killed; ending one; ports
+for programs that have to be told one.
+Not here: which programs.
 """
 
 import asyncio

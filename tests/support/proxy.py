@@ -1,8 +1,9 @@
 """A network that can fail, between a client and a broker: connections are cut, refused, held, and answers lost, when a test says so.
 
-What lives here: `Proxy`, which stands in front of one broker, Busway's or Apache Kafka's, and knows the frames of the protocol, so
-that a test names the request whose answer is lost. Clients that begin at the proxy stay there: brokers' addresses in answers become its own.
-What does not: what a client should make of it.
+Here: `Proxy`, which stands in front of one broker, Busway's or Apache Kafka's, and knows the frames of the protocol, so
+that a test names the request whose answer is lost. Clients that begin at the proxy stay there: brokers' addresses in
+answers become its own.
+Not here: what a client should make of it.
 """
 
 import asyncio

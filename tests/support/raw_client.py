@@ -1,6 +1,7 @@
 """A Kafka client that does nothing by itself: whole frames in, whole frames out, closed when the test says so.
 
-What lives here: a connection and the framing of a message. What does not: what the messages mean.
+Here: a connection and the framing of a message.
+Not here: what the messages mean.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Seeds of tests that draw random numbers.
 
-What lives here: a test's own seed, and the environment variable SEED in its place. What does not: Hypothesis's examples
-(BUSWAY_HYPOTHESIS, in the root `conftest.py`), and simulations, which take seeds as arguments.
+Here: a test's own seed, and the environment variable SEED in its place.
+Not here: Hypothesis's examples (BUSWAY_HYPOTHESIS, in the root `conftest.py`), and simulations, which take seeds as
+arguments.
 """
 
 import os

@@ -1,6 +1,7 @@
 """Where share partitions are kept while there is no share coordinator: in memory, as slow and as faulty as a test wants.
 
-What lives here: a `SharePersister`. What does not: what a share coordinator does with requests that are wrong.
+Here: a `SharePersister`.
+Not here: what a share coordinator does with requests that are wrong.
 """
 
 import asyncio

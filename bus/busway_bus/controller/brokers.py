@@ -1,6 +1,7 @@
 """Commands on brokers.
 
-What lives here: registration. What does not: detecting silent brokers; a single node is its own controller.
+Here: registration.
+Not here: detecting silent brokers; a single node is its own controller.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Commands on the settings of topics, groups and brokers.
 
-What lives here: replacing all settings of a resource, and changing single ones (KIP-339). What does not: which settings
-of brokers are dynamic (`kernel.dynamic_configs`).
+Here: replacing all settings of a resource, and changing single ones (KIP-339).
+Not here: which settings of brokers are dynamic (`kernel.dynamic_configs`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

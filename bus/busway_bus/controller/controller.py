@@ -1,7 +1,7 @@
 """The interface to the node that decides on the cluster's metadata.
 
-What lives here: `Controller`, commands, their inputs beside the image. What does not: each command, the log of their
-records (`quorum.metadata_log`), the controller's location.
+Here: `Controller`, commands, their inputs beside the image.
+Not here: each command, the log of their records (`quorum.metadata_log`), the controller's location.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,7 +1,7 @@
 """The command on the features of the cluster (KIP-584).
 
-What lives here: raising and lowering finalized levels, with Kafka's rules and texts. What does not: the supported
-features (`metadata.features`), code that depends on a level.
+Here: raising and lowering finalized levels, with Kafka's rules and texts.
+Not here: the supported features (`metadata.features`), code that depends on a level.
 """
 
 from collections.abc import Iterator, Mapping

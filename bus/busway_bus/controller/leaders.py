@@ -1,7 +1,7 @@
 """Leaders of partitions, and their epochs.
 
-What lives here: new leader epochs, replicas that fail or return, elections. What does not: which logs are affected
-(`replication`).
+Here: new leader epochs, replicas that fail or return, elections.
+Not here: which logs are affected (`replication`).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,8 @@
 """Placement of replicas on brokers.
 
-What lives here: the choice for new partitions, the check of a caller's choice. What does not: moving existing ones
-(`reassign`). Texts are those of Kafka's `ReplicationControlManager` and `StripedReplicaPlacer`.
+Here: the choice for new partitions, the check of a caller's choice.
+Not here: moving existing ones (`reassign`). Texts are those of Kafka's `ReplicationControlManager` and
+`StripedReplicaPlacer`.
 """
 
 from collections.abc import Iterable, Sequence

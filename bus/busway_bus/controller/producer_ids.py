@@ -1,6 +1,6 @@
 """Producer ids, allocated in blocks so that each id needs no write.
 
-What lives here: the decision on the next block (KIP-730). A restart skips the rest of the old block.
+Here: the decision on the next block (KIP-730). A restart skips the rest of the old block.
 """
 
 from dataclasses import dataclass

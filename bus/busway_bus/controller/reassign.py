@@ -1,7 +1,7 @@
 """Commands on the placement of existing partitions.
 
-What lives here: the check of a move. An accepted one keeps the brokers, so none is ever in progress. Texts are those of
-Kafka's `ReplicationControlManager`.
+Here: the check of a move. An accepted one keeps the brokers, so none is ever in progress. Texts are those of Kafka's
+`ReplicationControlManager`.
 """
 
 from collections.abc import Callable

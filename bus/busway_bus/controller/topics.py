@@ -1,7 +1,8 @@
 """Commands on topics: create, grow, delete.
 
-What lives here: rules for names and counts, as in Kafka's `Topic`; a dot and an underscore collide, being equal in
-metric names. Texts are Kafka's: clients parse some. What does not: the placement of partitions (`placement`).
+Here: rules for names and counts, as in Kafka's `Topic`; a dot and an underscore collide, being equal in metric names.
+Texts are Kafka's: clients parse some.
+Not here: the placement of partitions (`placement`).
 """
 
 import re

@@ -1,6 +1,7 @@
 """Settings and topic matching for consumer groups (KIP-848).
 
-What lives here: limits read from the configuration, matches of regular expressions. What does not: rules (`groups`).
+Here: limits read from the configuration, matches of regular expressions.
+Not here: rules (`groups`).
 """
 
 from collections.abc import Callable, Generator, Sequence

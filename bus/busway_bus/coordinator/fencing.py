@@ -1,7 +1,7 @@
 """Fencing of group members whose process is gone.
 
-What lives here: which members are dynamic, their longest heartbeat interval, their removal. What does not: when
-(`member_connections`), the rules (`groups.shard`).
+Here: which members are dynamic, their longest heartbeat interval, their removal.
+Not here: when (`member_connections`), the rules (`groups.shard`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The group coordinator as handlers use it, one method per operation.
 
-What lives here: choosing the shard, whether a reply must be durable, creation of the offsets topic. What does not: the
-rules (`groups.shard`), storage and waiting (`runtime`).
+Here: choosing the shard, whether a reply must be durable, creation of the offsets topic.
+Not here: the rules (`groups.shard`), storage and waiting (`runtime`).
 """
 
 import asyncio

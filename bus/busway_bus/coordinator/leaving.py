@@ -1,6 +1,7 @@
 """Removal of members from their groups.
 
-What lives here: LeaveGroup for many members, in parts. What does not: the rules (`groups.shard`), fencing (`fencing`).
+Here: LeaveGroup for many members, in parts.
+Not here: the rules (`groups.shard`), fencing (`fencing`).
 """
 
 import functools

@@ -1,7 +1,7 @@
 """Loading of shards from their logs, in slices between other work.
 
-What lives here: when a log is read, retries after disk errors. What does not: which records count (`replay`), the use
-of a shard (`runtime`).
+Here: when a log is read, retries after disk errors.
+Not here: which records count (`replay`), the use of a shard (`runtime`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Transaction markers for partitions of this node: a `kernel.transactions.MarkerWriter`.
 
-What lives here: markers of offsets through the group coordinator, others to the log. What does not: which transactions
-end (`markers`), the effect (`log.producer_state`, `groups.pending_offsets`).
+Here: markers of offsets through the group coordinator, others to the log.
+Not here: which transactions end (`markers`), the effect (`log.producer_state`, `groups.pending_offsets`).
 """
 
 import asyncio

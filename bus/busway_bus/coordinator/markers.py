@@ -1,7 +1,8 @@
 """Ends prepared transactions: writes their markers, then completes them in the log.
 
-What lives here: which markers are being written, retries. What does not: how (`MarkerWriter`), the decision
-(`transactions.shard`). A prepared end is carried out without the client, and after a start by the current coordinator.
+Here: which markers are being written, retries.
+Not here: how (`MarkerWriter`), the decision (`transactions.shard`). A prepared end is carried out without the client,
+and after a start by the current coordinator.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Fencing of group members by the connection of their heartbeats.
 
-What lives here: which connection last carried a request of a dynamic member, and when the member is fenced after its
-end. What does not: the removal (`groups`), detection of closed connections (`server.connection`).
+Here: which connection last carried a request of a dynamic member, and when the member is fenced after its end.
+Not here: the removal (`groups`), detection of closed connections (`server.connection`).
 
 Apache Kafka waits for the session timeout, 45 s by default. A killed process leaves closed sockets, so its members are
 fenced if no other connection carries their requests within `group.disconnect.grace.ms`, but not before 1.5 heartbeat

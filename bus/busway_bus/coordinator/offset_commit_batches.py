@@ -1,6 +1,7 @@
 """Commits of very many offsets in one batch, built in steps.
 
-What lives here: the batch and its bound. What does not: writing (`runtime`), permission (`groups.shard`).
+Here: the batch and its bound.
+Not here: writing (`runtime`), permission (`groups.shard`).
 """
 
 from collections.abc import Generator

@@ -1,7 +1,7 @@
 """Verification that a partition belongs to a producer's transaction (KIP-890).
 
-What lives here: the request, its codes, detection of an end meanwhile. What does not: the answer
-(`kernel.transactions.TransactionVerifier`).
+Here: the request, its codes, detection of an end meanwhile.
+Not here: the answer (`kernel.transactions.TransactionVerifier`).
 
 Nothing may be awaited between verification and append: after the marker, an append would open a transaction that never
 ends.

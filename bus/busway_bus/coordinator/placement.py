@@ -1,6 +1,7 @@
 """The partition of `__consumer_offsets` that keeps a group.
 
-What lives here: Kafka's arithmetic, so that both read each other's logs. What does not: the partitions.
+Here: Kafka's arithmetic, so that both read each other's logs.
+Not here: the partitions.
 """
 
 

@@ -1,6 +1,7 @@
 """Producer ids from blocks that the controller reserves for this node.
 
-What lives here: the current block. What does not: the next (`controller.producer_ids`).
+Here: the current block.
+Not here: the next (`controller.producer_ids`).
 """
 
 import logging

@@ -1,6 +1,7 @@
 """Log lines about hosts that exceed their share.
 
-What lives here: the lines, at a limited rate. What does not: the refusal (`kernel.fair_share`), the response.
+Here: the lines, at a limited rate.
+Not here: the refusal (`kernel.fair_share`), the response.
 """
 
 import logging

@@ -1,7 +1,8 @@
 """The records of a log that a replay applies, and their order.
 
-What lives here: the latest record of each key without tombstones, of transactions only committed and open ones; for an
-incremental shard all records. What does not: reading the log (`log.partition_log`), when (`loading`).
+Here: the latest record of each key without tombstones, of transactions only committed and open ones; for an incremental
+shard all records.
+Not here: reading the log (`log.partition_log`), when (`loading`).
 """
 
 from collections.abc import Generator, Iterable

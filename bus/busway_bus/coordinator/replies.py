@@ -1,7 +1,7 @@
 """Replies to waiting requests of a coordinator.
 
-What lives here: sending them once durable, the error for a log that refuses. What does not: when (`runtime`), the
-replies.
+Here: sending them once durable, the error for a log that refuses.
+Not here: when (`runtime`), the replies.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Runs the shards of an internal topic, one per partition.
 
-What lives here: finding a shard, deciding, appending, applying, replies after durability, timers, unloading. What does
-not: the decisions (`shard`), reading the log (`loading`), errors of replies (`replies`).
+Here: finding a shard, deciding, appending, applying, replies after durability, timers, unloading.
+Not here: the decisions (`shard`), reading the log (`loading`), errors of replies (`replies`).
 
 A decision is appended and applied before the next, so that a shard always matches its log. A record that cannot be
 appended has no effect. A shard is unloaded and reloaded if an appended record does not become durable.

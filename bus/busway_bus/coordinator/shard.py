@@ -1,7 +1,7 @@
 """Interfaces of the state that one partition of an internal topic holds.
 
-What lives here: the interface, with extensions for transactions and for records that build on earlier ones. What does
-not: implementations; they need not import this module.
+Here: the interface, with extensions for transactions and for records that build on earlier ones.
+Not here: implementations; they need not import this module.
 
 A shard is pure. Its operations are further methods that return a `Decision`. They may change what is lost with the
 coordinator anyway, such as waiters and timers. What the log keeps is changed by `apply` alone, live and in a replay:

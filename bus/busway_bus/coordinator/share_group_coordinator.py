@@ -1,7 +1,8 @@
 """The share group coordinator as handlers use it (KIP-932).
 
-What lives here: choosing the shard, requests to the share coordinator. What does not: the rules
-(`groups.share.heartbeat`, `groups.share.partitions`), states of share partitions (`share_state_coordinator`).
+Here: choosing the shard, requests to the share coordinator.
+Not here: the rules (`groups.share.heartbeat`, `groups.share.partitions`), states of share partitions
+(`share_state_coordinator`).
 """
 
 import asyncio

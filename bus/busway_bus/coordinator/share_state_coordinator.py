@@ -1,7 +1,8 @@
 """The share coordinator: states of share partitions for their leaders (KIP-932).
 
-What lives here: choosing the shard, creation of the topic, periodic work: new snapshots, deletion of old records,
-states of deleted topics. What does not: the rules (`share_state.shard`), storage and waiting (`runtime`).
+Here: choosing the shard, creation of the topic, periodic work: new snapshots, deletion of old records, states of
+deleted topics.
+Not here: the rules (`share_state.shard`), storage and waiting (`runtime`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The transaction coordinator as handlers use it, one method per operation.
 
-What lives here: choosing the shard, new producer ids, bounded waits for a transaction that is ending, periodic work.
-What does not: the rules (`transactions.shard`), storage and waiting (`runtime`), markers (`markers`).
+Here: choosing the shard, new producer ids, bounded waits for a transaction that is ending, periodic work.
+Not here: the rules (`transactions.shard`), storage and waiting (`runtime`), markers (`markers`).
 """
 
 import asyncio

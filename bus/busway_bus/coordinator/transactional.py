@@ -1,8 +1,8 @@
 """Runtime of shards to which transactions of producers may write.
 
-What lives here: writing a batch of a transaction, and its marker. What does not: their effect
-(`shard.TransactionalShard`), checks (`coordinator.group_coordinator`; the log checks the epoch), everything else
-(`runtime`).
+Here: writing a batch of a transaction, and its marker.
+Not here: their effect (`shard.TransactionalShard`), checks (`coordinator.group_coordinator`; the log checks the epoch),
+everything else (`runtime`).
 """
 
 from collections.abc import Callable, Sequence

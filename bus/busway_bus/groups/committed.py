@@ -1,8 +1,9 @@
 """The committed offsets of one partition of `__consumer_offsets`, and their memory.
 
-What lives here: the table, its memory with that of the groups, refusals: any client may commit for a new group, and
-offsets stay for `offsets.retention.minutes`. What does not: one offset (`offsets`), open transactions
-(`pending_offsets`), members' memory (`memory_quota`), permission to commit (`shard`).
+Here: the table, its memory with that of the groups, refusals: any client may commit for a new group, and offsets stay
+for `offsets.retention.minutes`.
+Not here: one offset (`offsets`), open transactions (`pending_offsets`), members' memory (`memory_quota`), permission to
+commit (`shard`).
 """
 
 import logging

@@ -1,6 +1,7 @@
 """Timeouts of a group's members.
 
-What lives here: each member's timeout. What does not: reasons and consequences.
+Here: each member's timeout.
+Not here: reasons and consequences.
 """
 
 from collections.abc import Container

@@ -1,6 +1,7 @@
 """Expiry of committed offsets (KIP-211).
 
-What lives here: the rule, and the bounded parts of the check. What does not: deletion (`shard`).
+Here: the rule, and the bounded parts of the check.
+Not here: deletion (`shard`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,8 +1,7 @@
 """A shard of groups that records rebalances, for `history`.
 
-What lives here: why members joined or left and which partitions moved, observed as records are applied and members
-removed. What does not: rules about groups (`shard`); nothing is changed here. A new kind of group adds its keys to
-`_SEEN`.
+Here: why members joined or left and which partitions moved, observed as records are applied and members removed.
+Not here: rules about groups (`shard`); nothing is changed here. A new kind of group adds its keys to `_SEEN`.
 """
 
 import weakref

@@ -1,7 +1,7 @@
 """The interface of all kinds of groups.
 
-What lives here: the kinds, the interface, default errors of unsupported requests. What does not: the kinds' rules
-(`classic`, `modern`, `share`), the table (`shard`).
+Here: the kinds, the interface, default errors of unsupported requests.
+Not here: the kinds' rules (`classic`, `modern`, `share`), the table (`shard`).
 """
 
 from abc import ABC, abstractmethod

@@ -1,7 +1,8 @@
 """The last rebalances of each group, as JSON in memory.
 
-What lives here: a node's bounded history, lost with the process or a move of the coordinator, and the changes of a
-current rebalance. What does not: observing (`explained`), showing (`handlers.describe_configs`, the CLI).
+Here: a node's bounded history, lost with the process or a move of the coordinator, and the changes of a current
+rebalance.
+Not here: observing (`explained`), showing (`handlers.describe_configs`, the CLI).
 """
 
 import json

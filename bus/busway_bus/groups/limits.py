@@ -1,6 +1,7 @@
 """Limits of groups of all kinds.
 
-What lives here: the values, each with Kafka's default. What does not: checks (`classic.join_checks`, `modern`).
+Here: the values, each with Kafka's default.
+Not here: checks (`classic.join_checks`, `modern`).
 """
 
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
 """The memory of a node's group members: ids, subscriptions, assignments.
 
-What lives here: accounting by group and host. What does not: refused requests (`classic.join_checks`), the rule for
-hosts (`kernel.fair_share`). Clients choose these sizes. Kafka has no limit: a few hundred members with 1 MB of metadata
-each exhaust its coordinator.
+Here: accounting by group and host.
+Not here: refused requests (`classic.join_checks`), the rule for hosts (`kernel.fair_share`). Clients choose these
+sizes. Kafka has no limit: a few hundred members with 1 MB of metadata each exhaust its coordinator.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """Records that convert groups between the classic and consumer protocols (KIP-848).
 
-What lives here: both directions. What does not: when to convert, the old group's tombstones (`shard`, `mixed`),
-offsets, which stay.
+Here: both directions.
+Not here: when to convert, the old group's tombstones (`shard`, `mixed`), offsets, which stay.
 """
 
 from collections import Counter

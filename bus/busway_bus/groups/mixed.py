@@ -1,8 +1,9 @@
 """A consumer group that classic members may join (KIP-848's live migration).
 
-What lives here: the classic requests on a consumer group, classic members' timeouts to rejoin and sync, conversion to a
-classic group. What does not: consumer heartbeats (`modern.consumer_group`), the records (`migration`), conversion to a
-consumer group (`shard`).
+Here: the classic requests on a consumer group, classic members' timeouts to rejoin and sync, conversion to a classic
+group.
+Not here: consumer heartbeats (`modern.consumer_group`), the records (`migration`), conversion to a consumer group
+(`shard`).
 
 A classic member's generation is its member epoch. It rejoins for each reconciliation step, which it takes by joining,
 and gets its assignment with SyncGroup.

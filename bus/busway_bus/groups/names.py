@@ -1,6 +1,7 @@
 """Sets of a group's topic names: subscriptions and matches of regular expressions.
 
-What lives here: their memory; equal sets, the usual case, are shared. What does not: the limit (`memory_quota`).
+Here: their memory; equal sets, the usual case, are shared.
+Not here: the limit (`memory_quota`).
 """
 
 from collections.abc import Collection

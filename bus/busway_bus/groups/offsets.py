@@ -1,6 +1,7 @@
 """A committed offset.
 
-What lives here: the value, a request to store it, its record. What does not: the tables (`shard`), expiry (`expiry`).
+Here: the value, a request to store it, its record.
+Not here: the tables (`shard`), expiry (`expiry`).
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """Offsets committed in open transactions (KIP-98, KIP-447).
 
-What lives here: their table by group. What does not: which apply at the end (`kernel.open_transactions`), permission to
-commit (`classic.group`), stored offsets (`shard`).
+Here: their table by group.
+Not here: which apply at the end (`kernel.open_transactions`), permission to commit (`classic.group`), stored offsets
+(`shard`).
 """
 
 from collections.abc import Collection, Sequence

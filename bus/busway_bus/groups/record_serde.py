@@ -1,7 +1,7 @@
 """Encoding of the records of `__consumer_offsets`.
 
-What lives here: keys and values of all kinds of groups, after a two-byte version. What does not: layouts (`records`,
-`modern.records`, `share.records`), applying.
+Here: keys and values of all kinds of groups, after a two-byte version.
+Not here: layouts (`records`, `modern.records`, `share.records`), applying.
 """
 
 from typing import Any, Final

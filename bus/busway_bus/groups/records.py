@@ -1,7 +1,7 @@
 """Records of offsets and classic groups in `__consumer_offsets`, as in Kafka.
 
-What lives here: layouts of the kafka-group-coordinator 4.3.1 jar; `kafka-dump-log --offsets-decoder` reads them. What
-does not: encoding (`record_serde`), applying.
+Here: layouts of the kafka-group-coordinator 4.3.1 jar; `kafka-dump-log --offsets-decoder` reads them.
+Not here: encoding (`record_serde`), applying.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Requests and replies of classic members, to groups of all kinds.
 
-What lives here: the values. What does not: handling (`classic.group`, `mixed`), the consumer protocol
-(`modern.requests`).
+Here: the values.
+Not here: handling (`classic.group`, `mixed`), the consumer protocol (`modern.requests`).
 """
 
 from dataclasses import dataclass

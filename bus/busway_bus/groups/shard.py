@@ -1,7 +1,7 @@
 """Groups and committed offsets of one partition of `__consumer_offsets`.
 
-What lives here: the tables and their operations; `apply` alone changes what is stored, live and in a replay. What does
-not: a group's state machine (`classic.group`), storage and waiting (`coordinator.runtime`).
+Here: the tables and their operations; `apply` alone changes what is stored, live and in a replay.
+Not here: a group's state machine (`classic.group`), storage and waiting (`coordinator.runtime`).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """THE list of handlers, from which ApiVersions is computed.
 
-What lives here: the handler modules, and their checks. What does not: a single API. A module without *Not supported*
-leaves nothing out.
+Here: the handler modules, and their checks.
+Not here: a single API. A module without *Not supported* leaves nothing out.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

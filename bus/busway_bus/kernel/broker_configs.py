@@ -1,8 +1,8 @@
 """The broker configuration keys: Kafka 4.3's names and types.
 
-What lives here: the keys. *Served* keys work as in Apache Kafka. *Inert* keys (`inert_configs`) are accepted and shown,
-without effect. *Refused* keys ask for protection or parts that this version lacks: setting one must not look as if it
-worked. What does not: defaults of topic settings, derived from the synonyms of topic keys.
+Here: the keys. *Served* keys work as in Apache Kafka. *Inert* keys (`inert_configs`) are accepted and shown, without
+effect. *Refused* keys ask for protection or parts that this version lacks: setting one must not look as if it worked.
+Not here: defaults of topic settings, derived from the synonyms of topic keys.
 """
 
 from collections.abc import Iterator, Mapping

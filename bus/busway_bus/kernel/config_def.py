@@ -1,7 +1,7 @@
 """Configuration keys and the parsing of their values.
 
-What lives here: `ConfigKey` and the parser, for types and textual forms of Kafka's `ConfigDef`. What does not: the keys
-(`topic_configs`, `broker_configs`), the settings (`config`).
+Here: `ConfigKey` and the parser, for types and textual forms of Kafka's `ConfigDef`.
+Not here: the keys (`topic_configs`, `broker_configs`), the settings (`config`).
 """
 
 import re

@@ -1,7 +1,7 @@
 """Deadlines of very many keys that are extended all the time.
 
-What lives here: the earliest deadline, in a time independent of their number. What does not: whether a due one still
-counts; the owner puts an extended one again.
+Here: the earliest deadline, in a time independent of their number.
+Not here: whether a due one still counts; the owner puts an extended one again.
 """
 
 import heapq

@@ -1,7 +1,7 @@
 """The result of a command to a core.
 
-What lives here: `Decision`: a core returns a reply with the records that would change its state. The driver appends
-them and only then applies them.
+Here: `Decision`: a core returns a reply with the records that would change its state. The driver appends them and only
+then applies them.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """Broker settings that change at run time (KIP-226).
 
-What lives here: which are dynamic, their checks, the precedence: dynamic of the broker > dynamic default of the cluster
-> static > default. What does not: changing (`controller.configs`), storing (the metadata log).
+Here: which are dynamic, their checks, the precedence: dynamic of the broker > dynamic default of the cluster > static >
+default.
+Not here: changing (`controller.configs`), storing (the metadata log).
 """
 
 import logging

@@ -1,6 +1,7 @@
 """Fair shares of a node's bound between hosts.
 
-What lives here: the account, the rule, the text of a refusal. What does not: what is counted, the error code.
+Here: the account, the rule, the text of a refusal.
+Not here: what is counted, the error code.
 
 A host may use as much as it leaves free, as a port may of a switch's shared buffer (dynamic thresholds, Choudhury and
 Hahne 1998). One host alone gets at most half, two get a third each, and a new host finds room however many there are.

@@ -1,7 +1,8 @@
 """The broker's interface to the disk.
 
-What lives here: what a log needs of a file system, as protocols. What does not: implementations: `log.os_files`, and in
-memory `testing.sim_files`, which can lose unsynced data, as a power cut does.
+Here: what a log needs of a file system, as protocols.
+Not here: implementations: `log.os_files`, and in memory `testing.sim_files`, which can lose unsynced data, as a power
+cut does.
 """
 
 from collections.abc import Mapping, Sequence

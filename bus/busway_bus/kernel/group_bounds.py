@@ -1,7 +1,7 @@
 """The broker's bounds of group settings.
 
-What lives here: the keys of minima and maxima, their check at start. What does not: the keys of groups
-(`group_configs`).
+Here: the keys of minima and maxima, their check at start.
+Not here: the keys of groups (`group_configs`).
 """
 
 from collections.abc import Callable

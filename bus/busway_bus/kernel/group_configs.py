@@ -1,8 +1,8 @@
 """The settings of consumer and share groups, Kafka 4.3's (KIP-848, KIP-932).
 
-What lives here: the keys with Kafka's defaults, 4.4's for dead letters of share groups (KIP-1191), checks in Kafka's
-words. Streams groups are not served: their settings are refused by name. What does not: a group's overrides
-(`metadata.image`), the value in force (`metadata.group_settings`).
+Here: the keys with Kafka's defaults, 4.4's for dead letters of share groups (KIP-1191), checks in Kafka's words.
+Streams groups are not served: their settings are refused by name.
+Not here: a group's overrides (`metadata.image`), the value in force (`metadata.group_settings`).
 """
 
 from collections.abc import Mapping

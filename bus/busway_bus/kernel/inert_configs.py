@@ -1,10 +1,10 @@
 """Broker keys of Kafka 4.3 that are accepted without effect, or refused.
 
-What lives here: names, types and defaults: a server.properties written for Apache Kafka starts Busway, and
-`kafka-configs --describe --all` shows the same. Inert: nothing that a user relies on changes when it is ignored, for
-the reason given (`INERT`). Refused: security, tiered storage and plug-in classes; ignoring those silently would
-mislead. Some inert keys accept only values that promise nothing unserved (`_KEPT`). What does not: served keys
-(`broker_configs`).
+Here: names, types and defaults: a server.properties written for Apache Kafka starts Busway, and `kafka-configs
+--describe --all` shows the same. Inert: nothing that a user relies on changes when it is ignored, for the reason given
+(`INERT`). Refused: security, tiered storage and plug-in classes; ignoring those silently would mislead. Some inert keys
+accept only values that promise nothing unserved (`_KEPT`).
+Not here: served keys (`broker_configs`).
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
 """Every bound in the broker, in one place, each with its reason.
 
-What lives here: numbers that keep one peer, topic or mistake from taking the whole node; no operator should need to
-touch them. What does not: settings (`config`); what both ends of a connection agree on, such as sizes of formats and of
-decompressed batches (`busway_protocol.records.compression`); the size of a single read or write, which bounds nothing.
+Here: numbers that keep one peer, topic or mistake from taking the whole node; no operator should need to touch them.
+Not here: settings (`config`); what both ends of a connection agree on, such as sizes of formats and of decompressed
+batches (`busway_protocol.records.compression`); the size of a single read or write, which bounds nothing.
 """
 
 from typing import Final

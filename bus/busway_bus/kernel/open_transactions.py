@@ -1,7 +1,8 @@
 """Keyed values of open transactions, until each commits or aborts (KIP-98).
 
-What lives here: which of several writers of a key wins: as in Kafka, the one whose record is last in the log, in
-whatever order their transactions end; for bytes of a log and values in memory. What does not: committed values.
+Here: which of several writers of a key wins: as in Kafka, the one whose record is last in the log, in whatever order
+their transactions end; for bytes of a log and values in memory.
+Not here: committed values.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Regular expressions of clients, in RE2's syntax as in Kafka (KIP-848, KIP-1152).
 
-What lives here: compiling under bounds of length and memory, matching whole texts in linear time. What does not: the
-APIs that use it.
+Here: compiling under bounds of length and memory, matching whole texts in linear time.
+Not here: the APIs that use it.
 """
 
 from busway_bus.kernel.limits import PATTERN_CHARS_MAX, PATTERN_MEMORY_BYTES_MAX

@@ -1,6 +1,7 @@
 """Rate limit of log lines about bad peers.
 
-What lives here: counts per interval, of each peer and of all. What does not: the clock, the lines.
+Here: counts per interval, of each peer and of all.
+Not here: the clock, the lines.
 """
 
 from collections import Counter

@@ -1,6 +1,7 @@
 """The principal of a request.
 
-What lives here: `Principal`, a name as in Kafka's access control. What does not: authentication, authorization.
+Here: `Principal`, a name as in Kafka's access control.
+Not here: authentication, authorization.
 """
 
 from dataclasses import dataclass

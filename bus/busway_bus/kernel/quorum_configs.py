@@ -1,7 +1,7 @@
 """The settings of the metadata quorum: roles and voters.
 
-What lives here: `process.roles` and `controller.quorum.voters`. What does not: the keys (`broker_configs`), listeners
-(`config`).
+Here: `process.roles` and `controller.quorum.voters`.
+Not here: the keys (`broker_configs`), listeners (`config`).
 """
 
 from collections.abc import Mapping

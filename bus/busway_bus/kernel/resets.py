@@ -1,6 +1,7 @@
 """The start of a share group in a new partition: share.auto.offset.reset.
 
-What lives here: parsing the setting. What does not: looking up the offset (the leader of the partition).
+Here: parsing the setting.
+Not here: looking up the offset (the leader of the partition).
 """
 
 import re

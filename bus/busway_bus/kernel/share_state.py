@@ -1,7 +1,7 @@
 """The persisted state of a share partition, and its persister (KIP-932).
 
-What lives here: values and interface between a share partition and its share coordinator. What does not: states of a
-record (`share`), the topic that stores them (`coordinator`).
+Here: values and interface between a share partition and its share coordinator.
+Not here: states of a record (`share`), the topic that stores them (`coordinator`).
 """
 
 from dataclasses import dataclass

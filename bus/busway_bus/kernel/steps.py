@@ -1,7 +1,7 @@
 """Work that is split into steps.
 
-What lives here: running all steps at once, the size of a step. What does not: yielding to other work
-(`scheduling.fair_share`).
+Here: running all steps at once, the size of a step.
+Not here: yielding to other work (`scheduling.fair_share`).
 """
 
 from collections.abc import Generator

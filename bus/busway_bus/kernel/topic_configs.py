@@ -1,8 +1,8 @@
 """The topic configuration keys: Kafka 4.3's, with Kafka's defaults, and Busway's `durability`.
 
-What lives here: the keys and their checks, in Kafka's words, with the broker keys of their defaults, as in
-DescribeConfigs. Keys of tiered storage and replication throttles are listed as in Kafka; their texts say where they
-have no effect. What does not: the value in force (`config`).
+Here: the keys and their checks, in Kafka's words, with the broker keys of their defaults, as in DescribeConfigs. Keys
+of tiered storage and replication throttles are listed as in Kafka; their texts say where they have no effect.
+Not here: the value in force (`config`).
 """
 
 import re

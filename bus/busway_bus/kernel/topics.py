@@ -1,6 +1,7 @@
 """The names of the broker's internal topics.
 
-What lives here: names, and which topics clients may not write to. What does not: settings, creation.
+Here: names, and which topics clients may not write to.
+Not here: settings, creation.
 """
 
 from typing import Final

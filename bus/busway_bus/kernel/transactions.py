@@ -1,7 +1,8 @@
 """Values and interfaces between partitions, a transaction's coordinator and the marker writer.
 
-What lives here: both. What does not: the coordinator (`transactions`, `coordinator.transaction_coordinator`), a
-marker's effect on a partition (`log.producer_state`), writing it (`replication.manager`).
+Here: both.
+Not here: the coordinator (`transactions`, `coordinator.transaction_coordinator`), a marker's effect on a partition
+(`log.producer_state`), writing it (`replication.manager`).
 """
 
 from collections.abc import Collection, Mapping

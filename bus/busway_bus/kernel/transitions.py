@@ -1,6 +1,7 @@
 """A table of transitions: a state and an event to a result.
 
-What lives here: the lookup, the error for a missing pair. What does not: states, events and tables.
+Here: the lookup, the error for a missing pair.
+Not here: states, events and tables.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """Result of an append, and the stored form of a batch.
 
-What lives here: setting header fields. What does not: validation (`validate`, `producer_state`), the segment.
+Here: setting header fields.
+Not here: validation (`validate`, `producer_state`), the segment.
 """
 
 from typing import NamedTuple

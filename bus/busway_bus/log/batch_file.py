@@ -1,6 +1,7 @@
 """Iteration over the batches of a segment's log file.
 
-What lives here: headers and positions. What does not: expected offsets (`segment`), writing.
+Here: headers and positions.
+Not here: expected offsets (`segment`), writing.
 """
 
 from collections.abc import Iterator

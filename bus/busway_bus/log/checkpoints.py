@@ -1,6 +1,7 @@
 """The small files beside the logs, in Kafka's formats.
 
-What lives here: their texts. What does not: writing them durably (`Files`).
+Here: their texts.
+Not here: writing them durably (`Files`).
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Transactional records and markers dropped by compaction (KIP-98, KIP-534).
 
-What lives here: transactions in progress at a cleaning's position. What does not: records and keys (`compaction`),
-indexes (`aborted`).
+Here: transactions in progress at a cleaning's position.
+Not here: records and keys (`compaction`), indexes (`aborted`).
 
 Records of an aborted transaction are dropped immediately. A marker stays until no record of its transaction is left,
 and then until the delete horizon, as a tombstone: a reader in the middle of the transaction must see its end.

@@ -1,7 +1,7 @@
 """Cleaning of one compacted log, by the rules of `compaction`.
 
-What lives here: reading the dirty part, writing and swapping in cleaned segments, in small steps. What does not: the
-choice of the log, threads and pauses (`replication.log_cleaner`).
+Here: reading the dirty part, writing and swapping in cleaned segments, in small steps.
+Not here: the choice of the log, threads and pauses (`replication.log_cleaner`).
 
 A cleaned segment is written as `.cleaned`, synced, and renamed to `.swap`. It gets its final name after the replaced
 segments are renamed to `.deleted`. A start removes `.cleaned` files and finishes `.swap` files, so a crash loses

@@ -1,8 +1,9 @@
 """Retention of records in a compacted log (KIP-58, KIP-354, KIP-534).
 
-What lives here: the range to clean, the map from key to last offset, the rewrite of a batch. What does not: files and
-scheduling (`cleaner`). A rewritten batch keeps its base and last offset, so that readers can continue. The first
-cleaning writes the delete horizon of tombstones into their batch: readers at most delete.retention.ms behind see them.
+Here: the range to clean, the map from key to last offset, the rewrite of a batch.
+Not here: files and scheduling (`cleaner`). A rewritten batch keeps its base and last offset, so that readers can
+continue. The first cleaning writes the delete horizon of tombstones into their batch: readers at most
+delete.retention.ms behind see them.
 """
 
 from collections.abc import Sequence

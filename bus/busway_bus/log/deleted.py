@@ -1,8 +1,8 @@
 """Deleted segments of a log, and the age of the next.
 
-What lives here: renaming their files, so that they do not return after a crash, removing due ones, a segment's age. By
-the log start offset, written before (`start_note`), a start distinguishes deleted from lost segments. What does not:
-the choice of segments (`retention`, `cleaner`), the readable log.
+Here: renaming their files, so that they do not return after a crash, removing due ones, a segment's age. By the log
+start offset, written before (`start_note`), a start distinguishes deleted from lost segments.
+Not here: the choice of segments (`retention`, `cleaner`), the readable log.
 """
 
 import logging

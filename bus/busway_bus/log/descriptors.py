@@ -1,7 +1,8 @@
 """Limit of open files, and a pool of descriptors.
 
-What lives here: the process limit, raised to its maximum; a bounded pool, for all threads, which closes descriptors not
-used recently and reopens them on demand. What does not: reading and writing (`os_files`).
+Here: the process limit, raised to its maximum; a bounded pool, for all threads, which closes descriptors not used
+recently and reopens them on demand.
+Not here: reading and writing (`os_files`).
 
 A file with unsynced bytes stays open: the system reports write-back errors through open descriptors, and may lose them
 when all are closed.

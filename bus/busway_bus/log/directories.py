@@ -1,8 +1,8 @@
 """Directories of partitions, and handling of deleted and stray ones.
 
-What lives here: Kafka's directory names, `partition.metadata`, the scan at start. It removes only directories of
-committed deletions, known by topic id or the suffix `-delete`; unknown ones are kept as `-stray`. What does not: the
-logs (`store`).
+Here: Kafka's directory names, `partition.metadata`, the scan at start. It removes only directories of committed
+deletions, known by topic id or the suffix `-delete`; unknown ones are kept as `-stray`.
+Not here: the logs (`store`).
 """
 
 import re

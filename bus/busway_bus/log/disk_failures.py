@@ -1,7 +1,7 @@
 """Log lines for appends refused by the disk.
 
-What lives here: a line at the first failure, a count for each later interval, a line at recovery. What does not: the
-response (`replication.manager`, `quorum.alone`).
+Here: a line at the first failure, a count for each later interval, a line at recovery.
+Not here: the response (`replication.manager`, `quorum.alone`).
 """
 
 import logging

@@ -1,6 +1,7 @@
 """Start offsets of leader epochs, in Kafka's checkpoint format (KIP-101).
 
-What lives here: the cache and its text. What does not: the file.
+Here: the cache and its text.
+Not here: the file.
 """
 
 

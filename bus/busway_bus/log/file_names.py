@@ -1,7 +1,7 @@
 """Names of a partition's files: Kafka's, except `.cut` and `.start.deleted`.
 
-What lives here: base offset in twenty digits, and suffixes. What does not: directories, files beside them
-(`checkpoints`).
+Here: base offset in twenty digits, and suffixes.
+Not here: directories, files beside them (`checkpoints`).
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """Range of a log file, read when the client's socket has room.
 
-What lives here: the range, and two ways to send it: `take`, or `os.sendfile` with `descriptor` and `position`, then
-`skip`. What does not: the choice of the range (`partition_log`), the time of reading (`server.stream`).
+Here: the range, and two ways to send it: `take`, or `os.sendfile` with `descriptor` and `position`, then `skip`.
+Not here: the choice of the range (`partition_log`), the time of reading (`server.stream`).
 """
 
 from collections.abc import Callable

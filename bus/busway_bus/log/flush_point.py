@@ -1,6 +1,7 @@
 """One flush of a log, in the order required by recovery.
 
-What lives here: the flush, for any thread. What does not: its time and waiters (`flusher`).
+Here: the flush, for any thread.
+Not here: its time and waiters (`flusher`).
 """
 
 from typing import NamedTuple

@@ -1,9 +1,9 @@
 """Group commit: one flusher for a data directory.
 
-What lives here: the order of syncs, callbacks of waiters. New waiters of a log that is being synced share its next
-sync: a slow disk increases the latency, not the number of syncs. Logs are synced concurrently: a slow file delays only
-its own waiters. A failed sync is final: the kernel may have dropped the pages. What does not: acknowledgement
-(`replication`).
+Here: the order of syncs, callbacks of waiters. New waiters of a log that is being synced share its next sync: a slow
+disk increases the latency, not the number of syncs. Logs are synced concurrently: a slow file delays only its own
+waiters. A failed sync is final: the kernel may have dropped the pages.
+Not here: acknowledgement (`replication`).
 """
 
 import asyncio

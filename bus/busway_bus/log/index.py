@@ -1,9 +1,10 @@
 """Sparse indexes over a segment, in Kafka's file format.
 
-What lives here: the search in one index file, with only the last used page in memory. `.index`: relative offset and
-file position, four bytes each; `.timeindex`: timestamp in eight bytes, relative offset in four; an entry about every
-index.interval.bytes. What does not: files, verification of an entry (`segment`). Files are not memory-mapped: an
-unreadable page would kill the process, a failed read is an error of one partition.
+Here: the search in one index file, with only the last used page in memory. `.index`: relative offset and file position,
+four bytes each; `.timeindex`: timestamp in eight bytes, relative offset in four; an entry about every
+index.interval.bytes.
+Not here: files, verification of an entry (`segment`). Files are not memory-mapped: an unreadable page would kill the
+process, a failed read is an error of one partition.
 """
 
 import struct

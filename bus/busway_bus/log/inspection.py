@@ -1,8 +1,8 @@
 """Inspection of a client's records, and the batch to be stored.
 
-What lives here: Kafka's `LogValidator` checks of each record (KIP-467, KIP-937): a malformed one would stop every
-consumer of the partition for good. What does not: the header (`validate`), sequence numbers (`producer_state`), the
-thread.
+Here: Kafka's `LogValidator` checks of each record (KIP-467, KIP-937): a malformed one would stop every consumer of the
+partition for good.
+Not here: the header (`validate`), sequence numbers (`producer_state`), the thread.
 """
 
 from collections.abc import Generator, Sequence

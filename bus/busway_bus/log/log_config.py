@@ -1,6 +1,7 @@
 """Settings of one log, by Kafka's topic config names.
 
-What lives here: an immutable copy. What does not: parsing and defaults (`kernel`).
+Here: an immutable copy.
+Not here: parsing and defaults (`kernel`).
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """`Files` on the operating system.
 
-What lives here: system calls; no other module of the broker opens, writes or syncs files. The guarantee that
-acknowledged records are on disk rests on `sync`. What does not: the limit of open files (`descriptors`), the meaning of
-the bytes.
+Here: system calls; no other module of the broker opens, writes or syncs files. The guarantee that acknowledged records
+are on disk rests on `sync`.
+Not here: the limit of open files (`descriptors`), the meaning of the bytes.
 """
 
 import errno

@@ -1,8 +1,8 @@
 """Log of one partition: segments, start and end, producers, leader epochs.
 
-What lives here: append, read, roll, truncation, deletion; appends, reads and rolls do not wait for the disk. What does
-not: the start-up scan (`recovery`), look-ups by time (`times`), syncs (`flusher`), clocks, leadership (`replication`).
-Batches are inspected on append, not on read.
+Here: append, read, roll, truncation, deletion; appends, reads and rolls do not wait for the disk.
+Not here: the start-up scan (`recovery`), look-ups by time (`times`), syncs (`flusher`), clocks, leadership
+(`replication`). Batches are inspected on append, not on read.
 """
 
 import logging

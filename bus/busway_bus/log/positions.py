@@ -1,6 +1,7 @@
 """Cache of file positions of frequently read offsets in a segment.
 
-What lives here: the newest `POSITIONS_MAX` of each kind. What does not: the look-up (`segment`).
+Here: the newest `POSITIONS_MAX` of each kind.
+Not here: the look-up (`segment`).
 """
 
 from busway_bus.kernel.limits import POSITIONS_MAX

@@ -1,7 +1,7 @@
 """State of one producer in a partition, and Kafka's `.snapshot` format.
 
-What lives here: its last five batches, the encoding. What does not: validation (`producer_state`), when to write
-(`snapshots`, `flush_point`).
+Here: its last five batches, the encoding.
+Not here: validation (`producer_state`), when to write (`snapshots`, `flush_point`).
 """
 
 import struct

@@ -1,9 +1,9 @@
 """Memory limit for producer state of all partitions of a node.
 
-What lives here: the byte count, the refusal of new producers: clients may write with producer ids that were never
-allocated, each kept for a day. What does not: the state (`producer_entry`). Active producers are never evicted: a
-retried batch would be written twice. When memory is short, those idle for longer than any client retries a batch
-expire.
+Here: the byte count, the refusal of new producers: clients may write with producer ids that were never allocated, each
+kept for a day.
+Not here: the state (`producer_entry`). Active producers are never evicted: a retried batch would be written twice. When
+memory is short, those idle for longer than any client retries a batch expire.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Producer state of a partition: sequence numbers and open transactions (KIP-98, KIP-890).
 
-What lives here: producers, open transactions, validation of batches and markers. What does not: entry and snapshot
-format (`producer_entry`), disks, clocks, visibility of a transaction's end (`replication.partition_state`),
-verification with the coordinator (`replication.transaction_verification`).
+Here: producers, open transactions, validation of batches and markers.
+Not here: entry and snapshot format (`producer_entry`), disks, clocks, visibility of a transaction's end
+(`replication.partition_state`), verification with the coordinator (`replication.transaction_verification`).
 """
 
 from collections import OrderedDict

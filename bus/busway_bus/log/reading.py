@@ -1,7 +1,7 @@
 """Look-up of the bytes for a reader.
 
-What lives here: positions and aborted transactions, without reading the middle of a range. What does not: bounds of the
-log (`partition_log`), reading the bytes (`file_slice`).
+Here: positions and aborted transactions, without reading the middle of a range.
+Not here: bounds of the log (`partition_log`), reading the bytes (`file_slice`).
 """
 
 from collections.abc import Iterator, Sequence

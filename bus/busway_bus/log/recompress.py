@@ -1,7 +1,7 @@
 """Recompression of a batch to its topic's codec (`compression.type`).
 
-What lives here: recompression, skipped for the default, the producer's codec. What does not: the codecs
-(`records.compression`).
+Here: recompression, skipped for the default, the producer's codec.
+Not here: the codecs (`records.compression`).
 """
 
 import struct

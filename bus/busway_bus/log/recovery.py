@@ -1,6 +1,7 @@
 """Recovery of a log at start: segments, intact end, producers, leader epochs.
 
-What lives here: the start-up scan. What does not: the log in use (`partition_log`).
+Here: the start-up scan.
+Not here: the log in use (`partition_log`).
 
 - Files of an interrupted deletion or cleaning are tidied first.
 - After a clean shutdown closed segments are not opened.

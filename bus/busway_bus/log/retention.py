@@ -1,6 +1,7 @@
 """Choice of segments to delete by retention.ms and retention.bytes.
 
-What lives here: the choice. What does not: deletion (`partition_log`), compaction.
+Here: the choice.
+Not here: deletion (`partition_log`), compaction.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """One segment of a log: a file of batches and its indexes.
 
-What lives here: append, look-up, truncation, rebuild of the indexes, over any `Files`. What does not: the choice of the
-segment (`partition_log`), iteration (`batch_file`), trust in files of an earlier process (`trust`).
+Here: append, look-up, truncation, rebuild of the indexes, over any `Files`.
+Not here: the choice of the segment (`partition_log`), iteration (`batch_file`), trust in files of an earlier process
+(`trust`).
 
 An index entry (`segment_indexes`) is used only if its batch is at the given position, else an earlier one is tried: a
 damaged index makes a look-up slower, never wrong.

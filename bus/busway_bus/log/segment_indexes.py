@@ -1,7 +1,7 @@
 """Offset index and time index of one segment, searched on disk.
 
-What lives here: files, entries, candidates for a look-up. What does not: the search (`index`), verification by an
-entry's batch (`segment`).
+Here: files, entries, candidates for a look-up.
+Not here: the search (`index`), verification by an entry's batch (`segment`).
 """
 
 from collections.abc import Iterator

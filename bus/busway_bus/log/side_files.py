@@ -1,7 +1,8 @@
 """Files of one log written by threads other than the appending one.
 
-What lives here: the files of a flush and a cleaning, not written after the log is closed: its directory may belong to
-another log by then. What does not: when to write (`flush_point`, `cleaner`).
+Here: the files of a flush and a cleaning, not written after the log is closed: its directory may belong to another log
+by then.
+Not here: when to write (`flush_point`, `cleaner`).
 """
 
 import threading

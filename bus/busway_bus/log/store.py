@@ -1,7 +1,8 @@
 """The data directory: every partition's log, and the checkpoint files.
 
-What lives here: opening, creating, deleting and closing logs; checkpoints. What does not: leaders and high watermarks
-(`replication`), the clock. The layout is Kafka's: a directory `topic-partition` for each log.
+Here: opening, creating, deleting and closing logs; checkpoints.
+Not here: leaders and high watermarks (`replication`), the clock. The layout is Kafka's: a directory `topic-partition`
+for each log.
 """
 
 import logging

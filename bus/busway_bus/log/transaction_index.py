@@ -1,7 +1,7 @@
 """The `.txnindex` of a segment: aborted transactions by their markers.
 
-What lives here: its file, created with the first entry. What does not: the search (`aborted`), the rebuild
-(`recovery`).
+Here: its file, created with the first entry.
+Not here: the search (`aborted`), the rebuild (`recovery`).
 """
 
 from collections.abc import Callable

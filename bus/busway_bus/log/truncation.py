@@ -1,7 +1,7 @@
 """Truncation of the segments of a log.
 
-What lives here: the cut, in an order in which each step may fail, be repeated, or be the last before a power cut. What
-does not: epochs, producers and flushed offset (`partition_log`), checkpoints (`store`).
+Here: the cut, in an order in which each step may fail, be repeated, or be the last before a power cut.
+Not here: epochs, producers and flushed offset (`partition_log`), checkpoints (`store`).
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
 """Trust in segment files of an earlier process.
 
-What lives here: the check of a closed segment's end, deferred by a clean start until the first read; the position from
-which a start reads a killed process' active segment. What does not: the choice of segments, handling of damage
-(`recovery`). The rule: a producer snapshot is written only when all earlier batches and index entries are on disk.
+Here: the check of a closed segment's end, deferred by a clean start until the first read; the position from which a
+start reads a killed process' active segment.
+Not here: the choice of segments, handling of damage (`recovery`). The rule: a producer snapshot is written only when
+all earlier batches and index entries are on disk.
 """
 
 import threading

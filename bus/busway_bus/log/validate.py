@@ -1,7 +1,7 @@
 """Validation of the header of a client's batch.
 
-What lives here: Kafka's `LogValidator` checks before the records (KIP-98, KIP-937). What does not: the records
-(`inspection`), sequence numbers (`producer_state`).
+Here: Kafka's `LogValidator` checks before the records (KIP-98, KIP-937).
+Not here: the records (`inspection`), sequence numbers (`producer_state`).
 """
 
 from busway_bus.log.log_config import LogConfig

@@ -1,7 +1,7 @@
 """The interface between the metadata's decisions and the commit of their records.
 
-What lives here: both sides. What does not: the writers (`quorum.alone`, `quorum.driver`), the meaning of the records
-(`quorum.metadata_log`).
+Here: both sides.
+Not here: the writers (`quorum.alone`, `quorum.driver`), the meaning of the records (`quorum.metadata_log`).
 """
 
 from typing import Protocol

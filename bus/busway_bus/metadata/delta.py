@@ -1,7 +1,7 @@
 """Builds the next image from records, with what differs in it.
 
-What lives here: `Delta`, the only way from records to an image, live and in replay; its cost grows with the change, not
-the image. What does not: deciding (`controller`), acting on a change (`replication`).
+Here: `Delta`, the only way from records to an image, live and in replay; its cost grows with the change, not the image.
+Not here: deciding (`controller`), acting on a change (`replication`).
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Features of the cluster with levels (KIP-584, KIP-1022).
 
-What lives here: one row for each supported feature: its levels, that of a new cluster, the levels of other features
-that it needs. What does not: the finalized level (`image`), changing it (`controller.features`).
+Here: one row for each supported feature: its levels, that of a new cluster, the levels of other features that it needs.
+Not here: the finalized level (`image`), changing it (`controller.features`).
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """The effective value of a group's setting: its own, or the broker's.
 
-What lives here: the lookup. What does not: the keys (`kernel.group_configs`), changing them (`controller.configs`).
+Here: the lookup.
+Not here: the keys (`kernel.group_configs`), changing them (`controller.configs`).
 """
 
 from collections.abc import Callable

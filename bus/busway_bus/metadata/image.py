@@ -1,7 +1,7 @@
 """An immutable image of the cluster at one point of its metadata log.
 
-What lives here: `ClusterImage` and lookups in it. What does not: building the next image (`delta`), deciding
-(`controller`), acting on a change (`replication`).
+Here: `ClusterImage` and lookups in it.
+Not here: building the next image (`delta`), deciding (`controller`), acting on a change (`replication`).
 """
 
 from collections.abc import Iterator, Mapping

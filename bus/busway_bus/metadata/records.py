@@ -1,8 +1,8 @@
 """Record types of the cluster's metadata log, as Kafka's controller writes them.
 
-What lives here: the types that one node needs, and their framing (frame version, type, version as varints, then the
-message); layouts of the kafka-metadata 4.3.1 jar, which `kafka-dump-log --cluster-metadata-decoder` reads. What does
-not: applying them (`delta`).
+Here: the types that one node needs, and their framing (frame version, type, version as varints, then the message);
+layouts of the kafka-metadata 4.3.1 jar, which `kafka-dump-log --cluster-metadata-decoder` reads.
+Not here: applying them (`delta`).
 """
 
 from dataclasses import field

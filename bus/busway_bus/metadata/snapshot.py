@@ -1,8 +1,8 @@
 """A snapshot of the cluster's metadata, as Kafka writes it (KIP-630).
 
-What lives here: the file's name, an image as records and batches of a file, and back. What does not: when, the files
-(`quorum.metadata_snapshots`). Header and footer in control batches detect a truncated file; each batch has its
-checksum. `kafka-dump-log --cluster-metadata-decoder` reads it.
+Here: the file's name, an image as records and batches of a file, and back.
+Not here: when, the files (`quorum.metadata_snapshots`). Header and footer in control batches detect a truncated file;
+each batch has its checksum. `kafka-dump-log --cluster-metadata-decoder` reads it.
 """
 
 import struct

@@ -1,8 +1,9 @@
 """An immutable sorted map; an update shares nearly all content.
 
-What lives here: `SortedMap`, for images that differ little. Keys are sorted, in blocks of at most `BLOCK`; a change
-copies one block and the list of blocks: a few hundred pointers for ten thousand topics. The order depends on the keys
-alone: every process iterates alike. What does not: its content.
+Here: `SortedMap`, for images that differ little. Keys are sorted, in blocks of at most `BLOCK`; a change copies one
+block and the list of blocks: a few hundred pointers for ten thousand topics. The order depends on the keys alone: every
+process iterates alike.
+Not here: its content.
 """
 
 from bisect import bisect_left, bisect_right

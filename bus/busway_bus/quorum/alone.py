@@ -1,7 +1,7 @@
 """The writer of a single voter: what is on its own disk is committed.
 
-What lives here: appending and flushing. What does not: the writer among several voters (`quorum.driver`), the meaning
-of the records (`metadata_log`).
+Here: appending and flushing.
+Not here: the writer among several voters (`quorum.driver`), the meaning of the records (`metadata_log`).
 """
 
 import functools

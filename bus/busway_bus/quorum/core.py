@@ -1,8 +1,8 @@
 """One node of the quorum of the metadata log: Raft by fetching, as Kafka's KRaft (KIP-595, KIP-996, KIP-853).
 
-What lives here: `Quorum`, with messages and time in and `Ready` out. What does not: files, sockets, clocks (the
-driver), role and transitions (`replica`), self-contained rules (`votes`, `elections`, `log_view`), effects that wait
-for the disk (`outbox`), packing (`wire`).
+Here: `Quorum`, with messages and time in and `Ready` out.
+Not here: files, sockets, clocks (the driver), role and transitions (`replica`), self-contained rules (`votes`,
+`elections`, `log_view`), effects that wait for the disk (`outbox`), packing (`wire`).
 
 `now_ms` is monotonic; it is also the timestamp of the LeaderChange record: a driver adds elapsed monotonic time to the
 wall clock at its start. The voter set is fixed. A follower that needs a snapshot gets its id; snapshots are not fetched

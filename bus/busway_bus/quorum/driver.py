@@ -1,7 +1,8 @@
 """Runs the quorum's core on a log and a network.
 
-What lives here: steps and their effects, the timer, requests in flight. What does not: any rule of Raft (`core`), the
-disk (`writing`), the network (`Transport`), the meaning of the records (`metadata.committing.Owner`).
+Here: steps and their effects, the timer, requests in flight.
+Not here: any rule of Raft (`core`), the disk (`writing`), the network (`Transport`), the meaning of the records
+(`metadata.committing.Owner`).
 
 A `Ready` is carried out in the order save, append, flush, send, apply, without an `await`. Each `await` ends in a step
 of the core: no value read before a wait is used after it. A write that fails because the disk is full is retried; a

@@ -1,7 +1,7 @@
 """The election's file `quorum-state`, as Apache Kafka 4.3.1's (KIP-595, KIP-853).
 
-What lives here: JSON to `Election` and back, and the file, over any `Files`. What does not: when it is written: before
-messages that depend on it (`driver`).
+Here: JSON to `Election` and back, and the file, over any `Files`.
+Not here: when it is written: before messages that depend on it (`driver`).
 """
 
 import json

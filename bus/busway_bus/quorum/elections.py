@@ -1,6 +1,7 @@
 """Rules for granting votes and pre-votes (KIP-595, KIP-996).
 
-What lives here: the rules, by role. What does not: the response (`core`).
+Here: the rules, by role.
+Not here: the response (`core`).
 """
 
 from collections.abc import Sequence

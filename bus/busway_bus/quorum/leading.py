@@ -1,6 +1,7 @@
 """A leader's state in one epoch: followers, high watermark, proposals, waiting fetches.
 
-What lives here: rules that need only these. What does not: the log and the responses (`core`).
+Here: rules that need only these.
+Not here: the log and the responses (`core`).
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """The controller on this node.
 
-What lives here: passing commands and their context to the metadata log. What does not: the commands, a controller on
-another node (another `Controller`).
+Here: passing commands and their context to the metadata log.
+Not here: the commands, a controller on another node (another `Controller`).
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The core's view of the metadata log: offsets and epochs, no bytes.
 
-What lives here: ends of epochs, the flushed offset, the divergence of two logs (KIP-101, KIP-595). What does not: the
-log, written by the driver from `Ready.append`.
+Here: ends of epochs, the flushed offset, the divergence of two logs (KIP-101, KIP-595).
+Not here: the log, written by the driver from `Ready.append`.
 """
 
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
 """From committed records to the published metadata image.
 
-What lives here: the order in which changes are followed and published, the replies to their callers. What does not:
-committing (`metadata.committing`), decisions (`metadata_log`). This node's own decisions are in memory. Others', and
-those from before it was re-elected, are read from the log a batch at a time: memory stays bounded.
+Here: the order in which changes are followed and published, the replies to their callers.
+Not here: committing (`metadata.committing`), decisions (`metadata_log`). This node's own decisions are in memory.
+Others', and those from before it was re-elected, are read from the log a batch at a time: memory stays bounded.
 """
 
 import asyncio

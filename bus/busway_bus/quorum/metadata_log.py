@@ -1,8 +1,8 @@
 """The cluster's metadata on disk, and its current image.
 
-What lives here: the driver of the controller, which decides on the newest image and has the records committed and
-published by one task: a command is carried out whole although its client disconnects. What does not: rules
-(`controller`), committing (`metadata.committing`), publishing (`metadata_images`).
+Here: the driver of the controller, which decides on the newest image and has the records committed and published by one
+task: a command is carried out whole although its client disconnects.
+Not here: rules (`controller`), committing (`metadata.committing`), publishing (`metadata_images`).
 
 Only the leader decides, on an image with all records from before its epoch. A leader that loses its epoch fails its
 undecided commands with NOT_CONTROLLER: their outcome is up to the next leader.

@@ -1,8 +1,8 @@
 """Snapshots of the metadata log on disk: shorter replay, and the log's beginning can be deleted.
 
-What lives here: when a snapshot is due, writing beside the event loop, which are kept, which a start loads. What does
-not: their content (`metadata.snapshot`). A snapshot gets its name when its file is wholly on disk. The newest two stay,
-with the log from the older on: damage to one loses nothing.
+Here: when a snapshot is due, writing beside the event loop, which are kept, which a start loads.
+Not here: their content (`metadata.snapshot`). A snapshot gets its name when its file is wholly on disk. The newest two
+stay, with the log from the older on: damage to one loses nothing.
 """
 
 import asyncio

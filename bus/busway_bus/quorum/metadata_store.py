@@ -1,7 +1,7 @@
 """The metadata log of a data directory: opening it, and its image at the start.
 
-What lives here: the check that it belongs to the directory, and its replay. What does not: deciding and writing
-(`metadata_log`), snapshots (`metadata_snapshots`).
+Here: the check that it belongs to the directory, and its replay.
+Not here: deciding and writing (`metadata_log`), snapshots (`metadata_snapshots`).
 """
 
 from typing import Final

@@ -1,6 +1,7 @@
 """Holds messages until a crash could not make them untrue.
 
-What lives here: the order of writes and of the messages that rest on them. What does not: their content.
+Here: the order of writes and of the messages that rest on them.
+Not here: their content.
 """
 
 from collections import deque

@@ -1,8 +1,9 @@
 """Connections to the other voters: Kafka's protocol over `busway.net`.
 
-What lives here: for each voter one connection for fetches, which may be held there, and one for all else, with one
-request in flight on each. What does not: retries (`core`), the meaning of a response. No call waits longer than the
-quorum's request timeout; a connection that timed out is not used again.
+Here: for each voter one connection for fetches, which may be held there, and one for all else, with one request in
+flight on each.
+Not here: retries (`core`), the meaning of a response. No call waits longer than the quorum's request timeout; a
+connection that timed out is not used again.
 """
 
 import asyncio

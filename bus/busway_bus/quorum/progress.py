@@ -1,7 +1,7 @@
 """Progress of the other replicas, as their fetches show it.
 
-What lives here: one replica's progress, a leader's table for its epoch. What does not: the high watermark (`votes`).
-Times are of the leader's monotonic clock, in ms.
+Here: one replica's progress, a leader's table for its epoch.
+Not here: the high watermark (`votes`). Times are of the leader's monotonic clock, in ms.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,7 @@
 """Inputs and outputs of the quorum's core.
 
-What lives here: messages in, effects out, as frozen values. What does not: any decision.
+Here: messages in, effects out, as frozen values.
+Not here: any decision.
 
 The driver writes `save`, then `append`, in the order of the numbers, each after the one before it. When both are on
 disk it steps the core with `Persisted`. It sends `send` at once: the core holds messages until all that they rest on is

@@ -1,7 +1,7 @@
 """Control records of the quorum in the metadata log, as Kafka's.
 
-What lives here: the LeaderChange record at the start of an epoch (KIP-595). What does not: those of snapshots
-(`metadata.snapshot`) and voters, not written yet.
+Here: the LeaderChange record at the start of an epoch (KIP-595).
+Not here: those of snapshots (`metadata.snapshot`) and voters, not written yet.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """One replica of the metadata quorum: role, election, log, and their transitions.
 
-What lives here: the transitions of `states.TRANSITIONS` with side effects, changes of the log with the commits that
-follow. What does not: messages and time, which cause them (`core`).
+Here: the transitions of `states.TRANSITIONS` with side effects, changes of the log with the commits that follow.
+Not here: messages and time, which cause them (`core`).
 """
 
 from typing import Final

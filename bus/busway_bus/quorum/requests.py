@@ -1,6 +1,7 @@
 """Requests in flight: one at a time to each node, as in Kafka's `RequestManager`.
 
-What lives here: correlation, timeouts, backoff. What does not: the requests.
+Here: correlation, timeouts, backoff.
+Not here: the requests.
 """
 
 from typing import NamedTuple

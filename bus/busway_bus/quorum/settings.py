@@ -1,6 +1,7 @@
 """Time-outs and sizes of the quorum.
 
-What lives here: settings under Kafka's names. What does not: reading them from a file (`kernel.config`).
+Here: settings under Kafka's names.
+Not here: reading them from a file (`kernel.config`).
 """
 
 from dataclasses import dataclass

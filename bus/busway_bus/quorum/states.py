@@ -1,7 +1,7 @@
 """Roles of a quorum node, their transition table, and the persistent election.
 
-What lives here: roles, events, the table, the election as in `quorum-state` (KIP-595, KIP-853, KIP-996). What does not:
-causes of the events (`core`).
+Here: roles, events, the table, the election as in `quorum-state` (KIP-595, KIP-853, KIP-996).
+Not here: causes of the events (`core`).
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The voters of the metadata log, and changes of them (KIP-853).
 
-What lives here: replicas with their log's directory, the voter set, versions of the quorum's protocol. What does not:
-the voters' progress (`progress`), writing a changed set into the log, which the core does not do yet.
+Here: replicas with their log's directory, the voter set, versions of the quorum's protocol.
+Not here: the voters' progress (`progress`), writing a changed set into the log, which the core does not do yet.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,7 @@
 """Majorities: elections and commits.
 
-What lives here: counting. What does not: rules for granting votes (`elections`), the voters' progress (`progress`).
+Here: counting.
+Not here: rules for granting votes (`elections`), the voters' progress (`progress`).
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,7 @@
 """Messages of the quorum, for the metadata log's partition alone.
 
-What lives here: packing and unpacking, the check that a message is of this log. What does not: decisions (`core`).
+Here: packing and unpacking, the check that a message is of this log.
+Not here: decisions (`core`).
 """
 
 from collections.abc import Sequence

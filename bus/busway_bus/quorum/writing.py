@@ -1,8 +1,9 @@
 """Writes the core's changes to disk, in order: the election, the log, one sync for both.
 
-What lives here: the queue, retries when the disk is full. What does not: the consequences (`driver`). Appending does
-not wait; while an election is being saved, later writes stay queued. The queue is bounded by what the core has in
-flight: proposals, one fetch response, and elections, of which a newer replaces a waiting one.
+Here: the queue, retries when the disk is full.
+Not here: the consequences (`driver`). Appending does not wait; while an election is being saved, later writes stay
+queued. The queue is bounded by what the core has in flight: proposals, one fetch response, and elections, of which a
+newer replaces a waiting one.
 """
 
 import asyncio

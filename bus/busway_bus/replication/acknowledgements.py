@@ -1,7 +1,7 @@
 """Pending acknowledgements of produce requests in one partition.
 
-What lives here: one queue for each kind of `acks`, ordered by offset; callbacks, not a task for each request. What does
-not: the acknowledged offset (`partition_state`), the response (`handlers.produce`).
+Here: one queue for each kind of `acks`, ordered by offset; callbacks, not a task for each request.
+Not here: the acknowledged offset (`partition_state`), the response (`handlers.produce`).
 """
 
 from bisect import insort

@@ -1,8 +1,8 @@
 """Wait of a fetch for records in any partition, or its timeout.
 
-What lives here: the wait. What does not: the condition (`handlers.fetch`), checked synchronously for a partition when
-its high watermark moves. The callback runs in a later round of the event loop: `look_at` is called in the middle of
-other work.
+Here: the wait.
+Not here: the condition (`handlers.fetch`), checked synchronously for a partition when its high watermark moves. The
+callback runs in a later round of the event loop: `look_at` is called in the middle of other work.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Incremental fetch sessions (KIP-227).
 
-What lives here: sessions, epochs, read order, eviction, as plain state, with the last response of each partition: a
-response has only changes. What does not: reading, the clock.
+Here: sessions, epochs, read order, eviction, as plain state, with the last response of each partition: a response has
+only changes.
+Not here: reading, the clock.
 """
 
 from collections import OrderedDict

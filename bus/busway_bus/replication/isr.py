@@ -1,7 +1,7 @@
 """Followers of a partition as seen by the leader, and ISR membership.
 
-What lives here: followers' fetch offsets and lags, the rules for leaving and entering the ISR; times in ms of a
-monotonic clock. What does not: the use of the ISR (`partition_state`), AlterPartition requests (KIP-497).
+Here: followers' fetch offsets and lags, the rules for leaving and entering the ISR; times in ms of a monotonic clock.
+Not here: the use of the ISR (`partition_state`), AlterPartition requests (KIP-497).
 """
 
 from collections.abc import Collection, Mapping

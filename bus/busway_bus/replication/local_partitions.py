@@ -1,8 +1,8 @@
 """The partitions of this node, following the cluster image.
 
-What lives here: the map of partitions to logs, opened, deleted and reconfigured by the image's deltas. Disk I/O runs in
-other threads, in batches: a topic of a thousand partitions delays only its creator. What does not: appending and
-reading (`manager`), directories (`log.store`).
+Here: the map of partitions to logs, opened, deleted and reconfigured by the image's deltas. Disk I/O runs in other
+threads, in batches: a topic of a thousand partitions delays only its creator.
+Not here: appending and reading (`manager`), directories (`log.store`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Background compaction of logs, in slices short enough not to delay producers.
 
-What lives here: the order of logs, the thread, the pauses. What does not: which records stay (`log.compaction`),
-writing them (`log.cleaner`).
+Here: the order of logs, the thread, the pauses.
+Not here: which records stay (`log.compaction`), writing them (`log.cleaner`).
 """
 
 import asyncio

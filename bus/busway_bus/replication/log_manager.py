@@ -1,7 +1,7 @@
 """Maintenance of all logs: retention, rolls, expiry, compaction, checkpoints, background flushes.
 
-What lives here: scheduling beside client requests. What does not: appending (`manager`), the choice and cleaning of
-segments (`log`).
+Here: scheduling beside client requests.
+Not here: appending (`manager`), the choice and cleaning of segments (`log`).
 """
 
 import asyncio

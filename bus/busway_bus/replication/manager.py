@@ -1,8 +1,8 @@
 """Appends to the partitions of this node, and their acknowledgement.
 
-What lives here: inspection, writes in order of arrival, flushes, acknowledgements. What does not: the partitions
-(`local_partitions`), commitment (`partition_state`), maintenance (`log_manager`), rules of the protocol (handlers) or
-the disk (log).
+Here: inspection, writes in order of arrival, flushes, acknowledgements.
+Not here: the partitions (`local_partitions`), commitment (`partition_state`), maintenance (`log_manager`), rules of the
+protocol (handlers) or the disk (log).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A partition on this node: its log, state and waiting clients.
 
-What lives here: passing events of the log to the state, carrying out the effects. What does not: the high watermark
-(`partition_state`), files and threads (`log`), other partitions (`local_partitions`).
+Here: passing events of the log to the state, carrying out the effects.
+Not here: the high watermark (`partition_state`), files and threads (`log`), other partitions (`local_partitions`).
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """State of one partition: its role, epochs, in-sync replicas and offsets.
 
-What lives here: the rules of the high watermark on a leader and a follower, as a pure state machine: events in, effects
-out. What does not: the log, waiting clients, the network (`partition`), the clock. On a single node, an ISR of one, a
-flush has the role of a follower's fetch: `durability` decides which of its offsets counts.
+Here: the rules of the high watermark on a leader and a follower, as a pure state machine: events in, effects out.
+Not here: the log, waiting clients, the network (`partition`), the clock. On a single node, an ISR of one, a flush has
+the role of a follower's fetch: `durability` decides which of its offsets counts.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Verification with the transaction coordinator before a transaction's first batch (KIP-890).
 
-What lives here: the order of a producer's batches meanwhile, the coordinator's errors for old and new clients. What
-does not: invalidation (`log.producer_state`), the coordinator (`coordinator.transaction_coordinator`), the request
+Here: the order of a producer's batches meanwhile, the coordinator's errors for old and new clients.
+Not here: invalidation (`log.producer_state`), the coordinator (`coordinator.transaction_coordinator`), the request
 (`handlers.produce`).
 """
 

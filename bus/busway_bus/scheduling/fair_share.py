@@ -1,8 +1,8 @@
 """Fair scheduling of client work on the event loop.
 
-What lives here: the share of each loop round for client requests, the queue for the next. Hosts are served round-robin,
-and so are a host's connections: a thousand of one host get no more than one of another. What does not: long
-computations without shared mutable state (`time_slices`).
+Here: the share of each loop round for client requests, the queue for the next. Hosts are served round-robin, and so are
+a host's connections: a thousand of one host get no more than one of another.
+Not here: long computations without shared mutable state (`time_slices`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Blocking work, such as disk I/O, outside the event loop's thread.
 
-What lives here: one call in the default executor. What does not: long computations (`time_slices`).
+Here: one call in the default executor.
+Not here: long computations (`time_slices`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Long computations, in slices too short to delay the event loop.
 
-What lives here: one thread that runs slices of all tasks round-robin; the GIL makes more threads no faster. What does
-not: the work, a generator that yields often.
+Here: one thread that runs slices of all tasks round-robin; the GIL makes more threads no faster.
+Not here: the work, a generator that yields often.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """What is allowed or denied: operations on resources, named and numbered as Kafka's.
 
-What lives here: the names, and `Access`, what a handler needs. What does not: who may do what; nothing is checked yet.
+Here: the names, and `Access`, what a handler needs.
+Not here: who may do what; nothing is checked yet.
 """
 
 from enum import IntEnum

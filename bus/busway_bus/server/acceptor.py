@@ -1,7 +1,7 @@
 """Binds listeners and wraps accepted connections in streams.
 
-What lives here: binding and accepting, with own sockets on the system's event loops, otherwise with transports. What
-does not: admission (`listener`).
+Here: binding and accepting, with own sockets on the system's event loops, otherwise with transports.
+Not here: admission (`listener`).
 """
 
 import asyncio

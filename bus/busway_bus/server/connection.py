@@ -1,8 +1,9 @@
 """One client's connection: frames in, responses out in request order.
 
-What lives here: the requests of one client and their limits. What does not: its socket (`stream`), what a request means
-(`dispatch`). A connection that sends garbage is closed; one that does not read responses is not read from. Requests
-received whole are completed after a disconnect, as in Kafka; only pure waits end (`Peer`).
+Here: the requests of one client and their limits.
+Not here: its socket (`stream`), what a request means (`dispatch`). A connection that sends garbage is closed; one that
+does not read responses is not read from. Requests received whole are completed after a disconnect, as in Kafka; only
+pure waits end (`Peer`).
 """
 
 import asyncio

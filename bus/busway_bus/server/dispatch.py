@@ -1,8 +1,9 @@
 """From a frame to its handler, and to the response's bytes.
 
-What lives here: header, version check, decode, handler, encode. What does not: sockets and their order (`connection`).
-An unreadable request ends its connection, as in Kafka; an unsupported version of ApiVersions gets a response. On this
-hot path, what requests of one API version or connection share is computed once.
+Here: header, version check, decode, handler, encode.
+Not here: sockets and their order (`connection`). An unreadable request ends its connection, as in Kafka; an unsupported
+version of ApiVersions gets a response. On this hot path, what requests of one API version or connection share is
+computed once.
 """
 
 import asyncio

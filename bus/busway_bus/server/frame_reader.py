@@ -1,7 +1,7 @@
 """Reads from the socket straight into frames, for `asyncio.BufferedProtocol` and sockets.
 
-What lives here: the four-byte size before every request, checked before any allocation, and the read buffers. What does
-not: sockets, the memory limit of all connections (`request_memory`), the meaning of a frame (`dispatch`). A large
+Here: the four-byte size before every request, checked before any allocation, and the read buffers.
+Not here: sockets, the memory limit of all connections (`request_memory`), the meaning of a frame (`dispatch`). A large
 request, usually a produce, is read into its own frame without a copy, whose buffer has the size of its arrived bytes,
 and on the next read at most four times that. Small ones are copied from a scratch buffer that an event loop's
 connections share.

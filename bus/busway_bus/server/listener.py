@@ -1,7 +1,7 @@
 """All listeners and their connections.
 
-What lives here: limits, closing idle and stalled connections, the log line about a bad peer. What does not: sockets
-(`acceptor`), requests (`connection`).
+Here: limits, closing idle and stalled connections, the log line about a bad peer.
+Not here: sockets (`acceptor`), requests (`connection`).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Settings of the C allocator for buffers of a megabyte.
 
-What lives here: one call. What does not: anything that depends on it. By default glibc returns such a buffer to the
-kernel at once, which clears every page of the next: half of the CPU time of a fetch.
+Here: one call.
+Not here: anything that depends on it. By default glibc returns such a buffer to the kernel at once, which clears every
+page of the next: half of the CPU time of a fetch.
 """
 
 import contextlib

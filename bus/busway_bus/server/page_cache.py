@@ -1,7 +1,7 @@
 """Reads parts of files into the page cache off the event loop.
 
-What lives here: the threads that wait for the disk: `sendfile` and `pread` block on an uncached page, and would delay
-all clients. What does not: which bytes, and whether they are cached (`stream`, `FileSlice`).
+Here: the threads that wait for the disk: `sendfile` and `pread` block on an uncached page, and would delay all clients.
+Not here: which bytes, and whether they are cached (`stream`, `FileSlice`).
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Bound on all received requests, whole or partial, until they are handled.
 
-What lives here: the count, the queue for room. What does not: sockets (`connection`), closing slow connections
-(`listener`). A connection without room is not read from, as in Kafka. Unlike there, a frame counts by its arrived
-bytes: an announced size is free. One connection at a time may exceed the limit: otherwise partial frames could wait for
-each other.
+Here: the count, the queue for room.
+Not here: sockets (`connection`), closing slow connections (`listener`). A connection without room is not read from, as
+in Kafka. Unlike there, a frame counts by its arrived bytes: an announced size is free. One connection at a time may
+exceed the limit: otherwise partial frames could wait for each other.
 """
 
 from collections.abc import Callable

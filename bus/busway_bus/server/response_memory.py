@@ -1,7 +1,8 @@
 """Bound on all responses in memory that clients have not accepted.
 
-What lives here: the count, and closing the connection that has accepted nothing for longest. What does not: sockets and
-queues (`stream`), turns of writes (`write_rounds`). Fetched records are not counted while they are in their file.
+Here: the count, and closing the connection that has accepted nothing for longest.
+Not here: sockets and queues (`stream`), turns of writes (`write_rounds`). Fetched records are not counted while they
+are in their file.
 """
 
 from typing import Protocol

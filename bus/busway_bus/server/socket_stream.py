@@ -1,7 +1,8 @@
 """A stream on its own socket, with reads into frames and `sendfile`.
 
-What lives here: system calls of one connected socket, on any event loop with descriptor watchers (asyncio, uvloop),
-whose transports hide `sendfile`. What does not: the queue and the turns (`stream`), accepting (`acceptor`).
+Here: system calls of one connected socket, on any event loop with descriptor watchers (asyncio, uvloop), whose
+transports hide `sendfile`.
+Not here: the queue and the turns (`stream`), accepting (`acceptor`).
 """
 
 import os

@@ -1,8 +1,8 @@
 """One client's bytes: received as they arrive, sent from memory and files.
 
-What lives here: the interface of a socket for its connection (`Stream`) and the reverse (`Owner`); the queue of
-responses, in which parts of files stay files, and the wait for uncached pages. What does not: sockets (`socket_stream`,
-`transport_stream`), frames (`frame_reader`), requests (`connection`).
+Here: the interface of a socket for its connection (`Stream`) and the reverse (`Owner`); the queue of responses, in
+which parts of files stay files, and the wait for uncached pages.
+Not here: sockets (`socket_stream`, `transport_stream`), frames (`frame_reader`), requests (`connection`).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """A stream on an event loop's transport: encryption, or a simulated network.
 
-What lives here: the asyncio protocol. What does not: the queue and the turns (`stream`). Files are read a slice at a
-time, when the transport has nothing left to send: it buffers whatever it is given.
+Here: the asyncio protocol.
+Not here: the queue and the turns (`stream`). Files are read a slice at a time, when the transport has nothing left to
+send: it buffers whatever it is given.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Fair shares of the file bytes written per event loop iteration.
 
-What lives here: quotas per connection and in total, the queue of connections at their quota: a hundred fast readers of
-50 MB would otherwise delay a request by all theirs. What does not: the writes (`stream`), turns of requests
-(`scheduling.fair_share`).
+Here: quotas per connection and in total, the queue of connections at their quota: a hundred fast readers of 50 MB would
+otherwise delay a request by all theirs.
+Not here: the writes (`stream`), turns of requests (`scheduling.fair_share`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Acquiring records of a share partition for a member (KIP-932, KIP-1206).
 
-What lives here: which available records of the batches just read a member gets. What does not: reading the batches,
-later transitions (`state`).
+Here: which available records of the batches just read a member gets.
+Not here: reading the batches, later transitions (`state`).
 
 Without `record_limit` whole batches of the log are acquired, so the last may exceed `max_records`. Records with many
 deliveries are redelivered in ever smaller parts, at last one by one: a record that crashes its consumers does not get

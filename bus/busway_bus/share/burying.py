@@ -1,7 +1,7 @@
 """Writing the dead letters of one share partition, with retries (KIP-1191).
 
-What lives here: when, and the backoff. What does not: writing (`dead_letters`), record states (`state`). Other records
-of the partition are not held up.
+Here: when, and the backoff.
+Not here: writing (`dead_letters`), record states (`state`). Other records of the partition are not held up.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The dead-letter topics of share groups (KIP-1191).
 
-What lives here: the topic and its checks, reading the records to copy, durable writes. What does not: the content
-(`letters`), schedule and retries (`burying`).
+Here: the topic and its checks, reading the records to copy, durable writes.
+Not here: the content (`letters`), schedule and retries (`burying`).
 
 Kafka archives a record even if its dead letter could not be written: after five attempts, or at once where a setting is
 wrong. Here it is archived once the letter is on disk, or the group has no dead-letter topic any more.

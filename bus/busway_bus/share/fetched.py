@@ -1,7 +1,7 @@
 """The batches read from a log for one member, by their headers.
 
-What lives here: reading headers up to a bound, finding aborted batches. What does not: which records a member gets
-(`acquiring`). The bytes stay in their file until they are sent.
+Here: reading headers up to a bound, finding aborted batches.
+Not here: which records a member gets (`acquiring`). The bytes stay in their file until they are sent.
 """
 
 from collections import deque

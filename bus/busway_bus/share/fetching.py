@@ -1,8 +1,8 @@
 """A member's share fetch: waits for and acquires records (KIP-932).
 
-What lives here: when there is enough, reading, acquiring. What does not: acknowledgements in the request, the response
-(`handlers.share_fetch`). Nothing else runs between reading a partition's state and acquiring its records; after a wait
-for the disk it is read again.
+Here: when there is enough, reading, acquiring.
+Not here: acknowledgements in the request, the response (`handlers.share_fetch`). Nothing else runs between reading a
+partition's state and acquiring its records; after a wait for the disk it is read again.
 """
 
 import asyncio

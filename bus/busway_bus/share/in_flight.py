@@ -1,7 +1,7 @@
 """Records in flight of a share partition, with state and owner (KIP-932).
 
-What lives here: runs of records in the same state, the batches in which they were first fetched, splitting both. What
-does not: the transitions (`state`). Kafka keeps a state per record once two of a batch differ; runs take memory by the
+Here: runs of records in the same state, the batches in which they were first fetched, splitting both.
+Not here: the transitions (`state`). Kafka keeps a state per record once two of a batch differ; runs take memory by the
 number of differences, not of records that a batch claims.
 """
 

@@ -1,7 +1,7 @@
 """Dead letters of share groups as records (KIP-1191).
 
-What lives here: Kafka's headers, packing a batch, finding records in a batch of the source. What does not: reading and
-writing (`dead_letters`), which records are archived (`state`).
+Here: Kafka's headers, packing a batch, finding records in a batch of the source.
+Not here: reading and writing (`dead_letters`), which records are archived (`state`).
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence

@@ -1,6 +1,7 @@
 """The limits of a share group, from its current settings.
 
-What lives here: the values. What does not: reading the settings (`metadata.group_settings`).
+Here: the values.
+Not here: reading the settings (`metadata.group_settings`).
 """
 
 from dataclasses import dataclass

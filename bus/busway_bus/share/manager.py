@@ -1,7 +1,8 @@
 """The share partitions of this node and their members (KIP-932).
 
-What lives here: the table of loaded share partitions, limits of a group, releasing a member's records when its session
-or connection ends. What does not: one share partition (`partition`), one fetch (`fetching`), sessions (`sessions`).
+Here: the table of loaded share partitions, limits of a group, releasing a member's records when its session or
+connection ends.
+Not here: one share partition (`partition`), one fetch (`fetching`), sessions (`sessions`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A share partition: its state, its writes, its locks and its waiters.
 
-What lives here: loading, writing changes before callers are answered, expiring locks, waking waiters. What does not:
-the rules (`state`, `acquiring`), sessions, the table (`manager`).
+Here: loading, writing changes before callers are answered, expiring locks, waking waiters.
+Not here: the rules (`state`, `acquiring`), sessions, the table (`manager`).
 
 Changes that arrive during a write are written together after it. A write runs in its own task: a cancelled caller does
 not cancel it.

@@ -1,7 +1,7 @@
 """Background work, one piece per round of the event loop.
 
-What lives here: the queue for a round. What does not: clients' requests, which have a share of each round
-(`scheduling.fair_share`), the size of a piece.
+Here: the queue for a round.
+Not here: clients' requests, which have a share of each round (`scheduling.fair_share`), the size of a piece.
 """
 
 import asyncio

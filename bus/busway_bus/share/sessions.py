@@ -1,8 +1,8 @@
 """Share sessions: incremental lists of partitions per member (KIP-932).
 
-What lives here: sessions, epochs and bounds, as plain state. What does not: a member's records (`state`), dropped
-connections (`manager`). A member names its partitions once and then only changes. A full broker refuses a new session
-and evicts none.
+Here: sessions, epochs and bounds, as plain state.
+Not here: a member's records (`state`), dropped connections (`manager`). A member names its partitions once and then
+only changes. A full broker refuses a new session and evicts none.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """The wait of a share fetch that has too few records yet.
 
-What lives here: the wait for records of any share partition, a time-out, or the client's disconnect. What does not:
-when a fetch has enough (`fetching`).
+Here: the wait for records of any share partition, a time-out, or the client's disconnect.
+Not here: when a fetch has enough (`fetching`).
 """
 
 import asyncio

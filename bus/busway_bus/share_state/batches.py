@@ -1,7 +1,7 @@
 """State batches of a share partition, merged without overlaps.
 
-What lives here: which state wins at an offset, cutting at the start offset. What does not: the table of states
-(`shard`).
+Here: which state wins at an offset, cutting at the start offset.
+Not here: the table of states (`shard`).
 
 The higher delivery count wins, then the higher state: delivery counts only grow, and terminal states have higher
 numbers. Adjacent batches with the same state and count are joined. The cost does not depend on batches outside the

@@ -1,7 +1,8 @@
 """The record types of `__share_group_state`, as Kafka's share coordinator writes them.
 
-What lives here: keys and values after a two-byte version; layouts of the kafka-share-coordinator 4.3.1 jar, which
-`kafka-dump-log --share-group-state-decoder` reads. What does not: their meaning (`shard`).
+Here: keys and values after a two-byte version; layouts of the kafka-share-coordinator 4.3.1 jar, which `kafka-dump-log
+--share-group-state-decoder` reads.
+Not here: their meaning (`shard`).
 """
 
 from typing import Annotated, Any, Final

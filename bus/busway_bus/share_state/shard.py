@@ -1,7 +1,7 @@
 """The share partitions of one partition of `__share_group_state`: a coordinator shard.
 
-What lives here: the table, its operations, `apply`, which alone changes it, the part of the log still needed. What does
-not: merging batches (`batches`), storage and waiting (`coordinator.runtime`), the periodic scan
+Here: the table, its operations, `apply`, which alone changes it, the part of the log still needed.
+Not here: merging batches (`batches`), storage and waiting (`coordinator.runtime`), the periodic scan
 (`coordinator.share_state_coordinator`).
 
 A state is a snapshot, which supersedes all earlier records of its share partition, and the updates since. A snapshot is

@@ -1,6 +1,7 @@
 """A real node in this process, on a free port, for tests.
 
-What lives here: start, restart, stop. What does not: faults and clocks (see the simulation).
+Here: start, restart, stop.
+Not here: faults and clocks (see the simulation).
 """
 
 import shutil

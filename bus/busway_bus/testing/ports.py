@@ -1,6 +1,7 @@
 """Reserved ports of this machine.
 
-What lives here: holding a port. What does not: listening on it.
+Here: holding a port.
+Not here: listening on it.
 
 A port known before its server listens, or between a stop and a start, may be given to another process, or to a
 connection as its local end. Clients would then find another server. A socket that is bound and does not listen holds

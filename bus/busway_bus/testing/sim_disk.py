@@ -1,7 +1,7 @@
 """Files and names on a simulated disk, or only in its cache.
 
-What lives here: pages and directories, and the effect of a power cut. What does not: paths, open files and faults
-(`sim_files`).
+Here: pages and directories, and the effect of a power cut.
+Not here: paths, open files and faults (`sim_files`).
 """
 
 from collections.abc import Callable, Sequence

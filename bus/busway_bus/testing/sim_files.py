@@ -1,7 +1,8 @@
 """`Files` in memory, which lose unsynced data and fail as disks do.
 
-What lives here: the open files of a simulated disk, and its faults. Seeded random numbers decide which unsynced pages
-and names survive a power cut: a history can be repeated. What does not: the cache (`sim_disk`), time (`sim_threads`).
+Here: the open files of a simulated disk, and its faults. Seeded random numbers decide which unsynced pages and names
+survive a power cut: a history can be repeated.
+Not here: the cache (`sim_disk`), time (`sim_threads`).
 """
 
 import errno

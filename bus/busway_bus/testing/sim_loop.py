@@ -1,11 +1,11 @@
 """A deterministic event loop: many processes in one thread, in virtual time.
 
-What lives here: which callback runs next, and when. Each process appears to have a loop of its own: its callbacks run
-in the order of their calls, a round at a time. The seed draws the process of the next round, the order of simultaneous
-events, and the duration of work in threads, which happens as a single step some time after its submission. Time
-advances by a tiny step for each callback and each clock reading, and to the next event when nothing is ready. No
-callback of a crashed process runs again. What does not: the network (`sim_network`), the disk (`sim_files`), faults
-(`world`).
+Here: which callback runs next, and when. Each process appears to have a loop of its own: its callbacks run in the order
+of their calls, a round at a time. The seed draws the process of the next round, the order of simultaneous events, and
+the duration of work in threads, which happens as a single step some time after its submission. Time advances by a tiny
+step for each callback and each clock reading, and to the next event when nothing is ready. No callback of a crashed
+process runs again.
+Not here: the network (`sim_network`), the disk (`sim_files`), faults (`world`).
 """
 
 # mypy: disable-error-code="override"

@@ -1,7 +1,8 @@
 """The network of a simulated world.
 
-What lives here: hosts' addresses, listeners, opening connections, and faults between two hosts: delays, silence in one
-direction, resets. What does not: one connection (`sim_transport`), the order of events (`sim_loop`).
+Here: hosts' addresses, listeners, opening connections, and faults between two hosts: delays, silence in one direction,
+resets.
+Not here: one connection (`sim_transport`), the order of events (`sim_loop`).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """A simulated machine and its processes.
 
-What lives here: `Host` (name, disk, wall clock), `Process`, whose callbacks run, wait or never run again, and the
-context variable of the running process. What does not: the loop (`sim_loop`), sockets (`sim_network`).
+Here: `Host` (name, disk, wall clock), `Process`, whose callbacks run, wait or never run again, and the context variable
+of the running process.
+Not here: the loop (`sim_loop`), sockets (`sim_network`).
 """
 
 import asyncio

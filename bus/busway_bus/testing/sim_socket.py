@@ -1,6 +1,7 @@
 """A substitute for a socket object in a simulated world.
 
-What lives here: both ends' names, options. What does not: data (`sim_transport`).
+Here: both ends' names, options.
+Not here: data (`sim_transport`).
 """
 
 import socket

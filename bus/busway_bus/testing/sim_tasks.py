@@ -1,6 +1,7 @@
 """Futures and tasks with a reproducible order in sets.
 
-What lives here: both, the stack of a coroutine, and closing one. What does not: when a task's step runs (`sim_loop`).
+Here: both, the stack of a coroutine, and closing one.
+Not here: when a task's step runs (`sim_loop`).
 """
 
 import asyncio

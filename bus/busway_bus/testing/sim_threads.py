@@ -1,7 +1,8 @@
 """Simulated work in threads, without threads.
 
-What lives here: the executors of simulated processes. Work happens at one moment, some time after its submission, when
-a thread of its executor is free; its result follows at once or later. What does not: effects of the disk (`sim_files`).
+Here: the executors of simulated processes. Work happens at one moment, some time after its submission, when a thread of
+its executor is free; its result follows at once or later.
+Not here: effects of the disk (`sim_files`).
 """
 
 from asyncio import Handle

@@ -1,7 +1,8 @@
 """One end of a simulated connection.
 
-What lives here: an asyncio transport over bytes in memory, like TCP: flow control in both directions, bytes split
-anywhere, half-closed ends, resets. What does not: listeners and faults (`sim_network`).
+Here: an asyncio transport over bytes in memory, like TCP: flow control in both directions, bytes split anywhere,
+half-closed ends, resets.
+Not here: listeners and faults (`sim_network`).
 
 Two layers are separate, as in an operating system. Bytes that a process has handed over are in flight, whatever happens
 to it; others are lost with it. Arrived bytes wait for a frozen process.

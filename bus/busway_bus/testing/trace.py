@@ -1,7 +1,7 @@
 """The events of a simulated world, one line for each.
 
-What lives here: the lines, and one hash of all, equal for two runs of one seed under any hash seed of the interpreter.
-What does not: which events to add.
+Here: the lines, and one hash of all, equal for two runs of one seed under any hash seed of the interpreter.
+Not here: which events to add.
 """
 
 import hashlib

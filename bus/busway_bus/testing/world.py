@@ -1,7 +1,8 @@
 """A simulated world: nodes and clients, deterministic loop, network and disks.
 
-What lives here: making hosts, nodes and processes, running a workload, and faults by a test: crash, power cut, freeze,
-cut connections. What does not: the choice of faults and the checks (workloads, and checks of histories).
+Here: making hosts, nodes and processes, running a workload, and faults by a test: crash, power cut, freeze, cut
+connections.
+Not here: the choice of faults and the checks (workloads, and checks of histories).
 
     def test_an_acknowledged_record_outlives_a_power_cut() -> None:
         async def workload(world: World) -> None:

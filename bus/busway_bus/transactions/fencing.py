@@ -1,7 +1,7 @@
 """Checks of a producer's identity: current, fenced or repeated.
 
-What lives here: the checks with their errors, in the order of Kafka's coordinator. What does not: the effect of a valid
-request (`shard`, `transaction`).
+Here: the checks with their errors, in the order of Kafka's coordinator.
+Not here: the effect of a valid request (`shard`, `transaction`).
 """
 
 from enum import Enum, auto

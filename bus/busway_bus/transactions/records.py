@@ -1,7 +1,8 @@
 """Record types of `__transaction_state`, as written by Kafka's transaction coordinator.
 
-What lives here: keys and values after a two-byte version; layouts of the kafka-transaction-coordinator 4.3.1 jar, which
-`kafka-dump-log --transaction-log-decoder` reads. What does not: their meaning (`transaction`).
+Here: keys and values after a two-byte version; layouts of the kafka-transaction-coordinator 4.3.1 jar, which
+`kafka-dump-log --transaction-log-decoder` reads.
+Not here: their meaning (`transaction`).
 """
 
 from typing import Annotated

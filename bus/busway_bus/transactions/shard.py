@@ -1,7 +1,7 @@
 """The transactional ids of one partition of `__transaction_state`.
 
-What lives here: the table, its operations, and `apply`, which alone changes it, live and in a replay. What does not:
-checks (`fencing`), effects of events (`transaction`), storage and waiting (`coordinator.runtime`), markers
+Here: the table, its operations, and `apply`, which alone changes it, live and in a replay.
+Not here: checks (`fencing`), effects of events (`transaction`), storage and waiting (`coordinator.runtime`), markers
 (`coordinator.markers`).
 """
 

@@ -1,7 +1,7 @@
 """The states of a transactional id, and the transition table.
 
-What lives here: states with the numbers and names of Kafka's `TransactionState`, events, the table. What does not:
-other effects of an event (`transaction`), permission (`fencing`).
+Here: states with the numbers and names of Kafka's `TransactionState`, events, the table.
+Not here: other effects of an event (`transaction`), permission (`fencing`).
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """The state of one transactional id, and the effect of each event.
 
-What lives here: `Transaction`, a frozen value, its next values, and its record. What does not: whether an event is
-allowed (`states`, `fencing`), the table (`shard`). Epochs and ids are those of Kafka's `TransactionMetadata` (KIP-360,
-KIP-890).
+Here: `Transaction`, a frozen value, its next values, and its record.
+Not here: whether an event is allowed (`states`, `fencing`), the table (`shard`). Epochs and ids are those of Kafka's
+`TransactionMetadata` (KIP-360, KIP-890).
 """
 
 from collections.abc import Collection, Iterable

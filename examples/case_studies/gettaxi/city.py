@@ -1,7 +1,7 @@
 """A city's dispatcher: what follows from positions and commands, in which order.
 
-What lives here: who waits, who is silent, which ride is decided next; the windows of the price. What does not: the rules for one ride
-(`matching`), the search (`drivers`), what is stored (`service`).
+Here: who waits, who is silent, which ride is decided next; the windows of the price.
+Not here: the rules for one ride (`matching`), the search (`drivers`), what is stored (`service`).
 
 Nothing here remembers a decision: rides are told with `follow`, as the table has them. The methods that decide are generators that
 yield a changed ride and expect that the city has been told of it when they go on, so no decision is made on what is not kept.

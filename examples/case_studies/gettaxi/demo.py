@@ -1,6 +1,7 @@
 """`busway demo gettaxi`: the bus, the registry and the service as processes of their own, two cities in motion, a map that follows.
 
-What lives here: starting, driving, showing, counting. What does not: the service (`service`), the traffic (`traffic`, `generate`).
+Here: starting, driving, showing, counting.
+Not here: the service (`service`), the traffic (`traffic`, `generate`).
 
 With `--ci` it ends by itself. Meanwhile it kills the service, the registry and the bus in turn, without warning, and starts them again; the
 summary is made of what is stored in the topics: it shows that every ride came to its end, that no driver ever had two, and that every fare is what the stored

@@ -1,7 +1,8 @@
 """Who is where, and who is free.
 
-What lives here: the drivers of one city in memory, and the search for the closest free one. What does not: what rides are
-(`matching`), what is stored (`service`): places are only as old as the last report, so they are not.
+Here: the drivers of one city in memory, and the search for the closest free one.
+Not here: what rides are (`matching`), what is stored (`service`): places are only as old as the last report, so they
+are not.
 
 Closest is by distance. H3 rings bound the search: who is in ring k is at least `k - 1` ring widths away, so the search ends at the first
 ring that cannot hold anyone closer than the best so far.

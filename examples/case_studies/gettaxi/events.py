@@ -1,6 +1,7 @@
 """The events, as they are in the topics.
 
-What lives here: the types whose Avro schemas are in the registry. What does not: what follows from them (`matching`, `surge`, `fares`).
+Here: the types whose Avro schemas are in the registry.
+Not here: what follows from them (`matching`, `surge`, `fares`).
 
 A driver's device reports its place about once a second, and with it what it is doing: the drop-off is a position like the others. So
 all that a ride costs is in one topic, in one order, and nothing of a ride comes after its end.

@@ -1,7 +1,7 @@
 """What a ride costs: what its stored positions say, and nothing else.
 
-What lives here: the meter and the price, in whole numbers, so that the service and the Spark job give the same to the cent. What does
-not: where positions come from.
+Here: the meter and the price, in whole numbers, so that the service and the Spark job give the same to the cent.
+Not here: where positions come from.
 """
 
 import datetime as dt

@@ -1,6 +1,7 @@
 """Load: the devices of some cities on a bus. `python -m gettaxi.generate --city berlin --drivers 500 --speed 5`
 
-What lives here: sending what `traffic` says, and telling it what becomes of the rides. What does not: the service.
+Here: sending what `traffic` says, and telling it what becomes of the rides.
+Not here: the service.
 
 Devices follow the topic `gettaxi.rides`. Event time may run faster than the clock; a record's timestamp is its event time, as it is when a
 gateway stamps what it receives.

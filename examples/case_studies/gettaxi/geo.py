@@ -1,6 +1,7 @@
 """Places: cities, distances, cells.
 
-What lives here: pure functions over degrees (WGS 84) and H3 cells. What does not: drivers and rides (`matching`).
+Here: pure functions over degrees (WGS 84) and H3 cells.
+Not here: drivers and rides (`matching`).
 """
 
 import math

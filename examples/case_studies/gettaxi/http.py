@@ -1,6 +1,7 @@
 """The HTTP side: rides, prices, positions, and a live map.
 
-What lives here: routes. What does not: decisions (`city`, `matching`), tables (`service`), the server, health and metrics (`busway.web`).
+Here: routes.
+Not here: decisions (`city`, `matching`), tables (`service`), the server, health and metrics (`busway.web`).
 
 | path | what |
 |---|---|

@@ -1,7 +1,7 @@
 """The rules by which a ride goes from state to state.
 
-What lives here: pure functions from a ride and what happened to the ride after it. What does not: who is free and close (`drivers`), in
-which order things are decided (`city`), topics and tables (`service`).
+Here: pure functions from a ride and what happened to the ride after it.
+Not here: who is free and close (`drivers`), in which order things are decided (`city`), topics and tables (`service`).
 """
 
 import datetime as dt

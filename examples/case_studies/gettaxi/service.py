@@ -1,6 +1,7 @@
 """The service: positions and commands in, rides and prices out. `busway run gettaxi.service:app` from the folder above runs it.
 
-What lives here: topics, tables, the two handlers. What does not: decisions (`city`, `matching`, `fares`, `surge`), the page (`http`).
+Here: topics, tables, the two handlers.
+Not here: decisions (`city`, `matching`, `fares`, `surge`), the page (`http`).
 
 Everything of a city has the city as its key, so it is in the partition of one number, which one instance has at a time. Its two
 handlers are for whole partitions, so the tables let them take turns: what one has decided is on its way to the topic before the other

@@ -1,7 +1,7 @@
 """GetTaxi under simulation: `busway simulate gettaxi.simulation:simulation` from the folder above.
 
-What lives here: a few drivers and riders of two cities, and what holds whatever fails. What does not: the rules (`matching`, `city`), a town
-as it is (`traffic`).
+Here: a few drivers and riders of two cities, and what holds whatever fails.
+Not here: the rules (`matching`, `city`), a town as it is (`traffic`).
 """
 
 import asyncio

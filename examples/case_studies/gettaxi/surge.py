@@ -1,6 +1,7 @@
 """When prices rise: supply and demand for each cell, in sliding windows of event time.
 
-What lives here: the windows and the price rule, pure. What does not: publishing them (`service`), the same windows in Spark (`jobs.surge`).
+Here: the windows and the price rule, pure.
+Not here: publishing them (`service`), the same windows in Spark (`jobs.surge`).
 
 A window is `[start, start + WINDOW)`, one starts every `SLIDE`. It is complete when the watermark, the newest event time less
 `LATENESS`, has passed its end; what comes later for it is counted as late and changes nothing, as in Spark.

@@ -1,8 +1,8 @@
 """`busway demo ingestion`: trucks tell where they are, the service answers with the newest, Spark fills the store, and both together
 are every position exactly once.
 
-What lives here: starting, sending, counting. What does not: the service (`service`), the trucks (`generate`). Where Spark is not installed the
-speed layer is shown alone.
+Here: starting, sending, counting.
+Not here: the service (`service`), the trucks (`generate`). Where Spark is not installed the speed layer is shown alone.
 
 With `--ci` it ends by itself. Meanwhile the service, the registry and the bus are killed in turn, without warning, and started again.
 """

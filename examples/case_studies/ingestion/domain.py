@@ -1,6 +1,7 @@
 """The rules: what a position can be, what it changes, and how two layers make one history.
 
-What lives here: pure functions. What does not: topics, files, HTTP, time.
+Here: pure functions.
+Not here: topics, files, HTTP, time.
 """
 
 from collections import deque

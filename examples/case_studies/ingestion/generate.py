@@ -2,8 +2,9 @@
 
     python -m ingestion.generate --trucks 50 --positions 20     # from examples/case_studies
 
-What lives here: made-up trucks. What does not: sending more than this (`demo`). A truck goes on at its own speed, turns a little, burns
-fuel, and fills up when it is nearly empty.
+Here: made-up trucks.
+Not here: sending more than this (`demo`). A truck goes on at its own speed, turns a little, burns fuel, and fills up
+when it is nearly empty.
 """
 
 import argparse

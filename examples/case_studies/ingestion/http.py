@@ -1,6 +1,7 @@
 """The HTTP side: the newest of each truck, its history from both layers, a live map.
 
-What lives here: routes. What does not: the layers (`layers`), rules (`domain`), the server, health and metrics (`busway.web`).
+Here: routes.
+Not here: the layers (`layers`), rules (`domain`), the server, health and metrics (`busway.web`).
 
 | path | what |
 |---|---|

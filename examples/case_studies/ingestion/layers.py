@@ -1,7 +1,7 @@
 """Both layers of the service: the stream's newest positions, and the store.
 
-What lives here: keeping the two in step as partitions come and go and the store grows. What does not: the rule by which they meet
-(`domain.meet`), reading the store (`store`).
+Here: keeping the two in step as partitions come and go and the store grows.
+Not here: the rule by which they meet (`domain.meet`), reading the store (`store`).
 
 When a partition comes, its records are read again from the store's end on, whatever was committed: that fills the speed layer. For the
 tables this is harmless, since each row knows the last position in it.

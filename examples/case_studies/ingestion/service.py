@@ -1,6 +1,7 @@
 """The service: positions in, the newest of each truck and low-fuel alerts out. `busway run ingestion.service:app` runs it.
 
-What lives here: topics, tables, the handler. What does not: the rules (`domain`), the layers (`layers`), the page (`http`).
+Here: topics, tables, the handler.
+Not here: the rules (`domain`), the layers (`layers`), the page (`http`).
 
 `trucks` and `TRUCK_ALERTS` are tables, in the partition that has the number of the truck's positions. An alert is written, and
 acknowledged, before the truck's row that knows of it; it has the offset of its position, so a position that comes again after a crash

@@ -1,7 +1,7 @@
 """The batch layer: the store that `busway spark offload` writes, read with pyarrow.
 
-What lives here: which of its files count, up to which offset it reaches, a truck's rows. What does not: writing it (`busway_spark`), the
-stream (`service`).
+Here: which of its files count, up to which offset it reaches, a truck's rows.
+Not here: writing it (`busway_spark`), the stream (`service`).
 
 Spark's file sink commits a micro-batch by a log file in `_spark_metadata`; only what a log names is read, so a file of a batch that was
 cut short is never seen, and a batch is seen whole. Micro-batches come in the order of the offsets, so the store reaches up to its largest

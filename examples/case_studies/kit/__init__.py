@@ -1,1 +1,1 @@
-"""What the demos and tests of the case studies share. What does not live here: a service's rules."""
+"""What the demos and tests of the case studies share. Not here: a service's rules."""

@@ -1,7 +1,8 @@
 """A screenshot of a page, as Chromium shows it once the page says that it is ready.
 
-What lives here: a browser without a window, driven by its DevTools protocol over a pipe (`--remote-debugging-pipe`), so that neither a
-port nor a further package is needed. What does not: what is on the page.
+Here: a browser without a window, driven by its DevTools protocol over a pipe (`--remote-debugging-pipe`), so that
+neither a port nor a further package is needed.
+Not here: what is on the page.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """A demo as a command: its signals and its exit code.
 
-What lives here: what every demo does with its end. What does not: options and the demo itself.
+Here: what every demo does with its end.
+Not here: options and the demo itself.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Killing the parts of a demo one after the other while its load goes on.
 
-What lives here: whose turn it is, and when. What does not: killing and starting again (`parts`, `postgres`), the load (`load`).
+Here: whose turn it is, and when.
+Not here: killing and starting again (`parts`, `postgres`), the load (`load`).
 """
 
 import asyncio

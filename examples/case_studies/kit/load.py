@@ -1,6 +1,7 @@
 """Sending many events without piling them up.
 
-What lives here: a loop with a bound on what is under way, and a pace. What does not: the events.
+Here: a loop with a bound on what is under way, and a pace.
+Not here: the events.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """The parts of a demo as processes: the bus, the registry, services, whatever else prints a line when it is ready.
 
-What lives here: starting, killing, starting again, ending. What does not: what they do, when they are killed (`faults`). Each part writes its errors to a log in the
-demo's folder and has the first line of its output read, which tells its address.
+Here: starting, killing, starting again, ending.
+Not here: what they do, when they are killed (`faults`). Each part writes its errors to a log in the demo's folder and
+has the first line of its output read, which tells its address.
 """
 
 import asyncio

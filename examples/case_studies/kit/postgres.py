@@ -1,6 +1,7 @@
 """PostgreSQL as a part of a demo: a server of its own on a free port, with logical decoding on.
 
-What lives here: finding it, making its data, starting it, waiting until it answers. What does not: what is in it.
+Here: finding it, making its data, starting it, waiting until it answers.
+Not here: what is in it.
 """
 
 import asyncio

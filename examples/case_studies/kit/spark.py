@@ -1,7 +1,7 @@
 """Whether Spark jobs can run on this machine.
 
-What lives here: the question that demos ask. What does not: jobs. PySpark is imported when it is asked for; the rest of the kit runs
-without.
+Here: the question that demos ask.
+Not here: jobs. PySpark is imported when it is asked for; the rest of the kit runs without.
 """
 
 import importlib.util

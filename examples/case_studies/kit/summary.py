@@ -1,6 +1,7 @@
 """The closing table of a demo, and its exit code.
 
-What lives here: figures, which of them must be what, how they are printed. What does not: counting.
+Here: figures, which of them must be what, how they are printed.
+Not here: counting.
 """
 
 from dataclasses import dataclass, field

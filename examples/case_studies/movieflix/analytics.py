@@ -1,7 +1,7 @@
 """The Spark side of the demo: a trainer that publishes models all the time, and the store at the end.
 
-What lives here: the two jobs as processes, and what became of them. What does not: the jobs (`jobs`), whether Spark is there
-(`kit.spark`).
+Here: the two jobs as processes, and what became of them.
+Not here: the jobs (`jobs`), whether Spark is there (`kit.spark`).
 """
 
 import asyncio

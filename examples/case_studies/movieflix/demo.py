@@ -1,8 +1,9 @@
 """`busway demo movieflix`: the bus, the registry and the service as processes of their own, real ratings replayed as events, a table
 that changes while you look.
 
-What lives here: starting, replaying, showing, counting. What does not: the service (`service`), the events (`ratings`), the Spark jobs
-(`analytics`), which run where Spark is installed and are left out, with the reason, where it is not.
+Here: starting, replaying, showing, counting.
+Not here: the service (`service`), the events (`ratings`), the Spark jobs (`analytics`), which run where Spark is
+installed and are left out, with the reason, where it is not.
 
 With `--ci` it ends by itself. Meanwhile it kills the service, the registry and the bus in turn, without warning, and starts them again;
 the summary shows that nothing was lost and nothing was counted twice.

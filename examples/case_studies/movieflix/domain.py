@@ -1,6 +1,7 @@
 """The rules: how an event changes a profile.
 
-What lives here: pure functions. What does not: topics, HTTP, time.
+Here: pure functions.
+Not here: topics, HTTP, time.
 """
 
 from dataclasses import replace

@@ -1,6 +1,7 @@
 """The HTTP side: profiles as JSON and as a live page, and events from viewers.
 
-What lives here: routes. What does not: profiles (`service`), rules (`domain`), the server, health and metrics (`busway.web`).
+Here: routes.
+Not here: profiles (`service`), rules (`domain`), the server, health and metrics (`busway.web`).
 
 | path | what |
 |---|---|

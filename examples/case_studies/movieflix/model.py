@@ -1,7 +1,7 @@
 """The topic `movieflix.model`: publishing a version, and finding the newest that is whole.
 
-What lives here: the order of the records, which is what keeps half a model from being served. What does not: training (`jobs.train`),
-scores (`recommend`).
+Here: the order of the records, which is what keeps half a model from being served.
+Not here: training (`jobs.train`), scores (`recommend`).
 
     1763722367001/1 … 1763722367001/100       one record for each movie
     1763722367001/complete                    how many there are, their checksum, how good it is

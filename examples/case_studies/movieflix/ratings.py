@@ -1,6 +1,7 @@
 """Real MovieLens ratings → watch events.
 
-What lives here: finding the ratings, and telling a viewing from each. What does not: sending (`demo`).
+Here: finding the ratings, and telling a viewing from each.
+Not here: sending (`demo`).
 
 The ratings are the MovieLens sample that ships inside the `pyspark` package; where that is not installed, an extract of it in `data/`,
 taken from Apache Spark, which distributes the sample under the Apache License 2.0 (see `NOTICE`). How far somebody watched is not in

@@ -1,7 +1,7 @@
 """What to see next: a trained model, and a viewer's place in it.
 
-What lives here: putting a model together from its records, fold-in, scores, popularity; pure, in numpy. What does not: training
-(`jobs.train`), records on the wire (`model`), which model is served (`recommender`).
+Here: putting a model together from its records, fold-in, scores, popularity; pure, in numpy.
+Not here: training (`jobs.train`), records on the wire (`model`), which model is served (`recommender`).
 
 A movie's score for a viewer is its average plus the product of two vectors: what is left of its stars, as alternating least squares
 explain it. Training gives the movies' vectors. A viewer's vector is solved from what they think *now* (fold-in): the least squares

@@ -1,6 +1,7 @@
 """What the service recommends: the model that it serves, and who is to hear of a change.
 
-What lives here: following the topic of the model, swapping it whole, listeners. What does not: scores (`recommend`), records (`model`).
+Here: following the topic of the model, swapping it whole, listeners.
+Not here: scores (`recommend`), records (`model`).
 
 The next model is put together beside the one that is served, in a thread; then one assignment swaps them. A version that is not whole is
 logged and never served, and the one before goes on.

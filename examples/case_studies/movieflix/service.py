@@ -1,6 +1,7 @@
 """The service: events in, profiles out. `busway run movieflix.service:app` from the folder above runs it.
 
-What lives here: topics, tables, the handler. What does not: the rules (`domain`, `taste`), the page (`http`), the model (`recommender`).
+Here: topics, tables, the handler.
+Not here: the rules (`domain`, `taste`), the page (`http`), the model (`recommender`).
 
 Profiles and tastes survive: they are tables, kept in the compacted topics `movieflix.profiles` and `movieflix.tastes`, in the partition
 that has the number of the user's events. Whoever is given partitions first reads those rows back. Each row tells which event went in

@@ -1,7 +1,7 @@
 """What a viewer likes: how an event changes it, and what it says in stars.
 
-What lives here: pure rules, which the Spark job `jobs.train` follows in columns; a test holds the two equal. What does not: what to
-recommend for it (`recommend`).
+Here: pure rules, which the Spark job `jobs.train` follows in columns; a test holds the two equal.
+Not here: what to recommend for it (`recommend`).
 """
 
 from dataclasses import replace

@@ -1,6 +1,7 @@
 """What must have come of the transactions, by the database alone: the rules once more, in plain SQL.
 
-What lives here: the queries. What does not: the rules as the service has them (`domain`), with which they share nothing.
+Here: the queries.
+Not here: the rules as the service has them (`domain`), with which they share nothing.
 
 `wishes` holds what owners set: from transaction `from_id` on, `kind` (NULL for the hour) is told from `amount` on.
 """

@@ -1,6 +1,7 @@
 """The bank's own side: transfers over HTTP, and what customers are told. `busway run mybank.bank:app` runs it.
 
-What lives here: an outbox and an inbox on the bank's database. What does not: alerts (`service`); the two share topics and nothing else.
+Here: an outbox and an inbox on the bank's database.
+Not here: alerts (`service`); the two share topics and nothing else.
 
 A transfer writes both of its transactions and the event `Transferred` in one transaction of the database: there is never one without the
 other, whether the bus can be reached or not. A notice is written in one transaction with the mark that its alert was handled: an alert

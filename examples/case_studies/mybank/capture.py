@@ -1,7 +1,7 @@
 """The connector on the bank's tables. `python -m mybank.capture http://localhost:8083` installs it for the database in `MYBANK_DATABASE`.
 
-What lives here: its settings for a server (`connector.json` with the address put in), handing them to Kafka Connect's REST API. What does
-not: the connector.
+Here: its settings for a server (`connector.json` with the address put in), handing them to Kafka Connect's REST API.
+Not here: the connector.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """`busway demo mybank`: PostgreSQL, the bus, the registry, the connector, the service and the bank as processes of their own; customers
 who pay, owners who are told.
 
-What lives here: starting, paying, killing, counting. What does not: the load (`generate`), what must come of it (`audit`).
+Here: starting, paying, killing, counting.
+Not here: the load (`generate`), what must come of it (`audit`).
 
 With `--ci` it ends by itself. Service, bank, registry, bus, database and connector are killed without warning, one after the other, while
 transactions are committed; then plain SQL says which alerts there must be, and each must be in the topic once.

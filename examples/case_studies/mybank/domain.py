@@ -1,6 +1,7 @@
 """The rules: which transactions are told to whom.
 
-What lives here: pure functions over exact decimals. What does not: topics, the database, time.
+Here: pure functions over exact decimals.
+Not here: topics, the database, time.
 """
 
 import datetime as dt

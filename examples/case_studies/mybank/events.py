@@ -1,7 +1,8 @@
 """The events, as they are in the topics.
 
-What lives here: the rows that change data capture hands over, in the words of their tables, and the events of the service's own, whose Avro
-schemas are in the registry. What does not: what follows from them (`domain`).
+Here: the rows that change data capture hands over, in the words of their tables, and the events of the service's own,
+whose Avro schemas are in the registry.
+Not here: what follows from them (`domain`).
 
 The captured records are Debezium's: `__avro_aliases__` say what they are called there. Only the fields that somebody reads are here.
 """

@@ -1,6 +1,7 @@
 """Customers who pay: accounts, thresholds, and transactions that are committed one by one.
 
-What lives here: the load, the same for the same seed. What does not: starting anything (`demo`), what must come of it (`audit`).
+Here: the load, the same for the same seed.
+Not here: starting anything (`demo`), what must come of it (`audit`).
 
 Each writer has accounts of its own, so that the transactions of an account are committed in the order in which they were made. A few rows
 are nonsense, as rows of old systems are.

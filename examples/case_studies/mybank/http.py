@@ -1,7 +1,7 @@
 """The HTTP side of the alerts: the live page, alerts, and the thresholds that users set.
 
-What lives here: routes. What does not: rules (`domain`), figures (`pulse`), the bank's transfers (`bank`), health and metrics
-(`busway.web`).
+Here: routes.
+Not here: rules (`domain`), figures (`pulse`), the bank's transfers (`bank`), health and metrics (`busway.web`).
 
 | path | what |
 |---|---|

@@ -1,6 +1,7 @@
 """The bank's database: its tables, as the bank's own code and the demo make them.
 
-What lives here: tables, and where the database is. What does not: the connector's settings (`connector.json`), transfers (`bank`).
+Here: tables, and where the database is.
+Not here: the connector's settings (`connector.json`), transfers (`bank`).
 
 The tables are those of an old system: they check nothing, so what is read from them is checked (`domain.booked`).
 """

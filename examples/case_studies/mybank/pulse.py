@@ -1,6 +1,7 @@
 """What the page shows live: alerts as they are raised, and once a second how many transactions came and how old they were.
 
-What lives here: counting, the last minutes, who listens. What does not: HTTP (`http`), what is an alert (`domain`).
+Here: counting, the last minutes, who listens.
+Not here: HTTP (`http`), what is an alert (`domain`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Alerts as a reader of the topic gets them, with their age: for the demo and the benchmark.
 
-What lives here: following the topic, ages from the database's commit. What does not: what is done with them.
+Here: following the topic, ages from the database's commit.
+Not here: what is done with them.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """The service: transactions in, alerts out. `busway run mybank.service:app` from the folder above runs it.
 
-What lives here: topics, tables, the handler. What does not: the rules (`domain`), the page (`http`), the bank's own side (`bank`).
+Here: topics, tables, the handler.
+Not here: the rules (`domain`), the page (`http`), the bank's own side (`bank`).
 
 Why nothing is lost or told twice. The alerts of a transaction, the account's hour and the place among the transactions are committed
 together, or not at all. The table of alerts is asked for another reason: the bank corrects rows and connectors read tables again, and

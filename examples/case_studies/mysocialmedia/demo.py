@@ -1,6 +1,7 @@
 """`busway demo mysocialmedia`: the bus, the registry and the service as processes of their own, and a campaign day that rains on them.
 
-What lives here: starting, sending, showing, counting. What does not: the service (`service`), the activities (`generate`).
+Here: starting, sending, showing, counting.
+Not here: the service (`service`), the activities (`generate`).
 
 With `--ci` it ends by itself. In the burst it kills the service, the registry and the bus in turn, without warning, and starts them again;
 the summary compares the totals of every post, over HTTP and in the topic where they are kept, with sets of users counted by hand. With `--spark` the

@@ -1,7 +1,7 @@
 """The rules: how activities change totals.
 
-What lives here: `Wall`, which folds activities into posts and marks, and what an activity may be. What does not: where posts and marks
-are kept (`service`).
+Here: `Wall`, which folds activities into posts and marks, and what an activity may be.
+Not here: where posts and marks are kept (`service`).
 
 A like is a fact about a post and a user, a comment one about a post, a user and an id: it is there or it is not, and only what changes
 that counts. So next to the posts there are marks, one for each fact that holds.

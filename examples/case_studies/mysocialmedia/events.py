@@ -1,6 +1,7 @@
 """The events, as they are in the topics.
 
-What lives here: the types whose Avro schemas are in the registry. What does not: what follows from them (`domain`, `trending`).
+Here: the types whose Avro schemas are in the registry.
+Not here: what follows from them (`domain`, `trending`).
 """
 
 import datetime as dt

@@ -1,6 +1,7 @@
 """A campaign day: activities at a baseline, then a burst.
 
-What lives here: which activities come when, always the same under a seed, and what the totals must be. What does not: sending (`demo`).
+Here: which activities come when, always the same under a seed, and what the totals must be.
+Not here: sending (`demo`).
 
     python -m mysocialmedia.generate --events 100000 --burst 20
 

@@ -1,7 +1,7 @@
 """The HTTP side: what users do, posts and trending as JSON, the live page.
 
-What lives here: routes, what is refused, and the bound on what is under way. What does not: totals (`service`), rules (`domain`), the
-server, health and metrics (`busway.web`).
+Here: routes, what is refused, and the bound on what is under way.
+Not here: totals (`service`), rules (`domain`), the server, health and metrics (`busway.web`).
 
 | path | what |
 |---|---|

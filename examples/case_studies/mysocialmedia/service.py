@@ -1,6 +1,7 @@
 """The service: activities in, totals out. `busway run mysocialmedia.service:app` from the folder above runs it.
 
-What lives here: topics, what is kept, the handler. What does not: the rules (`domain`), what is trending (`trends`), the page (`http`).
+Here: topics, what is kept, the handler.
+Not here: the rules (`domain`), what is trending (`trends`), the page (`http`).
 
 Posts and marks are tables in compacted topics, in the partition that has the number of their activities. A batch writes each post and each
 mark that it changed once, in one transaction with its place among the activities: all of that is there, or nothing.

@@ -1,7 +1,7 @@
 """MySocialMedia under simulation: `busway simulate mysocialmedia.simulation:simulation` from the folder above.
 
-What lives here: users who like and comment the same few posts, and what totals must be. What does not: the rules (`domain`), a day as it is
-(`generate`).
+Here: users who like and comment the same few posts, and what totals must be.
+Not here: the rules (`domain`), a day as it is (`generate`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """What is trending: each like or comment counts for half as much after each half-life.
 
-What lives here: a post's heat, and the hottest posts. What does not: totals (`domain`).
+Here: a post's heat, and the hottest posts.
+Not here: totals (`domain`).
 
 The score of a post at time t is the sum of `weight * 2^-((t - at) / half-life)` over what happened to it. All scores shrink alike, so
 their order never depends on t: `heat = log2(score at t) + t / half-life` is one number that stays as it is while nothing happens, and

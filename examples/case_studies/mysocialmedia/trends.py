@@ -1,7 +1,8 @@
 """What is going on right now: the hottest posts, the sums, the pace.
 
-What lives here: following what the handler changes, and telling it every second to the topic `mysocialmedia.trending` and a few times a
-second to the pages that are open. What does not: what heat is (`trending`), the paths (`http`).
+Here: following what the handler changes, and telling it every second to the topic `mysocialmedia.trending` and a few
+times a second to the pages that are open.
+Not here: what heat is (`trending`), the paths (`http`).
 
 Each instance ranks the posts of its own partitions and writes a row for each. All instances read all rows, and because heats compare
 across partitions, each can tell the hottest of all.

@@ -1,6 +1,7 @@
 """Metadata and rules of a schema.
 
-What lives here: checking them and bringing equal ones to one form. What does not: executing rules, which clients do.
+Here: checking them and bringing equal ones to one form.
+Not here: executing rules, which clients do.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The registry's refusals, with Confluent's error codes.
 
-What lives here: an exception class and a constructor for each refusal, so that codes and texts are in one place. What
-does not: mapping to HTTP (`http.errors`).
+Here: an exception class and a constructor for each refusal, so that codes and texts are in one place.
+Not here: mapping to HTTP (`http.errors`).
 """
 
 

@@ -1,7 +1,7 @@
 """Values that a new version takes from the previous one.
 
-What lives here: metadata and rules that a client omits are copied, like in Confluent's server
-(`maybeSetMetadataRuleSet`). What does not: choosing that version (`registering`).
+Here: metadata and rules that a client omits are copied, like in Confluent's server (`maybeSetMetadataRuleSet`).
+Not here: choosing that version (`registering`).
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """Modes of a subject or the registry.
 
-What lives here: the modes and what each permits. What does not: storage (`store`).
+Here: the modes and what each permits.
+Not here: storage (`store`).
 """
 
 from enum import StrEnum

@@ -1,7 +1,7 @@
 """A registered schema: equality and GUID.
 
-What lives here: the request, its checked and canonical form, identity. What does not: storage (`store`), Avro's rules
-(`domain.avro`).
+Here: the request, its checked and canonical form, identity.
+Not here: storage (`store`), Avro's rules (`domain.avro`).
 """
 
 import hashlib

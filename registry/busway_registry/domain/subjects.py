@@ -1,6 +1,7 @@
 """Subject names and version numbers in paths.
 
-What lives here: their validity. What does not: their existence (`service`).
+Here: their validity.
+Not here: their existence (`service`).
 """
 
 from typing import Final

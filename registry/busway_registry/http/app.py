@@ -1,6 +1,6 @@
 """The routes as one application.
 
-What lives here: resource of each path; paths stay encoded, so that a subject may contain a slash.
+Here: resource of each path; paths stay encoded, so that a subject may contain a slash.
 """
 
 from importlib.metadata import version

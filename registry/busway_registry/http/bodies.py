@@ -1,6 +1,7 @@
 """Shared parts of requests and responses: schemas, query flags, Confluent's shapes.
 
-What lives here: what all resources share. What does not: resources, reading bodies (`reading`).
+Here: what all resources share.
+Not here: resources, reading bodies (`reading`).
 """
 
 import asyncio

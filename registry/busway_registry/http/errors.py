@@ -1,7 +1,7 @@
 """Exceptions → `{"error_code": …, "message": …}`.
 
-What lives here: a handler for each kind of failure; coroutines, as starlette runs plain functions in a thread. What
-does not: refusals (`domain.errors`).
+Here: a handler for each kind of failure; coroutines, as starlette runs plain functions in a thread.
+Not here: refusals (`domain.errors`).
 """
 
 import logging

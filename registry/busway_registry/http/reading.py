@@ -1,8 +1,9 @@
 """Reading request bodies within limits.
 
-What lives here: limits, media types, JSON. A body is checked as a whole and split into fields. Only requested fields
-become objects, and only up to a limit: a megabyte of `[],` makes a hundred megabytes of objects and a second of the
-event loop. What does not: the meaning of fields (`bodies`).
+Here: limits, media types, JSON. A body is checked as a whole and split into fields. Only requested fields become
+objects, and only up to a limit: a megabyte of `[],` makes a hundred megabytes of objects and a second of the event
+loop.
+Not here: the meaning of fields (`bodies`).
 """
 
 import json

@@ -1,5 +1,6 @@
 """Alembic's migrations of the tables.
 
-What lives here: a module for each migration, in `versions`. What does not: when they run (`store.revisions`), the
-current tables (`store.tables`), which an empty database gets without migrations.
+Here: a module for each migration, in `versions`.
+Not here: when they run (`store.revisions`), the current tables (`store.tables`), which an empty database gets without
+migrations.
 """

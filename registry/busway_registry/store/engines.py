@@ -1,6 +1,7 @@
 """Connections to SQLite files and PostgreSQL servers.
 
-What lives here: drivers, limits, and connection settings. What does not: tables and transactions (`sql`).
+Here: drivers, limits, and connection settings.
+Not here: tables and transactions (`sql`).
 """
 
 import sqlite3

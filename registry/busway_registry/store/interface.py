@@ -1,6 +1,6 @@
 """The store's interface.
 
-What lives here: rows and two protocols. Every implementation passes `tests/contracts/test_store.py`.
+Here: rows and two protocols. Every implementation passes `tests/contracts/test_store.py`.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """A store in memory, for tests and trials.
 
-What lives here: dictionaries, copied for a writing transaction and replaced when it succeeds.
+Here: dictionaries, copied for a writing transaction and replaced when it succeeds.
 """
 
 import asyncio

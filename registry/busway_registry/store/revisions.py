@@ -1,8 +1,8 @@
 """The tables' revision, and migration to the current one.
 
-What lives here: an empty database gets the current tables; an older one is migrated; a newer one is refused. What does
-not: migrations (`migrations`). Alembic takes longer to import than the registry to start, so it is imported only for a
-migration.
+Here: an empty database gets the current tables; an older one is migrated; a newer one is refused.
+Not here: migrations (`migrations`). Alembic takes longer to import than the registry to start, so it is imported only
+for a migration.
 """
 
 from typing import Final

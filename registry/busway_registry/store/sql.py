@@ -1,8 +1,8 @@
 """The store on a database: SQLite in WAL mode beside the broker, PostgreSQL in production.
 
-What lives here: transactions and rows. What does not: connections (`engines`), tables (`tables`, `revisions`), rules
-(`service`). Writing transactions are serialised (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no
-retries.
+Here: transactions and rows.
+Not here: connections (`engines`), tables (`tables`, `revisions`), rules (`service`). Writing transactions are
+serialised (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no retries.
 """
 
 import asyncio

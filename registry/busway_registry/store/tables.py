@@ -1,7 +1,7 @@
 """The tables, equal in SQLite and PostgreSQL.
 
-What lives here: columns and constraints; the database enforces unique ids and identities. Each change here needs a
-migration (`migrations`).
+Here: columns and constraints; the database enforces unique ids and identities. Each change here needs a migration
+(`migrations`).
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """Validation processes: started on demand, bounded, killed on timeout.
 
-What lives here: assigning requests to processes, deadlines, handling of crashed processes. What does not: validation
-(`worker`), the choice to validate in this process (`validator`). The standard library's pools cannot kill one process
-and keep the others.
+Here: assigning requests to processes, deadlines, handling of crashed processes.
+Not here: validation (`worker`), the choice to validate in this process (`validator`). The standard library's pools
+cannot kill one process and keep the others.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Validation of a schema: on the event loop if small, otherwise in a process of the pool.
 
-What lives here: that decision, and the rest of a request's time and budget. What does not: rules (`domain`), processes
-(`pool`).
+Here: that decision, and the rest of a request's time and budget.
+Not here: rules (`domain`), processes (`pool`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A process that validates schemas for a registry, one at a time, until its input ends.
 
-What lives here: the loop, and the process's limits. What does not: queueing and deadlines (`pool`), rules (`domain`).
-It imports only the rules, so it starts in less than 0.1 s.
+Here: the loop, and the process's limits.
+Not here: queueing and deadlines (`pool`), rules (`domain`). It imports only the rules, so it starts in less than 0.1 s.
 
 Requests and responses are a length in eight bytes and a pickle; only the registry and this process have the pipes.
 """

@@ -1,7 +1,8 @@
 """Reasons of a group's rebalances, from its coordinator.
 
-What lives here: `ExplanationsAdmin`, a base of `Admin`, and its values. What does not: the CLI. Only Busway's brokers
-record them, as the setting `busway.rebalances` of a group in DescribeConfigs; Apache Kafka's omit the unknown name.
+Here: `ExplanationsAdmin`, a base of `Admin`, and its values.
+Not here: the CLI. Only Busway's brokers record them, as the setting `busway.rebalances` of a group in DescribeConfigs;
+Apache Kafka's omit the unknown name.
 """
 
 import json

@@ -1,6 +1,7 @@
 """Administration of the cluster's features: supported and finalized levels (KIP-584).
 
-What lives here: `FeaturesAdmin`, a base of `Admin`, and its values. What does not: the CLI.
+Here: `FeaturesAdmin`, a base of `Admin`, and its values.
+Not here: the CLI.
 """
 
 from collections.abc import Mapping

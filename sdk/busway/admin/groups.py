@@ -1,6 +1,7 @@
 """Administration of groups: members and committed offsets.
 
-What lives here: `GroupsAdmin`, a base of `Admin`, and its values, for both group protocols. What does not: the CLI.
+Here: `GroupsAdmin`, a base of `Admin`, and its values, for both group protocols.
+Not here: the CLI.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Topics that a client needs on the brokers.
 
-What lives here: making those that are missing, counting partitions. What does not: which ones an app declares
-(`busway.app.declaring.declared_topics`).
+Here: making those that are missing, counting partitions.
+Not here: which ones an app declares (`busway.app.declaring.declared_topics`).
 """
 
 import logging

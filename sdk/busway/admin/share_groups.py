@@ -1,7 +1,7 @@
 """Administration of share groups: members, start offsets, settings (KIP-932).
 
-What lives here: `ShareGroupsAdmin`, a base of `Admin`, and its values. What does not: consumer groups (`groups`), the
-CLI.
+Here: `ShareGroupsAdmin`, a base of `Admin`, and its values.
+Not here: consumer groups (`groups`), the CLI.
 """
 
 from collections.abc import Iterable, Mapping

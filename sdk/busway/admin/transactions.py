@@ -1,6 +1,7 @@
 """Administration of transactions: listing, finding hanging ones, aborting.
 
-What lives here: `TransactionsAdmin`, a base of `Admin`, and its values (KIP-664). What does not: the CLI.
+Here: `TransactionsAdmin`, a base of `Admin`, and its values (KIP-664).
+Not here: the CLI.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,8 @@
 """A service made of decorated functions.
 
-What lives here: `Application`: starting, stopping, reading. What does not: declaring (`declaring`), sending
-(`sending`), the consume loop (`handling.worker`), signals (`serving`), the public `App` (`busway.testable_app`).
+Here: `Application`: starting, stopping, reading.
+Not here: declaring (`declaring`), sending (`sending`), the consume loop (`handling.worker`), signals (`serving`), the
+public `App` (`busway.testable_app`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Changes, for the subscribers of this moment.
 
-What lives here: `Feed`, shared by tables and pages. What does not: the changes; writing them to a page
-(`busway.web.events`).
+Here: `Feed`, shared by tables and pages.
+Not here: the changes; writing them to a page (`busway.web.events`).
 """
 
 import asyncio

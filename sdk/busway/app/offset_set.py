@@ -1,7 +1,7 @@
 """Finished records of a partition, where they do not finish in order.
 
-What lives here: a set of offsets as a prefix and runs behind it, and its text in the metadata of a committed offset.
-What does not: committing it (`handling.assigned_partition`, `dead_letters.replay`).
+Here: a set of offsets as a prefix and runs behind it, and its text in the metadata of a committed offset.
+Not here: committing it (`handling.assigned_partition`, `dead_letters.replay`).
 
 The text `1;3+2,5+1` means: version 1; from the committed offset, three are not done, then two are; five are not, then
 one is.

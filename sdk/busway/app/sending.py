@@ -1,7 +1,7 @@
 """Sending by an app.
 
-What lives here: `Sending`: at once or, from an exactly_once handler, with its transaction; dead letters. What does not:
-transactions (`handling.transactor`), the producer (`busway.producer`).
+Here: `Sending`: at once or, from an exactly_once handler, with its transaction; dead letters.
+Not here: transactions (`handling.transactor`), the producer (`busway.producer`).
 """
 
 import asyncio

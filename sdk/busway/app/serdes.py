@@ -1,7 +1,7 @@
 """Typed keys and values of an app's topics ↔ bytes.
 
-What lives here: one serde for each part of each topic, and `ConsumerRecord`s. What does not: the serdes
-(`busway.serde`), sending (`sending`).
+Here: one serde for each part of each topic, and `ConsumerRecord`s.
+Not here: the serdes (`busway.serde`), sending (`sending`).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """A running service, as its parts and extensions see it.
 
-What lives here: `RunningService`, implemented by `App`, and the status of its workers, as protocols. What does not:
-running it (`application`), the app as its topics see it (`model.topic`).
+Here: `RunningService`, implemented by `App`, and the status of its workers, as protocols.
+Not here: running it (`application`), the app as its topics see it (`model.topic`).
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence

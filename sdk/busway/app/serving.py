@@ -1,7 +1,7 @@
 """An app that runs until a signal.
 
-What lives here: the signals and their effect on an app that starts or runs. What does not: starting and stopping
-(`application`).
+Here: the signals and their effect on an app that starts or runs.
+Not here: starting and stopping (`application`).
 """
 
 import asyncio

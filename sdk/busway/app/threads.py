@@ -1,6 +1,7 @@
 """Threads for plain functions, which may block.
 
-What lives here: their number, and hanging calls. What does not: which function is called (`declaring`).
+Here: their number, and hanging calls.
+Not here: which function is called (`declaring`).
 
 asyncio's own pool is small: handlers, name lookups and abandoned calls would wait for one another. The threads are
 daemons, because Python joins the threads of a pool at exit, forever if one hangs.

@@ -1,7 +1,7 @@
 """A log line for a service without partitions, naming the members of its group.
 
-What lives here: one line, once, some seconds after the start. What does not: joining (`busway.consumer`), rebalances in
-detail (`busway groups explain`).
+Here: one line, once, some seconds after the start.
+Not here: joining (`busway.consumer`), rebalances in detail (`busway groups explain`).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """The `busway` command.
 
-What lives here: the list of commands. What does not: the commands (a module each), output (`output`). Only the called
-command's module is imported; help imports all.
+Here: the list of commands.
+Not here: the commands (a module each), output (`output`). Only the called command's module is imported; help imports
+all.
 """
 
 import importlib

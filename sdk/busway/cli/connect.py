@@ -1,6 +1,7 @@
 """`busway connect`.
 
-What lives here: options → worker settings, output at start. What does not: the worker, an extra.
+Here: options → worker settings, output at start.
+Not here: the worker, an extra.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Display of record bytes.
 
-What lives here: Avro through the registry, text, otherwise base 64. What does not: printing (`output`), selecting
-records (`records`, `dlq`).
+Here: Avro through the registry, text, otherwise base 64.
+Not here: printing (`output`), selecting records (`records`, `dlq`).
 """
 
 import json

@@ -1,6 +1,7 @@
 """`busway dlq`: dead letters.
 
-What lives here: options and printing. What does not: finding and replaying (`busway.app.dead_letters.replay`).
+Here: options and printing.
+Not here: finding and replaying (`busway.app.dead_letters.replay`).
 """
 
 import datetime as dt

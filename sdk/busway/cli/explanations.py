@@ -1,6 +1,7 @@
 """`busway groups explain`: the reasons of rebalances as text.
 
-What lives here: the lines. What does not: the command (`groups`), the request (`busway.admin.explanations`).
+Here: the lines.
+Not here: the command (`groups`), the request (`busway.admin.explanations`).
 """
 
 from collections.abc import Iterator, Sequence

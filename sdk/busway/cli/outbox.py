@@ -1,6 +1,7 @@
 """`busway outbox relay` and `busway outbox status`.
 
-What lives here: finding an app's outboxes. What does not: publishing (`busway.sql.relay`).
+Here: finding an app's outboxes.
+Not here: publishing (`busway.sql.relay`).
 """
 
 import contextlib

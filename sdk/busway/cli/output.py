@@ -1,6 +1,6 @@
 """Output of commands: tables on a terminal, JSON with `--json`, one line for an error.
 
-What lives here: shared options, printing, and the mapping of failures to exit codes.
+Here: shared options, printing, and the mapping of failures to exit codes.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Worker processes of `busway run`.
 
-What lives here: starting, stopping and restarting them. What does not: their work (`running`).
+Here: starting, stopping and restarting them.
+Not here: their work (`running`).
 
 A worker has its own session, so Ctrl-C reaches only the supervisor, which forwards it once. A worker also drains and
 ends when its supervisor dies: it holds the read end of a pipe whose other end only the supervisor has.

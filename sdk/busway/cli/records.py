@@ -1,6 +1,7 @@
 """`busway produce` and `busway consume`.
 
-What lives here: lines ↔ records, with Avro through the registry. What does not: tables.
+Here: lines ↔ records, with Avro through the registry.
+Not here: tables.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """`busway run --reload`: restarts on changes of the source.
 
-What lives here: watching files and restarting a process. What does not: the process (`processes`). For development
-only: each change drains and restarts the service.
+Here: watching files and restarting a process.
+Not here: the process (`processes`). For development only: each change drains and restarts the service.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Target offsets of `busway groups reset`.
 
-What lives here: options with the meaning of `kafka-consumer-groups --reset-offsets`, and the resulting offsets. What
-does not: changing them (`groups`).
+Here: options with the meaning of `kafka-consumer-groups --reset-offsets`, and the resulting offsets.
+Not here: changing them (`groups`).
 """
 
 import datetime as dt

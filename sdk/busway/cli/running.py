@@ -1,6 +1,7 @@
 """Running an app in this process.
 
-What lives here: finding the app, running it, and the closing line. What does not: options (`services`).
+Here: finding the app, running it, and the closing line.
+Not here: options (`services`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """`busway up`, `busway broker`, `busway registry`.
 
-What lives here: options → settings, output at start. What does not: the servers; they are extras and imported on use.
+Here: options → settings, output at start.
+Not here: the servers; they are extras and imported on use.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """`busway run` and `busway demo`.
 
-What lives here: their options. What does not: running an app in this process (`running`), in others (`processes`,
-`reload`), the case studies (`examples`).
+Here: their options.
+Not here: running an app in this process (`running`), in others (`processes`, `reload`), the case studies (`examples`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Share groups in `busway groups`.
 
-What lives here: rows. What does not: commands (`groups`).
+Here: rows.
+Not here: commands (`groups`).
 """
 
 from busway.admin.admin import Admin

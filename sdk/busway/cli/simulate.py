@@ -1,6 +1,7 @@
 """`busway simulate`.
 
-What lives here: options and output. What does not: the simulation (`busway.testing.simulation`).
+Here: options and output.
+Not here: the simulation (`busway.testing.simulation`).
 """
 
 import logging

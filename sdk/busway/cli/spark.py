@@ -1,6 +1,7 @@
 """`busway spark`: run a Spark job.
 
-What lives here: finding the job, and its cluster. What does not: jobs (`busway_spark.jobs`, and users' own).
+Here: finding the job, and its cluster.
+Not here: jobs (`busway_spark.jobs`, and users' own).
 """
 
 import ast

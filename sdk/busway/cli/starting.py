@@ -1,6 +1,7 @@
 """Shared parts of commands that start a server.
 
-What lives here: overrides of settings, and start failures as one line. What does not: the settings and servers.
+Here: overrides of settings, and start failures as one line.
+Not here: the settings and servers.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """Access to a cluster for producers, consumers and admins.
 
-What lives here: connections by broker, fresh metadata, requests to a leader, a coordinator or any broker, with retries.
-What does not: the requests.
+Here: connections by broker, fresh metadata, requests to a leader, a coordinator or any broker, with retries.
+Not here: the requests.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Requests to the coordinator of a group or a transactional id.
 
-What lives here: finding the coordinator, again after it moved or failed. What does not: the requests
-(`busway.consumer`, `busway.producer`). An unreachable broker says nothing about what it coordinates: callers retry.
+Here: finding the coordinator, again after it moved or failed.
+Not here: the requests (`busway.consumer`, `busway.producer`). An unreachable broker says nothing about what it
+coordinates: callers retry.
 """
 
 import contextlib

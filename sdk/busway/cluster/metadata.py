@@ -1,7 +1,7 @@
 """Metadata of the cluster.
 
-What lives here: brokers, topics and leaders as tables from Metadata responses. What does not: requesting them
-(`client`).
+Here: brokers, topics and leaders as tables from Metadata responses.
+Not here: requesting them (`client`).
 """
 
 from collections.abc import Mapping

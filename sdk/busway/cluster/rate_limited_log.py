@@ -1,6 +1,7 @@
 """Log lines about repeated failures, at a limited rate.
 
-What lives here: the rate. What does not: the texts.
+Here: the rate.
+Not here: the texts.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """Delays between retries.
 
-What lives here: the length of the next delay: doubling, bounded, with a random share that spreads many clients.
+Here: the length of the next delay: doubling, bounded, with a random share that spreads many clients.
 """
 
 from collections.abc import Callable

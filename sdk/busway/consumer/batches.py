@@ -1,7 +1,8 @@
 """Whole record batches of one partition, not decoded.
 
-What lives here: fetching a range of offsets, checksums, the isolation level. What does not: decoding records, groups
-and subscriptions (`consumer`). The Spark source turns these batches into columns without an object per record.
+Here: fetching a range of offsets, checksums, the isolation level.
+Not here: decoding records, groups and subscriptions (`consumer`). The Spark source turns these batches into columns
+without an object per record.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Order of a member's commits: a retry never overwrites a later offset.
 
-What lives here: the lock around requests, and which commit took a partition over from which. What does not: requests
-and retries (`offsets`).
+Here: the lock around requests, and which commit took a partition over from which.
+Not here: requests and retries (`offsets`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The public consumer.
 
-What lives here: `Consumer`: subscriptions, reading, commits. What does not: positions (`positions`), and fetching
-(`fetcher`) and the group (`group`), which run in background tasks.
+Here: `Consumer`: subscriptions, reading, commits.
+Not here: positions (`positions`), and fetching (`fetcher`) and the group (`group`), which run in background tasks.
 """
 
 import asyncio

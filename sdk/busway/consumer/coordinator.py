@@ -1,7 +1,7 @@
 """Requests to a group's coordinator, and leaving the group.
 
-What lives here: `Coordinator` and the identity of a member. What does not: finding the coordinator
-(`busway.cluster.coordinator`), the requests (`group`, `heartbeat`, `offsets`).
+Here: `Coordinator` and the identity of a member.
+Not here: finding the coordinator (`busway.cluster.coordinator`), the requests (`group`, `heartbeat`, `offsets`).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Choice of the next requests.
 
-What lives here: sorting assigned partitions by the request that they need and by leader; no IO. What does not: sending
-(`fetcher`).
+Here: sorting assigned partitions by the request that they need and by leader; no IO.
+Not here: sending (`fetcher`).
 """
 
 from collections.abc import Callable, Container, Iterable

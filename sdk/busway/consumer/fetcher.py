@@ -1,7 +1,7 @@
 """The loop that fetches assigned partitions ahead of the reader.
 
-What lives here: one fetch in flight per broker, buffers, retries. What does not: assignment (`group`), initial
-positions (`position_resolver`), decoding (`isolation`).
+Here: one fetch in flight per broker, buffers, retries.
+Not here: assignment (`group`), initial positions (`position_resolver`), decoding (`isolation`).
 """
 
 import asyncio

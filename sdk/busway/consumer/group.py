@@ -1,7 +1,7 @@
 """Group membership, as far as both group protocols share it.
 
-What lives here: `GroupMember`: revoking, losing, errors. What does not: the protocols (`group_classic`,
-`group_modern`), heartbeats, commits (`offsets`), reading (`fetcher`).
+Here: `GroupMember`: revoking, losing, errors.
+Not here: the protocols (`group_classic`, `group_modern`), heartbeats, commits (`offsets`), reading (`fetcher`).
 
 Partitions are given up in a rebalance or at the end of the session. An unavailable coordinator is neither.
 """

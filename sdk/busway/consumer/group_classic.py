@@ -1,7 +1,7 @@
 """Membership loop of a classic group.
 
-What lives here: joining, syncing, taking over, rejoining. What does not: assignments (`membership_classic`), what both
-protocols share (`group`).
+Here: joining, syncing, taking over, rejoining.
+Not here: assignments (`membership_classic`), what both protocols share (`group`).
 """
 
 import logging

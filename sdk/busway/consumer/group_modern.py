@@ -1,7 +1,8 @@
 """Membership loop of a consumer group (KIP-848).
 
-What lives here: processing an assignment in steps: revoke, take over, acknowledge. What does not: the content of
-heartbeats (`membership_modern`) and sending them (`heartbeat_modern`), what both protocols share (`group`).
+Here: processing an assignment in steps: revoke, take over, acknowledge.
+Not here: the content of heartbeats (`membership_modern`) and sending them (`heartbeat_modern`), what both protocols
+share (`group`).
 
 Heartbeats, and with them the member epoch, advance in a separate thread. This loop processes only the latest response.
 """

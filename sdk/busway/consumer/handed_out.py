@@ -1,7 +1,7 @@
 """Records handed out to the program, and whether their partitions were kept since.
 
-What lives here: the member at the last poll, partition tenures, the offsets of a transaction. What does not: positions
-and commits (`consumer`), requests (`busway.producer`).
+Here: the member at the last poll, partition tenures, the offsets of a transaction.
+Not here: positions and commits (`consumer`), requests (`busway.producer`).
 
 Rebalances run while the program works on records. So offsets are committed as the member that received the records, and
 only of partitions kept without a break: after a revocation another member may have committed them.

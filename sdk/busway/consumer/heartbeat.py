@@ -1,7 +1,8 @@
 """Heartbeats of classic groups, and what both group protocols share of them.
 
-What lives here: `send_heartbeats`, timings, poll tracking. What does not: consumer groups (`heartbeat_modern`), the
-thread (`heartbeat_thread`), reactions to responses (`group_classic`).
+Here: `send_heartbeats`, timings, poll tracking.
+Not here: consumer groups (`heartbeat_modern`), the thread (`heartbeat_thread`), reactions to responses
+(`group_classic`).
 
 A coordinator that is unreachable, moved or loading is found again and retried for the same member and generation,
 without limit. Only an error that it returns ends a session.

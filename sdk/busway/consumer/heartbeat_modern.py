@@ -1,8 +1,7 @@
 """Heartbeats of consumer groups (KIP-848).
 
-What lives here: `converse`, the only sender of a member's heartbeats, since each epoch follows from the previous
-response. What does not: their content (`membership_modern`), the thread (`heartbeat_thread`), reactions to responses
-(`group_modern`).
+Here: `converse`, the only sender of a member's heartbeats, since each epoch follows from the previous response.
+Not here: their content (`membership_modern`), the thread (`heartbeat_thread`), reactions to responses (`group_modern`).
 
 As in classic groups, an unreachable, moved or loading coordinator does not end the session. The next request then
 repeats the full state, because the last may be lost.

@@ -1,7 +1,7 @@
 """Heartbeats that continue while the reader's event loop is blocked.
 
-What lives here: `HeartbeatThread`, and the one thread per process for all consumers. What does not: the heartbeats
-(`heartbeat`, `heartbeat_modern`).
+Here: `HeartbeatThread`, and the one thread per process for all consumers.
+Not here: the heartbeats (`heartbeat`, `heartbeat_modern`).
 
 The thread has a separate event loop, connections and lookups. The loops share nothing: each queues calls with immutable
 values on the other; the time of the last poll is behind a lock (`heartbeat.PollTracker`). A simulated loop also serves

@@ -1,7 +1,7 @@
 """Conversion of fetched bytes into visible records.
 
-What lives here: splitting batches, checksums, dropping control records and, at read_committed, aborted transactions
-(KIP-98). What does not: fetching.
+Here: splitting batches, checksums, dropping control records and, at read_committed, aborted transactions (KIP-98).
+Not here: fetching.
 """
 
 import heapq

@@ -1,7 +1,7 @@
 """Callbacks for rebalances.
 
-What lives here: `RebalanceListener`, which users override. What does not: when it is called (`group_classic`,
-`group_modern`).
+Here: `RebalanceListener`, which users override.
+Not here: when it is called (`group_classic`, `group_modern`).
 """
 
 from busway.types import TopicPartition

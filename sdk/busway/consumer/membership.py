@@ -1,7 +1,7 @@
 """Identity and partitions of a group member.
 
-What lives here: `Membership`, common to both group protocols, for commits and listeners. What does not: joining
-(`membership_classic`, `membership_modern`).
+Here: `Membership`, common to both group protocols, for commits and listeners.
+Not here: joining (`membership_classic`, `membership_modern`).
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Protocol state of a classic group member.
 
-What lives here: subscriptions, the leader's assignment, eager and cooperative revocation (KIP-429). What does not:
-requests and waiting (`group_classic`).
+Here: subscriptions, the leader's assignment, eager and cooperative revocation (KIP-429).
+Not here: requests and waiting (`group_classic`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

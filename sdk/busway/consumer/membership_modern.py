@@ -1,7 +1,7 @@
 """Protocol state of a consumer group member (KIP-848).
 
-What lives here: `HeartbeatState`, one session: the member epoch, the state known to the coordinator, the assignment.
-What does not: requests and waiting (`heartbeat_modern`), processing assignments (`group_modern`).
+Here: `HeartbeatState`, one session: the member epoch, the state known to the coordinator, the assignment.
+Not here: requests and waiting (`heartbeat_modern`), processing assignments (`group_modern`).
 """
 
 from collections.abc import Mapping

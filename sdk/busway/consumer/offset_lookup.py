@@ -1,6 +1,7 @@
 """Offsets by timestamp, and of both ends of a log.
 
-What lives here: requests to leaders, once or until answered. What does not: what the offsets are for (`fetcher`).
+Here: requests to leaders, once or until answered.
+Not here: what the offsets are for (`fetcher`).
 """
 
 import contextlib

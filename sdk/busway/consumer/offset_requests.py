@@ -1,6 +1,7 @@
 """Requests to commit and fetch offsets.
 
-What lives here: requests in each group protocol's versions, and their responses. What does not: retries (`offsets`).
+Here: requests in each group protocol's versions, and their responses.
+Not here: retries (`offsets`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping

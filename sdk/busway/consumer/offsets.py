@@ -1,7 +1,7 @@
 """Committing and fetching a group's offsets.
 
-What lives here: retries, and the effect of rebalances on a commit in progress. What does not: the requests
-(`offset_requests`), what may be committed (`consumer`, the app's worker).
+Here: retries, and the effect of rebalances on a commit in progress.
+Not here: the requests (`offset_requests`), what may be committed (`consumer`, the app's worker).
 """
 
 import asyncio

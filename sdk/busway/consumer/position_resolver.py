@@ -1,7 +1,7 @@
 """Initial positions of partitions.
 
-What lives here: positions from committed offsets, then from the reset policy; logging a changed position. What does
-not: retries (`fetcher`).
+Here: positions from committed offsets, then from the reset policy; logging a changed position.
+Not here: retries (`fetcher`).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Positions of a consumer.
 
-What lives here: positions, seeks, pauses and lookups, a base class of `Consumer`. What does not: reading and commits
-(`consumer`).
+Here: positions, seeks, pauses and lookups, a base class of `Consumer`.
+Not here: reading and commits (`consumer`).
 """
 
 from abc import ABC, abstractmethod

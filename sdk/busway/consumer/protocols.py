@@ -1,7 +1,7 @@
 """Choice of the group protocol.
 
-What lives here: classic or consumer (KIP-848), by options and broker versions. What does not: the protocols
-(`group_classic`, `group_modern`).
+Here: classic or consumer (KIP-848), by options and broker versions.
+Not here: the protocols (`group_classic`, `group_modern`).
 """
 
 import logging

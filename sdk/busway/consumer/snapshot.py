@@ -1,6 +1,7 @@
 """All records of a topic up to its current end.
 
-What lives here: reading once to an end, without a group. What does not: following a topic (`consumer`).
+Here: reading once to an end, without a group.
+Not here: following a topic (`consumer`).
 """
 
 import contextlib

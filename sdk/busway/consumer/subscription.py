@@ -1,7 +1,8 @@
 """State of a consumer's partitions.
 
-What lives here: position, buffer and pause. What does not: fetching (`fetcher`) and membership (`group`). A partition
-that was revoked and assigned again is a new object: responses for the old one are dropped.
+Here: position, buffer and pause.
+Not here: fetching (`fetcher`) and membership (`group`). A partition that was revoked and assigned again is a new
+object: responses for the old one are dropped.
 """
 
 from collections import deque

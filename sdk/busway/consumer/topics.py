@@ -1,6 +1,7 @@
 """Topics of a subscription, including those created later.
 
-What lives here: names and patterns, and refreshing them. What does not: assignment (`group`).
+Here: names and patterns, and refreshing them.
+Not here: assignment (`group`).
 """
 
 import contextlib

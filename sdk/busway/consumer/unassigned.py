@@ -1,6 +1,7 @@
 """Partitions of a classic group that no member owns.
 
-What lives here: finding them. What does not: assigning (`membership_classic`) and rejoining (`group_classic`).
+Here: finding them.
+Not here: assigning (`membership_classic`) and rejoining (`group_classic`).
 
 A cooperative round withholds partitions from the new owner until the old one has revoked them and joined again
 (KIP-429). A static member killed in between returns without a rebalance (KIP-345) or memory of the revocation. A static

@@ -1,7 +1,7 @@
 """Uncommitted offsets of a consumer.
 
-What lives here: handed-out and handled offsets, positions chosen by resets and seeks. What does not: committing
-(`offsets`), permission to commit (`handed_out`).
+Here: handed-out and handled offsets, positions chosen by resets and seeks.
+Not here: committing (`offsets`), permission to commit (`handed_out`).
 """
 
 import dataclasses

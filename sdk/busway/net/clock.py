@@ -1,7 +1,7 @@
 """Clocks of an event loop: real time and an app's frozen time.
 
-What lives here: `WAITS_IN`, the clock of asyncio's waits in a task; `REAL_TIME` and `APP_TIME`, for Busway's waits.
-What does not: the loop with two clocks (`busway.testing.frozen_time`), a process' machine (`machine`).
+Here: `WAITS_IN`, the clock of asyncio's waits in a task; `REAL_TIME` and `APP_TIME`, for Busway's waits.
+Not here: the loop with two clocks (`busway.testing.frozen_time`), a process' machine (`machine`).
 
 Under `app.test(clock="manual")` the app's tasks run with `WAITS_IN` set to `Time.USER`: their asyncio waits use frozen
 time. The SDK's clients wait by `REAL_TIME`, so they reach brokers and registries although an app's time is frozen; the

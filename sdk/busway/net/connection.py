@@ -1,7 +1,7 @@
 """One connection to one broker.
 
-What lives here: the asyncio protocol, correlation of responses, version negotiation. What does not: the choice of the
-broker (`cluster`).
+Here: the asyncio protocol, correlation of responses, version negotiation.
+Not here: the choice of the broker (`cluster`).
 """
 
 import asyncio

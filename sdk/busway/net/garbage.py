@@ -1,8 +1,8 @@
 """Garbage collection of long-running processes.
 
-What lives here: the collector's settings once everything is loaded. What does not: when that is. The collector runs in
-the allocating thread, the event loop's: by default after every 700 surviving objects, and over all objects when a
-quarter of them is new. It frees little of what a server allocates.
+Here: the collector's settings once everything is loaded.
+Not here: when that is. The collector runs in the allocating thread, the event loop's: by default after every 700
+surviving objects, and over all objects when a quarter of them is new. It frees little of what a server allocates.
 """
 
 import gc

@@ -1,8 +1,8 @@
 """Connections of the HTTP server: their timeouts and their number.
 
-What lives here: uvicorn's connection with a timeout for unfinished requests and unread responses. What does not:
-serving and stopping (`http_server`). uvicorn closes idle connections after a response, but keeps those that never send
-a request or never end it.
+Here: uvicorn's connection with a timeout for unfinished requests and unread responses.
+Not here: serving and stopping (`http_server`). uvicorn closes idle connections after a response, but keeps those that
+never send a request or never end it.
 """
 
 import asyncio

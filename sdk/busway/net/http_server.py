@@ -1,7 +1,8 @@
 """An ASGI application in the caller's event loop: the only place that runs uvicorn.
 
-What lives here: start and stop. What does not: the socket (`listening`), paths, signals. It imports uvicorn, but no
-application: registry, Connect worker and a service's HTTP side (`busway.web`) bring theirs.
+Here: start and stop.
+Not here: the socket (`listening`), paths, signals. It imports uvicorn, but no application: registry, Connect worker and
+a service's HTTP side (`busway.web`) bring theirs.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """TCP keepalive: detection of dead peers.
 
-What lives here: the socket options. What does not: reactions (`connection`). A host without power, or a firewall that
-drops a connection, sends nothing, and some responses may take as long as a rebalance (JoinGroup). Kafka's clients
-enable keepalive too, but with the operating system's two hours before the first probe.
+Here: the socket options.
+Not here: reactions (`connection`). A host without power, or a firewall that drops a connection, sends nothing, and some
+responses may take as long as a rebalance (JoinGroup). Kafka's clients enable keepalive too, but with the operating
+system's two hours before the first probe.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
 """Listening sockets.
 
-What lives here: the socket, and texts for its errors. What does not: the protocol on it (`http_server`).
+Here: the socket, and texts for its errors.
+Not here: the protocol on it (`http_server`).
 """
 
 import asyncio

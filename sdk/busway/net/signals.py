@@ -1,7 +1,8 @@
 """Signals that end a process.
 
-What lives here: waiting for the first of them, or of events. What does not: what is ended, and how; an app during its
-start (`busway.app.serving`), a supervisor that passes signals on (`busway.cli.processes`).
+Here: waiting for the first of them, or of events.
+Not here: what is ended, and how; an app during its start (`busway.app.serving`), a supervisor that passes signals on
+(`busway.cli.processes`).
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Unsent and unacknowledged batches by partition, in order.
 
-What lives here: filling batches, when one is full, due or expired, and an idempotent producer's sequence numbers
-(KIP-98, KIP-360). What does not: sending (`sender`), clocks (times are arguments). A partition has at most one batch in
-flight, so that a retry never overtakes later records.
+Here: filling batches, when one is full, due or expired, and an idempotent producer's sequence numbers (KIP-98,
+KIP-360).
+Not here: sending (`sender`), clocks (times are arguments). A partition has at most one batch in flight, so that a retry
+never overtakes later records.
 
 An acknowledgement uses up sequence numbers, so an unwritten batch leaves no gap. A failed batch that may have been
 written ends the partition's epoch: in that epoch, the broker would take the next batch for a duplicate. Each partition

@@ -1,6 +1,7 @@
 """Checks of a record and its size.
 
-What lives here: types, size and timestamp. What does not: whether topic and partition exist (`producer`).
+Here: types, size and timestamp.
+Not here: whether topic and partition exist (`producer`).
 """
 
 from typing import Any, Final

@@ -1,7 +1,7 @@
 """Choice of a record's partition.
 
-What lives here: `Partitioner`: by key, by the caller's function, or for neither. What does not: the hash of keys
-(`busway_protocol.partitioning`).
+Here: `Partitioner`: by key, by the caller's function, or for neither.
+Not here: the hash of keys (`busway_protocol.partitioning`).
 """
 
 from busway.cluster.metadata import ClusterMetadata

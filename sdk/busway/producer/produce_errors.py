@@ -1,6 +1,7 @@
 """Meaning of a Produce response, or of none, for a batch.
 
-What lives here: groups of errors, and error texts. What does not: reactions to them (`sender`).
+Here: groups of errors, and error texts.
+Not here: reactions to them (`sender`).
 """
 
 from typing import Final

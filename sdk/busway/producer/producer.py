@@ -1,7 +1,7 @@
 """The public producer.
 
-What lives here: `Producer`: checks of partition, size and buffer. What does not: batches (`accumulator`), sending
-(`sender`), transactions (`transactions`).
+Here: `Producer`: checks of partition, size and buffer.
+Not here: batches (`accumulator`), sending (`sender`), transactions (`transactions`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The loop that sends ready batches.
 
-What lives here: grouping batches by leader, the Produce request, reactions to errors. What does not: filling batches,
-sequence numbers (`accumulator`).
+Here: grouping batches by leader, the Produce request, reactions to errors.
+Not here: filling batches, sequence numbers (`accumulator`).
 
 A batch fails only if it would otherwise be lost or written twice: if sequence numbers disagree, a batch that was
 certainly not written is sent again under the partition's next epoch (KIP-360).

@@ -1,6 +1,7 @@
 """Lookups in the background, one of each kind at a time.
 
-What lives here: starting them and their rest period. What does not: the lookups (`sender`).
+Here: starting them and their rest period.
+Not here: the lookups (`sender`).
 """
 
 import logging

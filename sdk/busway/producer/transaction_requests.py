@@ -1,8 +1,8 @@
 """Requests of a transactional producer to coordinators of transactions and groups.
 
-What lives here: each request, retried until decided, and error texts with remedies. What does not: when they are sent
-(`transactions`). Request versions select the protocol: `implicit` is transaction.version 2 (KIP-890), where Produce and
-TxnOffsetCommit add to a transaction implicitly and EndTxn raises the epoch.
+Here: each request, retried until decided, and error texts with remedies.
+Not here: when they are sent (`transactions`). Request versions select the protocol: `implicit` is transaction.version 2
+(KIP-890), where Produce and TxnOffsetCommit add to a transaction implicitly and EndTxn raises the epoch.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """State machine of a producer's transactions.
 
-What lives here: states and transitions; pure. What does not: requests (`transaction_requests`), actions
-(`transactions`).
+Here: states and transitions; pure.
+Not here: requests (`transaction_requests`), actions (`transactions`).
 """
 
 from collections.abc import Mapping

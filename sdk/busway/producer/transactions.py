@@ -1,7 +1,7 @@
 """Transactions of a producer: their contents and their end.
 
-What lives here: the current transaction, by `transaction_state`, and the order of steps that end it. What does not:
-requests (`transaction_requests`), sending records (`sender`). A requested end continues even if its caller is
+Here: the current transaction, by `transaction_state`, and the order of steps that end it.
+Not here: requests (`transaction_requests`), sending records (`sender`). A requested end continues even if its caller is
 cancelled.
 """
 

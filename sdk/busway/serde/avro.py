@@ -1,7 +1,7 @@
 """Typed values ↔ Avro bodies.
 
-What lives here: `AvroCodec`, and the writers' schemas. What does not: schemas of classes (`infer`), conversion of
-values (`convert`), ids (`registered`).
+Here: `AvroCodec`, and the writers' schemas.
+Not here: schemas of classes (`infer`), conversion of values (`convert`), ids (`registered`).
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Conversion functions between a type's values and fastavro's, built once per type.
 
-What lives here: records, enums, collections and unions, member by member. What does not: schemas (`infer`), bytes
-(`avro`).
+Here: records, enums, collections and unions, member by member.
+Not here: schemas (`infer`), bytes (`avro`).
 
 A union's value is written with its branch name, so nothing is guessed: 1 in `float | int` stays an int, a `datetime` in
 `date | datetime` keeps its time. Read values are distinguished by that name (bodies of the own schema), or by the class

@@ -1,6 +1,6 @@
 """Errors of conversion between values and bytes.
 
-What lives here: the two exceptions of all formats, free of any format's library.
+Here: the two exceptions of all formats, free of any format's library.
 """
 
 

@@ -1,6 +1,7 @@
 """Confluent's wire format: a zero byte, four bytes of schema id (big-endian), the body.
 
-What lives here: adding and removing the frame. What does not: the body (`avro`).
+Here: adding and removing the frame.
+Not here: the body (`avro`).
 """
 
 import struct

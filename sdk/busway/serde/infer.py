@@ -1,9 +1,10 @@
 """A Python type → its Avro schema.
 
-What lives here: dataclasses, msgspec structs, TypedDicts, pydantic models, enums, collections, unions, logical types,
-defaults, docs. What does not: encoding (`avro`), fields of record classes (`records`). A class may set its namespace
-with `__avro_namespace__` (by default that of the enclosing record), former names with `__avro_aliases__`, and an enum
-the symbol for unknown ones with `__avro_default__`.
+Here: dataclasses, msgspec structs, TypedDicts, pydantic models, enums, collections, unions, logical types, defaults,
+docs.
+Not here: encoding (`avro`), fields of record classes (`records`). A class may set its namespace with
+`__avro_namespace__` (by default that of the enclosing record), former names with `__avro_aliases__`, and an enum the
+symbol for unknown ones with `__avro_default__`.
 
 | Python | Avro |
 |---|---|

@@ -1,6 +1,6 @@
 """Subject names of a topic's schemas.
 
-What lives here: Confluent's three strategies. Default: `topic_name`.
+Here: Confluent's three strategies. Default: `topic_name`.
 """
 
 from collections.abc import Callable

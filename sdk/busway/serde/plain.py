@@ -1,7 +1,7 @@
 """Values without a registry: strings, numbers, bytes, JSON.
 
-What lives here: `Serde`, the App's interface, and the formats without external parts. What does not: Avro
-(`registered`).
+Here: `Serde`, the App's interface, and the formats without external parts.
+Not here: Avro (`registered`).
 """
 
 import math

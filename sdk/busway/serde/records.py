@@ -1,8 +1,9 @@
 """Fields of record classes.
 
-What lives here: dataclasses, msgspec structs, TypedDicts and pydantic models as lists of fields; unwrapping
-`Annotated`, `NewType` and unions. What does not: Avro schemas (`infer`), values (`avro`). pydantic is never imported: a
-model's class exists only if pydantic is loaded.
+Here: dataclasses, msgspec structs, TypedDicts and pydantic models as lists of fields; unwrapping `Annotated`, `NewType`
+and unions.
+Not here: Avro schemas (`infer`), values (`avro`). pydantic is never imported: a model's class exists only if pydantic
+is loaded.
 """
 
 import dataclasses

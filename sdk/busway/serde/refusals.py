@@ -1,6 +1,7 @@
 """A registry's refusals as readable text.
 
-What lives here: the descriptions in Confluent's messages, remedies first; pure. What does not: requests (`registry`).
+Here: the descriptions in Confluent's messages, remedies first; pure.
+Not here: requests (`registry`).
 """
 
 import re

@@ -1,6 +1,7 @@
 """Avro values with a schema in a registry.
 
-What lives here: combining codec, frame and registry client. What does not: any of the three.
+Here: combining codec, frame and registry client.
+Not here: any of the three.
 """
 
 from typing import Any, Final

@@ -1,7 +1,8 @@
 """A client of schema registries.
 
-What lives here: Confluent's REST API over HTTP with a cache of immutable answers, retries, and merging of concurrent
-equal requests. What does not: use of schemas (`registered`).
+Here: Confluent's REST API over HTTP with a cache of immutable answers, retries, and merging of concurrent equal
+requests.
+Not here: use of schemas (`registered`).
 """
 
 import asyncio

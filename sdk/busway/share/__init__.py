@@ -1,5 +1,5 @@
 """Share groups: members take single records of shared partitions and acknowledge each (KIP-932).
 
-What lives here: `ShareConsumer` and its parts. What does not: consumer groups (`busway.consumer`), handlers
-(`busway.app`).
+Here: `ShareConsumer` and its parts.
+Not here: consumer groups (`busway.consumer`), handlers (`busway.app`).
 """

@@ -1,7 +1,7 @@
 """Records of one partition in a ShareFetch response that this member acquired.
 
-What lives here: decoding batches one by one, and settling offsets without a record and unreadable records; pure. What
-does not: fetching (`leader`), acknowledging (`held`).
+Here: decoding batches one by one, and settling offsets without a record and unreadable records; pure.
+Not here: fetching (`leader`), acknowledging (`held`).
 
 The batches also hold records that others have or had. An acquired offset may hold no record: it was compacted away, or
 is a marker.

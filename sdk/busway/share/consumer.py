@@ -1,7 +1,7 @@
 """The public share consumer.
 
-What lives here: `ShareConsumer`: reading, acknowledging, closing. What does not: fetching (`fetcher`) and membership
-(`membership`), which run in background tasks.
+Here: `ShareConsumer`: reading, acknowledging, closing.
+Not here: fetching (`fetcher`) and membership (`membership`), which run in background tasks.
 """
 
 import asyncio

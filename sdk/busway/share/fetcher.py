@@ -1,7 +1,7 @@
 """Requests to all leaders of a member's partitions, for records or acknowledgements.
 
-What lives here: partitions by leader, one request in flight per leader, retries. What does not: the requests
-(`leader`), the assignment (`membership`).
+Here: partitions by leader, one request in flight per leader, retries.
+Not here: the requests (`leader`), the assignment (`membership`).
 
 Nothing is fetched ahead: a record's lock runs from its acquisition.
 """

@@ -1,7 +1,7 @@
 """Held records and their pending acknowledgements.
 
-What lives here: handed-out offsets and their locks; acknowledgements pending and in flight, as batches; pure except for
-futures. What does not: sending (`leader`).
+Here: handed-out offsets and their locks; acknowledgements pending and in flight, as batches; pure except for futures.
+Not here: sending (`leader`).
 
 A leader accepts all acknowledgements of a partition in a request, or none. So renewals, which a group may refuse, are
 sent separately; expired locks are left out; refused acknowledgements are sent again in halves, until only the wrong

@@ -1,7 +1,7 @@
 """One leader's records and the one request in flight to it.
 
-What lives here: `Leader`: acquired and held records, sending, processing responses. What does not: its partitions and
-when to send (`fetcher`), the layout of requests (`session`).
+Here: `Leader`: acquired and held records, sending, processing responses.
+Not here: its partitions and when to send (`fetcher`), the layout of requests (`session`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Member of a share group.
 
-What lives here: joining, heartbeats, the assignment, rejoining after a fence, leaving. What does not: fetching
-(`leader`), finding the coordinator (`busway.cluster.coordinator`).
+Here: joining, heartbeats, the assignment, rejoining after a fence, leaving.
+Not here: fetching (`leader`), finding the coordinator (`busway.cluster.coordinator`).
 
 A coordinator that is unreachable, moved or loading is asked again in the same epoch.
 """

@@ -1,7 +1,7 @@
 """A share session with one leader: the leader's view of this member (KIP-932).
 
-What lives here: the session's epoch and partitions, and requests that change them; pure. What does not: sending
-(`leader`).
+Here: the session's epoch and partitions, and requests that change them; pure.
+Not here: sending (`leader`).
 
 Every request increments the epoch. An unexpected epoch, or the end of the connection, ends the session and releases its
 acquired records.

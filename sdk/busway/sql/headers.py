@@ -1,6 +1,6 @@
 """Record headers as text.
 
-What lives here: packing for the outbox's column, and unpacking.
+Here: packing for the outbox's column, and unpacking.
 """
 
 import base64

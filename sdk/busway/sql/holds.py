@@ -1,6 +1,7 @@
 """Backoff of outbox rows that could not be published.
 
-What lives here: which topic, key or row waits until when; pure. What does not: publishing (`relay`).
+Here: which topic, key or row waits until when; pure.
+Not here: publishing (`relay`).
 
 A record refused for its content (too large, no such partition) holds its key, which keeps the key's order; other keys
 continue. Any other failure (no such topic, not allowed, not acknowledged) holds its topic.

@@ -1,6 +1,7 @@
 """The inbox: records are handled once, in the transaction of the handler's writes.
 
-What lives here: `Sql`. What does not: the tables (`tables`), sending (`outbox`), retries of database calls (`reach`).
+Here: `Sql`.
+Not here: the tables (`tables`), sending (`outbox`), retries of database calls (`reach`).
 
 A handler's transaction first inserts the row (group, topic, partition, offset); a conflict means a duplicate. So a
 record is handled once even if its offset was never committed or two instances have it: the second waits on the primary

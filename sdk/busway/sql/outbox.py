@@ -1,6 +1,7 @@
 """The transactional outbox: records are sent if, and only if, a transaction commits.
 
-What lives here: `Outbox`, which writes the records into a table. What does not: publishing them (`relay`).
+Here: `Outbox`, which writes the records into a table.
+Not here: publishing them (`relay`).
 
 Debezium's outbox event router reads these columns, so a connector may replace the relay:
 

@@ -1,6 +1,7 @@
 """Retrying while a database is unreachable; an outage costs the record no attempt.
 
-What lives here: telling outages from mistakes, and backoff. What does not: queries.
+Here: telling outages from mistakes, and backoff.
+Not here: queries.
 """
 
 import logging

@@ -1,6 +1,7 @@
 """Publishing the outbox.
 
-What lives here: `Relay`: leadership, rounds, waking. What does not: the table's contents (`outbox`), backoff (`holds`).
+Here: `Relay`: leadership, rounds, waking.
+Not here: the table's contents (`outbox`), backoff (`holds`).
 
 One relay of a database leads: the holder of PostgreSQL's advisory lock. The lock's connection also reads and deletes,
 so a relay that lost the lock can do neither. SQLite has no such lock: run one relay there. Lock and LISTEN belong to a

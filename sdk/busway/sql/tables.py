@@ -1,7 +1,8 @@
 """Busway's tables in a service's database.
 
-What lives here: `Tables`, their columns, creation. What does not: reading and writing (`inbox`, `outbox`, `relay`). A
-service with migrations adds `TABLES.metadata` to Alembic's metadata and passes `create_tables=False`.
+Here: `Tables`, their columns, creation.
+Not here: reading and writing (`inbox`, `outbox`, `relay`). A service with migrations adds `TABLES.metadata` to
+Alembic's metadata and passes `create_tables=False`.
 """
 
 from typing import Final

@@ -1,6 +1,7 @@
 """Ids and end offsets of topics.
 
-What lives here: asking the brokers. What does not: the inbox's conclusions (`inbox`).
+Here: asking the brokers.
+Not here: the inbox's conclusions (`inbox`).
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """`app.test()`: an app on a fresh broker and registry, on real sockets, in this process.
 
-What lives here: starting and stopping them, and the operations of a test. What does not: the app's time (`clock`),
-killing the app at a step (`crash`). Nothing is faked.
+Here: starting and stopping them, and the operations of a test.
+Not here: the app's time (`clock`), killing the app at a step (`crash`). Nothing is faked.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The app's time under test.
 
-What lives here: skipped waits between attempts (`SkippedTime`), and time that only the test advances (`ManualTime`).
-What does not: the two clocks of an event loop (`frozen_time`).
+Here: skipped waits between attempts (`SkippedTime`), and time that only the test advances (`ManualTime`).
+Not here: the two clocks of an event loop (`frozen_time`).
 """
 
 import asyncio

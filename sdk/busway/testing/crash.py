@@ -1,7 +1,7 @@
 """Killing an app under test at a named step, as a process is killed.
 
-What lives here: waiting for the step, and dropping everything without notice to peers. What does not: restarting
-(`bus`).
+Here: waiting for the step, and dropping everything without notice to peers.
+Not here: restarting (`bus`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Dead letters in tests.
 
-What lives here: reading. What does not: writing (`busway.app.model.retry`).
+Here: reading.
+Not here: writing (`busway.app.model.retry`).
 """
 
 from dataclasses import dataclass

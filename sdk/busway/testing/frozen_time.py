@@ -1,7 +1,7 @@
 """The time of an app under test, frozen until the test advances it.
 
-What lives here: `FrozenTime`, a second clock on one event loop. What does not: choosing the clock of a wait
-(`busway.net.clock`), a test bus's use of it (`clock`).
+Here: `FrozenTime`, a second clock on one event loop.
+Not here: choosing the clock of a wait (`busway.net.clock`), a test bus's use of it (`clock`).
 
 Frozen: waits between attempts, the commit interval, windows of batches, an outbox's intervals, and all asyncio waits
 and deadlines of handlers, dependencies, extensions, the lifespan and their tasks. Real: clients, broker, registry,

@@ -1,6 +1,7 @@
 """Fixtures for pytest: a real broker and registry, and apps on them.
 
-What lives here: the fixtures. What does not: the started code, which is imported on first use.
+Here: the fixtures.
+Not here: the started code, which is imported on first use.
 
 | fixture | gives |
 |---|---|

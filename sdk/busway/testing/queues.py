@@ -1,6 +1,7 @@
 """Queues of an app under test.
 
-What lives here: counting unfinished records. What does not: waiting for them (`bus`).
+Here: counting unfinished records.
+Not here: waiting for them (`bus`).
 """
 
 from busway.admin.admin import Admin

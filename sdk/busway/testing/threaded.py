@@ -1,6 +1,7 @@
 """A broker and a registry in a thread, for tests without a running event loop.
 
-What lives here: the thread and its loop. What does not: their start (`bus.running_cluster`).
+Here: the thread and its loop.
+Not here: their start (`bus.running_cluster`).
 """
 
 import asyncio

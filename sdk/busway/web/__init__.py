@@ -1,6 +1,7 @@
 """A service's HTTP side: `pip install 'busway[web]'`.
 
-What lives here: the public names. What does not: imports of `import busway`; only services with HTTP load this package.
+Here: the public names.
+Not here: imports of `import busway`; only services with HTTP load this package.
 
     from busway.web import Web, application, json_response, read_json
 

@@ -1,7 +1,7 @@
 """JSON bodies of requests and responses.
 
-What lives here: responses, refusals, and decoding bodies to types. What does not: event streams (`events`), the server
-(`server`). Every refusal is `{"error": text}`.
+Here: responses, refusals, and decoding bodies to types.
+Not here: event streams (`events`), the server (`server`). Every refusal is `{"error": text}`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,6 +1,7 @@
 """Server-sent events.
 
-What lives here: the streaming response. What does not: distribution of changes (`busway.app.feed`).
+Here: the streaming response.
+Not here: distribution of changes (`busway.app.feed`).
 """
 
 import asyncio

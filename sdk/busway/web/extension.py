@@ -1,7 +1,7 @@
 """`Web`: an app's HTTP side as an extension.
 
-What lives here: the paths, and start and stop. What does not: the server (`server`), readiness
-(`busway.app.monitoring.health`).
+Here: the paths, and start and stop.
+Not here: the server (`server`), readiness (`busway.app.monitoring.health`).
 
 | path | what |
 |---|---|

@@ -1,6 +1,7 @@
 """Table rows as responses.
 
-What lives here: telling a missing row from one of another instance. What does not: tables (`busway.app.tables`).
+Here: telling a missing row from one of another instance.
+Not here: tables (`busway.app.tables`).
 """
 
 from typing import Final, TypeVar

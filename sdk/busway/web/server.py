@@ -1,6 +1,7 @@
 """An HTTP server in the app's event loop.
 
-What lives here: allowed addresses, start and stop. What does not: the server (`busway.net.http_server`), paths.
+Here: allowed addresses, start and stop.
+Not here: the server (`busway.net.http_server`), paths.
 """
 
 import asyncio

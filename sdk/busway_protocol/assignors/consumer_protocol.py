@@ -1,7 +1,7 @@
 """Consumers' bytes in JoinGroup and SyncGroup: subscriptions and assignments, versions 0 to 3.
 
-What lives here: `ConsumerProtocolSubscription`, `ConsumerProtocolAssignment` and their framing (int16 version first).
-What does not: the assignors. A version above 3 is read as 3, since later ones only add at the end.
+Here: `ConsumerProtocolSubscription`, `ConsumerProtocolAssignment` and their framing (int16 version first).
+Not here: the assignors. A version above 3 is read as 3, since later ones only add at the end.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """The cooperative sticky assignor: partitions move in two rebalances, others are read meanwhile (KIP-429).
 
-What lives here: the first rebalance, which assigns a moving partition to no member until its owner has revoked it and
-rejoined. What does not: the target (`sticky`), revoking (the consumer).
+Here: the first rebalance, which assigns a moving partition to no member until its owner has revoked it and rejoined.
+Not here: the target (`sticky`), revoking (the consumer).
 """
 
 from collections.abc import Mapping

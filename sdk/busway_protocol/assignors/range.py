@@ -1,7 +1,7 @@
 """The range assignor: consecutive partitions of each topic for every member.
 
-What lives here: the results of Java's `RangeAssignor` for members without racks. What does not: rack awareness
-(KIP-881).
+Here: the results of Java's `RangeAssignor` for members without racks.
+Not here: rack awareness (KIP-881).
 """
 
 from collections.abc import Mapping

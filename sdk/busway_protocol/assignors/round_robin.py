@@ -1,6 +1,7 @@
 """The round robin assignor: all partitions of all topics in turn.
 
-What lives here: the results of Java's `RoundRobinAssignor`. What does not: stickiness (`sticky`).
+Here: the results of Java's `RoundRobinAssignor`.
+Not here: stickiness (`sticky`).
 """
 
 from collections.abc import Mapping

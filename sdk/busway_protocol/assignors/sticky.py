@@ -1,7 +1,8 @@
 """The sticky assignor: as balanced as subscriptions allow, with few moves (KIP-54).
 
-What lives here: balance first, then stickiness; deterministic. What does not: revoking partitions before others get
-them (`cooperative_sticky`). Results are as balanced as Java's, not identical per member.
+Here: balance first, then stickiness; deterministic.
+Not here: revoking partitions before others get them (`cooperative_sticky`). Results are as balanced as Java's, not
+identical per member.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """Input and output of assignors.
 
-What lives here: `Subscription` and the shape of assignments. What does not: their bytes (`consumer_protocol`).
+Here: `Subscription` and the shape of assignments.
+Not here: their bytes (`consumer_protocol`).
 """
 
 from dataclasses import dataclass

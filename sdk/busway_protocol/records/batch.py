@@ -1,8 +1,9 @@
 """Headers of record batches, and iterating over batches without decoding records.
 
-What lives here: the 61 bytes of a header. What does not: records (`record`, `builder`). Layout of format v2 (KIP-98):
-base offset, length, leader epoch, magic, CRC-32C of all that follows, attributes, last offset delta, base and maximum
-timestamp, producer id, epoch and base sequence, count.
+Here: the 61 bytes of a header.
+Not here: records (`record`, `builder`). Layout of format v2 (KIP-98): base offset, length, leader epoch, magic, CRC-32C
+of all that follows, attributes, last offset delta, base and maximum timestamp, producer id, epoch and base sequence,
+count.
 """
 
 import struct

@@ -1,7 +1,8 @@
 """Building one record batch, as a producer does.
 
-What lives here: `BatchBuilder`. What does not: when a batch is full (the SDK's accumulator). Records are encoded when
-added; compression, header and checksum follow in `build`.
+Here: `BatchBuilder`.
+Not here: when a batch is full (the SDK's accumulator). Records are encoded when added; compression, header and checksum
+follow in `build`.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """Codecs of record batches, with bounded output.
 
-What lives here: names, numbers, compression and decompression with native libraries. Snappy is written in the framing
-of Java's library, and read with or without it, since clients write both. Output grows stepwise up to the caller's
-limit, so that a small batch that inflates to gigabytes has a bounded cost. Brokers and clients share the limit
-`inflated_max`: what a broker accepts, it can later check and clean, and clients can read.
+Here: names, numbers, compression and decompression with native libraries. Snappy is written in the framing of Java's
+library, and read with or without it, since clients write both. Output grows stepwise up to the caller's limit, so that
+a small batch that inflates to gigabytes has a bounded cost. Brokers and clients share the limit `inflated_max`: what a
+broker accepts, it can later check and clean, and clients can read.
 """
 
 import struct

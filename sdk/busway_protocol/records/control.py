@@ -1,8 +1,8 @@
 """Control batches, which brokers write between clients' records and consumers skip.
 
-What lives here: transaction markers (KIP-98), written and read. What does not: their effects
-(`busway_bus.log.producer_state`). A control batch has one record. Its key is a version and a type, 2 bytes each; a
-marker's value is a version in 2 bytes and the coordinator epoch in 4.
+Here: transaction markers (KIP-98), written and read.
+Not here: their effects (`busway_bus.log.producer_state`). A control batch has one record. Its key is a version and a
+type, 2 bytes each; a marker's value is a version in 2 bytes and the coordinator epoch in 4.
 """
 
 import struct

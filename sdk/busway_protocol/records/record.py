@@ -1,8 +1,8 @@
 """Reading the records of a batch.
 
-What lives here: `Record` and `decode_records`, the loop of consumers, the cleaner and the coordinators. What does not:
-writing (`builder`). A record is a length, attributes, timestamp and offset deltas, key, value and headers, all lengths
-zigzag varints (KIP-98). Varint code is inlined in the loop: a call for each would double its time.
+Here: `Record` and `decode_records`, the loop of consumers, the cleaner and the coordinators.
+Not here: writing (`builder`). A record is a length, attributes, timestamp and offset deltas, key, value and headers,
+all lengths zigzag varints (KIP-98). Varint code is inlined in the loop: a call for each would double its time.
 """
 
 from typing import NamedTuple

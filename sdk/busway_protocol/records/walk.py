@@ -1,8 +1,8 @@
 """Validation of a batch's records without decoding them.
 
-What lives here: `RecordWalk`, which checks in steps that records fill their batch as its header says, and
-`record_times`. What does not: decoding (`record`), reactions of a broker. Kafka's broker validates every batch too
-(`LogValidator`): one unreadable batch would stop all consumers permanently.
+Here: `RecordWalk`, which checks in steps that records fill their batch as its header says, and `record_times`.
+Not here: decoding (`record`), reactions of a broker. Kafka's broker validates every batch too (`LogValidator`): one
+unreadable batch would stop all consumers permanently.
 
 Varint code of one and two bytes is inlined in the loop: a call for each would double its time. If a C compiler was
 available at installation, valid records are checked by the loop's twin (`_walk.c`), some hundred times as fast; from

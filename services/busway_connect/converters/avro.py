@@ -1,6 +1,7 @@
 """`io.confluent.connect.avro.AvroConverter`: Avro with a schema id of a registry.
 
-What lives here: values ↔ bytes, and requests to the registry. What does not: schemas ↔ Avro (`avro_schema`).
+Here: values ↔ bytes, and requests to the registry.
+Not here: schemas ↔ Avro (`avro_schema`).
 
 Settings: `schema.registry.url`; `auto.register.schemas` (true); `scrub.invalid.names` (false). Subjects are `TOPIC-key`
 and `TOPIC-value`.

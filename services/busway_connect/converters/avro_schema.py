@@ -1,8 +1,8 @@
 """Connect's schemas ↔ Avro's, like Confluent's `AvroData`.
 
-What lives here: both directions, as plain JSON. What does not: values (`avro`). Properties `connect.*` keep what Avro
-cannot express (`int16`, a name on a primitive, versions, parameters). Source: `io.confluent.connect.avro.AvroData` with
-default settings.
+Here: both directions, as plain JSON.
+Not here: values (`avro`). Properties `connect.*` keep what Avro cannot express (`int16`, a name on a primitive,
+versions, parameters). Source: `io.confluent.connect.avro.AvroData` with default settings.
 """
 
 import dataclasses

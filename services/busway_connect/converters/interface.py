@@ -1,6 +1,7 @@
 """Converters between Connect's data model and record bytes.
 
-What lives here: the interface and its errors. What does not: formats (a module each), choosing one (`plugins`).
+Here: the interface and its errors.
+Not here: formats (a module each), choosing one (`plugins`).
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """`org.apache.kafka.connect.json.JsonConverter`: JSON in an envelope with its schema, or without
 (`schemas.enable=false`).
 
-What lives here: values ↔ JSON, compiled once for each schema. What does not: schemas ↔ JSON (`json_schema`).
+Here: values ↔ JSON, compiled once for each schema.
+Not here: schemas ↔ JSON (`json_schema`).
 
 Settings: `schemas.enable` (true), `decimal.format` (BASE64 or NUMERIC), `replace.null.with.default` (true).
 """

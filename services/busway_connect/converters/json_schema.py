@@ -1,6 +1,7 @@
 """Connect's schemas as JSON, like `org.apache.kafka.connect.json.JsonConverter`.
 
-What lives here: the envelope's schema. What does not: values (`json`).
+Here: the envelope's schema.
+Not here: values (`json`).
 """
 
 import dataclasses

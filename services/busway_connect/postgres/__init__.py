@@ -1,6 +1,6 @@
 """Change data capture for PostgreSQL, in Debezium's envelope.
 
-What lives here: the connector `io.debezium.connector.postgresql.PostgresConnector`, short `postgres`. Its guarantees:
+Here: the connector `io.debezium.connector.postgresql.PostgresConnector`, short `postgres`. Its guarantees:
 
 Stream. Every committed change of a captured table becomes one record (with its tombstone, or the pair of a changed
 key), in commit order; its offset identifies the change. From a stored offset the connector continues after that change.

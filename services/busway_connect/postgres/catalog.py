@@ -1,7 +1,8 @@
 """The database's tables and types.
 
-What lives here: values, and the queries for them. What does not: Connect schemas (`columns`), the log's view
-(`pgoutput`). The connection is psycopg 3's blocking one: all this runs in the connector's thread.
+Here: values, and the queries for them.
+Not here: Connect schemas (`columns`), the log's view (`pgoutput`). The connection is psycopg 3's blocking one: all this
+runs in the connector's thread.
 """
 
 from collections.abc import Collection, Iterable

@@ -1,7 +1,7 @@
 """Reading a table's columns from a row.
 
-What lives here: a column's schema, name, reader and mask. What does not: rows and records (`records`), types
-(`columns`).
+Here: a column's schema, name, reader and mask.
+Not here: rows and records (`records`), types (`columns`).
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -1,7 +1,8 @@
 """Column types → Connect schemas and values, like Debezium.
 
-What lives here: `Codec`, and `codec_for`, which finds a column's. What does not: parsing text (`values`, `geometry`),
-defaults (`defaults`). Built-in types are found by their fixed oid, extensions' types by name.
+Here: `Codec`, and `codec_for`, which finds a column's.
+Not here: parsing text (`values`, `geometry`), defaults (`defaults`). Built-in types are found by their fixed oid,
+extensions' types by name.
 """
 
 import hashlib

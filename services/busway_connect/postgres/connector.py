@@ -1,6 +1,7 @@
 """Debezium's PostgreSQL connector: the `Source` for the runtime.
 
-What lives here: settings, the thread's start, records, confirmations. What does not: blocking work (`reader`).
+Here: settings, the thread's start, records, confirmations.
+Not here: blocking work (`reader`).
 """
 
 import asyncio

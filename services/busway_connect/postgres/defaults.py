@@ -1,7 +1,8 @@
 """A column's default for the schema, like Debezium.
 
-What lives here: PostgreSQL's printed expression → value. What does not: column types (`columns`). Nothing is evaluated:
-a constant is parsed, a function becomes the type's zero, any other expression means no default.
+Here: PostgreSQL's printed expression → value.
+Not here: column types (`columns`). Nothing is evaluated: a constant is parsed, a function becomes the type's zero, any
+other expression means no default.
 """
 
 import re

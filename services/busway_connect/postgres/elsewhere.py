@@ -1,8 +1,8 @@
 """Unsupported settings of Debezium 3.7's PostgreSQL connector, and their treatment.
 
-What lives here: settings accepted without effect, with the reason why records stay the same; settings accepted only
-with the value of the built-in behaviour; replacements for names that Debezium removed. What does not: supported
-settings (`settings`). All others are refused.
+Here: settings accepted without effect, with the reason why records stay the same; settings accepted only with the value
+of the built-in behaviour; replacements for names that Debezium removed.
+Not here: supported settings (`settings`). All others are refused.
 """
 
 from collections.abc import Mapping

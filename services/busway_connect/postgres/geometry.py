@@ -1,6 +1,7 @@
 """PostgreSQL's geometric types as Debezium's structs with WKB.
 
-What lives here: schemas and pure functions, text → struct. What does not: PostGIS.
+Here: schemas and pure functions, text → struct.
+Not here: PostGIS.
 """
 
 import re

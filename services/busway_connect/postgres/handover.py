@@ -1,6 +1,7 @@
 """A bounded queue from the connector's blocking thread to the event loop.
 
-What lives here: the queue, with limits in records and bytes. What does not: its contents.
+Here: the queue, with limits in records and bytes.
+Not here: its contents.
 """
 
 import asyncio

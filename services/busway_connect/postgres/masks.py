@@ -1,7 +1,8 @@
 """Debezium's settings that hide text columns: `column.mask.with.N.chars`, `column.mask.hash.ALGORITHM.with.salt.SALT`,
 `column.mask.hash.v2.…` and `column.truncate.to.N.chars`, each a list of regular expressions of `schema.table.column`.
 
-What lives here: reading them, and masking values. What does not: the values (`records`).
+Here: reading them, and masking values.
+Not here: the values (`records`).
 
 Like in Debezium, a column's first match counts, truncation before masks before hashes; a mask replaces null, too; other
 types pass unchanged, with a log message; a hash is cut to its column's length. Debezium publishes masked key columns

@@ -1,6 +1,7 @@
 """Names valid in Avro: Debezium's `schema.name.adjustment.mode` and `field.name.adjustment.mode`.
 
-What lives here: names under `none`, `avro` and `avro_unicode`. What does not: where names occur (`records`).
+Here: names under `none`, `avro` and `avro_unicode`.
+Not here: where names occur (`records`).
 
 Under `avro` invalid characters become underscores, and a leading digit gets one before it. Under `avro_unicode` they
 become `_u` and the hexadecimal number of Java's character, and so does the underscore, so that distinct names stay

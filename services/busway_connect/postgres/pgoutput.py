@@ -1,8 +1,8 @@
 """Messages of PostgreSQL's plugin `pgoutput`, protocol version 1.
 
-What lives here: a frozen class for each message, and `decode`. What does not: their meaning (`stream`), values
-(`values`), IO. Values stay text of PostgreSQL's output functions; None is NULL, `UNCHANGED` an untouched TOASTed value.
-Source: PostgreSQL 15, "Logical Replication Message Formats".
+Here: a frozen class for each message, and `decode`.
+Not here: their meaning (`stream`), values (`values`), IO. Values stay text of PostgreSQL's output functions; None is
+NULL, `UNCHANGED` an untouched TOASTed value. Source: PostgreSQL 15, "Logical Replication Message Formats".
 """
 
 import struct

@@ -1,6 +1,7 @@
 """A connector's position: in the snapshot, or in the log.
 
-What lives here: both kinds, conversion to and from stored offsets, and their order. What does not: IO.
+Here: both kinds, conversion to and from stored offsets, and their order.
+Not here: IO.
 
 Offsets have Debezium's names (`lsn`, `lsn_commit`, `lsn_proc`, `txId`, `ts_usec`, `snapshot`, …) and Busway's:
 `generation`, raised by each new snapshot; `lsn_transaction`, the commit record of the current transaction;

@@ -1,7 +1,8 @@
 """A connector's publication: the part of the captured tables in the server's log.
 
-What lives here: creating it, checking that it has all captured changes under their own names, and its row filters and
-column lists for the snapshot. What does not: the slot (`slots`).
+Here: creating it, checking that it has all captured changes under their own names, and its row filters and column lists
+for the snapshot.
+Not here: the slot (`slots`).
 """
 
 import logging

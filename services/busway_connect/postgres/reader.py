@@ -1,8 +1,8 @@
 """The connector's thread: all connections to PostgreSQL, the snapshot, the log.
 
-What lives here: connections, which block, hence a thread; the loop over the log; standby status updates. What does not:
-meaning of messages (`stream`), rows (`snapshot`), checks of slot and publication (`slots`), the replication protocol
-(`replication`).
+Here: connections, which block, hence a thread; the loop over the log; standby status updates.
+Not here: meaning of messages (`stream`), rows (`snapshot`), checks of slot and publication (`slots`), the replication
+protocol (`replication`).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Table changes as records: Debezium's keys, envelopes, schemas and headers.
 
-What lives here: `Layout`, made for each version of a table, and records of changes. What does not: a change's place in
-the log (`stream`), IO. Times are passed in as nanoseconds.
+Here: `Layout`, made for each version of a table, and records of changes.
+Not here: a change's place in the log (`stream`), IO. Times are passed in as nanoseconds.
 """
 
 import base64

@@ -1,9 +1,9 @@
 """PostgreSQL's streaming replication protocol, on psycopg 3's layer over libpq.
 
-What lives here: creating a slot, reading messages, confirming positions. What does not: meaning of messages
-(`pgoutput`), when to confirm (`reader`). psycopg 3 has no replication, and psycopg 2's confirms by itself what it
-considers handled, which could lose changes: here only `tell` confirms. Source: PostgreSQL 15, "Streaming Replication
-Protocol".
+Here: creating a slot, reading messages, confirming positions.
+Not here: meaning of messages (`pgoutput`), when to confirm (`reader`). psycopg 3 has no replication, and psycopg 2's
+confirms by itself what it considers handled, which could lose changes: here only `tell` confirms. Source: PostgreSQL
+15, "Streaming Replication Protocol".
 """
 
 import struct

@@ -1,6 +1,7 @@
 """The connector's settings, by Debezium's names.
 
-What lives here: the list with defaults, parsing, checks, selection of tables and columns. What does not: use.
+Here: the list with defaults, parsing, checks, selection of tables and columns.
+Not here: use.
 """
 
 import base64

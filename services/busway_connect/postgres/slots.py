@@ -1,7 +1,7 @@
 """A connector's server side: connecting, its replication slot, and the server's errors.
 
-What lives here: checking the slot, waiting for its release, translating the driver's errors. What does not: the
-publication (`publication`), rows and log (`reader`).
+Here: checking the slot, waiting for its release, translating the driver's errors.
+Not here: the publication (`publication`), rows and log (`reader`).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Existing rows, read before the log.
 
-What lives here: reading tables under one snapshot, in key order, from any row on; the marks `first`, `last`, … What
-does not: the snapshot's origin (`reader`), records (`records`).
+Here: reading tables under one snapshot, in key order, from any row on; the marks `first`, `last`, …
+Not here: the snapshot's origin (`reader`), records (`records`).
 
 Tables are read in the order of `schema.table`, rows by key, so that a position identifies the rows before it. Without
 such a position, tables are read again from the beginning, or from the stored key: those whose key Python cannot order

@@ -1,7 +1,7 @@
 """Messages of the log → records.
 
-What lives here: `Stream`, which follows transactions, gives records their offsets, and skips those before the stored
-offset. What does not: decoding (`pgoutput`), forms of records (`records`), IO. Pure: times are passed in.
+Here: `Stream`, which follows transactions, gives records their offsets, and skips those before the stored offset.
+Not here: decoding (`pgoutput`), forms of records (`records`), IO. Pure: times are passed in.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Text of PostgreSQL's output functions → Debezium's values.
 
-What lives here: pure functions for text under the settings of `catalog.SESSION`. What does not: choosing a function for
-a column (`columns`), geometry (`geometry`).
+Here: pure functions for text under the settings of `catalog.SESSION`.
+Not here: choosing a function for a column (`columns`), geometry (`geometry`).
 """
 
 import datetime as dt

@@ -1,7 +1,7 @@
 """Requests and responses: JSON of Kafka Connect's REST API.
 
-What lives here: bodies, and mapping exceptions to `{"error_code": …, "message": …}`. What does not: resources
-(`resources`). Unlike Kafka Connect, an unreadable body is a client error, 400 instead of 500.
+Here: bodies, and mapping exceptions to `{"error_code": …, "message": …}`.
+Not here: resources (`resources`). Unlike Kafka Connect, an unreadable body is a client error, 400 instead of 500.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """`/metrics`: counts of the worker's connectors for Prometheus.
 
-What lives here: names, read at the scrape. What does not: counting (`runtime.task_context`).
+Here: names, read at the scrape.
+Not here: counting (`runtime.task_context`).
 
 | metric | labels | meaning |
 |---|---|---|

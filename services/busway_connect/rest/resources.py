@@ -1,7 +1,8 @@
 """Kafka Connect's REST API, path by path.
 
-What lives here: mapping requests to the worker's use cases, and shapes of responses. What does not: bodies and errors
-(`bodies`), use cases (`worker`). Source: `org.apache.kafka.connect.runtime.rest.resources` of Kafka 4.3.1.
+Here: mapping requests to the worker's use cases, and shapes of responses.
+Not here: bodies and errors (`bodies`), use cases (`worker`). Source: `org.apache.kafka.connect.runtime.rest.resources`
+of Kafka 4.3.1.
 """
 
 import asyncio

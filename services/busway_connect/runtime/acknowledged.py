@@ -1,8 +1,8 @@
 """Source offsets stored after acknowledgements: for workers without transactions.
 
-What lives here: records in flight, and storing an offset once all records before it are acknowledged; only then is the
-source's `committed` called, so nothing is lost. What does not: records that a topic has already (`exactly_once`), the
-loop (`source_task`).
+Here: records in flight, and storing an offset once all records before it are acknowledged; only then is the source's
+`committed` called, so nothing is lost.
+Not here: records that a topic has already (`exactly_once`), the loop (`source_task`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Offsets set or removed by users (KIP-875): checking and storing.
 
-What lives here: those of sources and sinks. What does not: whether the connector is stopped (`worker`).
+Here: those of sources and sinks.
+Not here: whether the connector is stopped (`worker`).
 """
 
 import asyncio

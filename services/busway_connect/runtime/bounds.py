@@ -1,7 +1,8 @@
 """Limits of the REST API, each with its reason.
 
-What lives here: the numbers, and refusals above them. What does not: the size of a body (`rest.bodies`), of expressions
-(`patterns`), the number of transforms (`transforms.chain`).
+Here: the numbers, and refusals above them.
+Not here: the size of a body (`rest.bodies`), of expressions (`patterns`), the number of transforms
+(`transforms.chain`).
 """
 
 from collections.abc import Collection, Mapping

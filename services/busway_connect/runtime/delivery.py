@@ -1,7 +1,8 @@
 """Delivery of a source's records to topics, with their offsets.
 
-What lives here: the interface that the source's loop (`source_task`) uses. What does not: the implementations:
-`acknowledged`, where offsets follow acknowledgements; `transactional`, with both in one transaction.
+Here: the interface that the source's loop (`source_task`) uses.
+Not here: the implementations: `acknowledged`, where offsets follow acknowledgements; `transactional`, with both in one
+transaction.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Exactly-once delivery of a source's records without transactions.
 
-What lives here: marks on records, finding a topic's last mark, detecting records already written. What does not:
-reading and sending (`source_task`).
+Here: marks on records, finding a topic's last mark, detecting records already written.
+Not here: reading and sending (`source_task`).
 
 A source with an order (`Source.position`), such as a write-ahead log, returns the same records again from the same
 offset. The stored offset lags behind the produced records, so a crash repeats some. Each record therefore has the

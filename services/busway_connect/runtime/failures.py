@@ -1,7 +1,7 @@
 """Handling of bad records: Kafka Connect's `errors.*` settings.
 
-What lives here: retries in place, tolerating or failing, the dead-letter topic and its headers. What does not:
-restarting a task (`runner`).
+Here: retries in place, tolerating or failing, the dead-letter topic and its headers.
+Not here: restarting a task (`runner`).
 
 Names and meaning are Kafka's, with one difference: unreachability (`Retriable`) is not the record's fault, so
 `errors.tolerance=all` never skips it. After `errors.retry.timeout` the task restarts, with growing delays.

@@ -1,8 +1,8 @@
 """Leadership as enforced by the storage topics: one worker of a group writes, earlier ones are fenced.
 
-What lives here: names of transactional ids, and the producer that writes configs in its own transactions, like a Kafka
-Connect cluster's leader with `exactly.once.source.support` preparing or enabled. What does not: electing the leader
-(`worker`).
+Here: names of transactional ids, and the producer that writes configs in its own transactions, like a Kafka Connect
+cluster's leader with `exactly.once.source.support` preparing or enabled.
+Not here: electing the leader (`worker`).
 """
 
 import asyncio

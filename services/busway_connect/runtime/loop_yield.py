@@ -1,6 +1,7 @@
 """Yielding the event loop, which all connectors of a worker and its REST API share.
 
-What lives here: yielding in time. What does not: long computations, which belong in a thread.
+Here: yielding in time.
+Not here: long computations, which belong in a thread.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Lifecycle of a connector: start, pause, stop, restart after failures.
 
-What lives here: states and transitions. What does not: the task's work (`source_task`, `sink_task`), requests
-(`worker`).
+Here: states and transitions.
+Not here: the task's work (`source_task`, `sink_task`), requests (`worker`).
 
 After `Retriable` or an unreachable broker the task is RESTARTING and retried with delays up to
 `errors.retry.delay.max.ms`; other failures make it FAILED with its trace until a restart or change. A failure never

@@ -1,6 +1,7 @@
 """One run of a sink: read topics, convert, transform, write, commit.
 
-What lives here: the loop. What does not: bad records (`failures`), restarts (`runner`).
+Here: the loop.
+Not here: bad records (`failures`), restarts (`runner`).
 
 Offsets of the group `connect-NAME` are committed after each `write`: records may repeat but are not lost. So is a
 partition's starting position, which Kafka Connect commits only with the first record and so can lose earlier ones

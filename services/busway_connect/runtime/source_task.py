@@ -1,7 +1,7 @@
 """One run of a source: read, transform, convert, produce.
 
-What lives here: the loop. What does not: delivery and offsets (`acknowledged`, `transactional`), bad records
-(`failures`), restarts (`runner`).
+Here: the loop.
+Not here: delivery and offsets (`acknowledged`, `transactional`), bad records (`failures`), restarts (`runner`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Values that the worker passes to tasks, and tasks' counts.
 
-What lives here: values. What does not: behaviour.
+Here: values.
+Not here: behaviour.
 """
 
 import time

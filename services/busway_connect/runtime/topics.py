@@ -1,7 +1,7 @@
 """Topics created for connectors, dead-letter topics among them.
 
-What lives here: creating missing topics. What does not: the settings of a connector (`busway_connect.topic_creation`),
-the worker's topics (`storage`).
+Here: creating missing topics.
+Not here: the settings of a connector (`busway_connect.topic_creation`), the worker's topics (`storage`).
 """
 
 from busway import Admin, BrokerError, NewTopic

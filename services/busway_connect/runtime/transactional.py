@@ -1,7 +1,7 @@
 """A source's records and offsets in one transaction (KIP-618), atomic for read_committed readers.
 
-What lives here: boundaries of transactions, like Kafka Connect 4.3.1's `ExactlyOnceWorkerSourceTask`. What does not:
-the loop (`source_task`), leadership (`worker`).
+Here: boundaries of transactions, like Kafka Connect 4.3.1's `ExactlyOnceWorkerSourceTask`.
+Not here: the loop (`source_task`), leadership (`worker`).
 
 A task takes over its predecessor's transactional id, which fences it and aborts its transaction, and only then reads
 the offsets. A worker that was frozen asks its group before and after taking the id; if it still takes it from the new

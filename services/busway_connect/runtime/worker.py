@@ -1,6 +1,7 @@
 """The worker: its connectors and the use cases of the REST API.
 
-What lives here: use cases, one at a time; leadership. What does not: a connector's lifecycle (`runner`), HTTP (`rest`).
+Here: use cases, one at a time; leadership.
+Not here: a connector's lifecycle (`runner`), HTTP (`rest`).
 
 Workers of one `group.id` are a consumer group on the configs topic with its single partition: the owner works, the
 others stand by. When a worker dies, the next one takes over within `session.timeout.ms`.

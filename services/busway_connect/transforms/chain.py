@@ -1,6 +1,7 @@
 """A connector's `transforms` and `predicates`: settings → transforms in order.
 
-What lives here: reading and checking those settings. What does not: the classes.
+Here: reading and checking those settings.
+Not here: the classes.
 """
 
 from collections.abc import Mapping

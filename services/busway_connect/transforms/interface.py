@@ -1,7 +1,7 @@
 """Transforms (SMT) and predicates.
 
-What lives here: interfaces and errors: a transform maps a record to a record or None, a predicate selects records. What
-does not: transforms and predicates, choosing one (`plugins`).
+Here: interfaces and errors: a transform maps a record to a record or None, a predicate selects records.
+Not here: transforms and predicates, choosing one (`plugins`).
 """
 
 from collections.abc import Mapping

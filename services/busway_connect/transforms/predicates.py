@@ -1,7 +1,7 @@
 """Kafka Connect's predicates (KIP-585), and `Filter`.
 
-What lives here: `TopicNameMatches`, `HasHeaderKey`, `RecordIsTombstone`, `Filter`, and a transform under a predicate.
-What does not: reading settings (`chain`).
+Here: `TopicNameMatches`, `HasHeaderKey`, `RecordIsTombstone`, `Filter`, and a transform under a predicate.
+Not here: reading settings (`chain`).
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """`io.debezium.transforms.ExtractNewRecordState`: the row from Debezium's envelope.
 
-What lives here: that transform. Settings: `delete.tombstone.handling.mode` (tombstone, drop, rewrite,
-rewrite-with-tombstone, delete-to-tombstone; tombstone is the default, as in Debezium) and `add.fields` (`op`,
-`source.ts_ms`, …, with `add.fields.prefix`, `__`).
+Here: that transform. Settings: `delete.tombstone.handling.mode` (tombstone, drop, rewrite, rewrite-with-tombstone,
+delete-to-tombstone; tombstone is the default, as in Debezium) and `add.fields` (`op`, `source.ts_ms`, …, with
+`add.fields.prefix`, `__`).
 """
 
 import dataclasses

@@ -2,8 +2,8 @@
 
     busway spark offload --topic movieflix.watched --out store --until-end
 
-What lives here: events as columns, and undecodable records beside them. What does not: reading and decoding (`topics`,
-`avro`).
+Here: events as columns, and undecodable records beside them.
+Not here: reading and decoding (`topics`, `avro`).
 
 `OUT/<topic>` has the events, each field a column, with `_key`, `_partition`, `_offset`, `_timestamp`, `_deleted` and
 `_schema_id`. The key is text, JSON for an Avro key as in topics of captured tables. `OUT/<topic>_rejected` has

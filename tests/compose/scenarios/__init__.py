@@ -1,7 +1,7 @@
 """What each service is asked from outside, one module a service.
 
-What lives here: the list, and what a scenario is. What does not: containers (`tests.compose.stack`). To add one: a class as `Scenario`
-says, and a name in `scenarios`.
+Here: the list, and what a scenario is.
+Not here: containers (`tests.compose.stack`). To add one: a class as `Scenario` says, and a name in `scenarios`.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Riders and drivers of GetTaxi: more riders than drivers, every device tells over HTTP what it does.
 
-What lives here: the devices, and what their rides must come to. A driver's device reports the next position of its ride once the last one
-is in the meter.
+Here: the devices, and what their rides must come to. A driver's device reports the next position of its ride once the
+last one is in the meter.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Users of MySocialMedia: each likes and comments every post, takes some of it back, and sends some of it twice.
 
-What lives here: the requests, and the sets of who likes and says what, kept by hand.
+Here: the requests, and the sets of who likes and says what, kept by hand.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Confluent's own Java client behind a pipe: what it makes of a schema, of two, and of a registry.
 
-What lives here: talking to its one JVM, which runs `java/RegistryOracle.java`. What does not: starting it (`java_program`), what is asked.
+Here: talking to its one JVM, which runs `java/RegistryOracle.java`.
+Not here: starting it (`java_program`), what is asked.
 """
 
 import json

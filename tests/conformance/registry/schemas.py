@@ -1,6 +1,7 @@
 """Hypothesis strategies for Avro schemas: valid ones, near misses, and pairs where one grew out of the other.
 
-What lives here: making JSON from small pools of names, so that things meet. What does not: judging it.
+Here: making JSON from small pools of names, so that things meet.
+Not here: judging it.
 """
 
 import copy

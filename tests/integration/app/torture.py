@@ -1,7 +1,8 @@
 """A service under everything at once, and the promises that must hold afterwards.
 
-What lives here: two topics, four handlers, several instances that come, drain, are killed at named steps and lose their broker, all drawn
-from one seed; and the checks. By hand: `python -m tests.integration.app.torture --seconds 300 --seed 7`; its short form is `test_torture`.
+Here: two topics, four handlers, several instances that come, drain, are killed at named steps and lose their broker,
+all drawn from one seed; and the checks. By hand: `python -m tests.integration.app.torture --seconds 300 --seed 7`; its
+short form is `test_torture`.
 
 Checked at every commit: no offset passes a record that some handler is not done with. At the end: every record was handled by every
 handler or lies among the dead letters; the first time a key's records are finished is in their order; what a handler published is there

@@ -1,7 +1,8 @@
 """What the tests of administration beside Apache Kafka ask: topics, settings, partitions, the quorum.
 
-What lives here: the requests, as scenarios, and how their answers are made comparable: what depends on the machine or on the moment is
-reduced to whether it is there. What does not: running them (`test_admin_beside_kafka`).
+Here: the requests, as scenarios, and how their answers are made comparable: what depends on the machine or on the
+moment is reduced to whether it is there.
+Not here: running them (`test_admin_beside_kafka`).
 """
 
 import asyncio

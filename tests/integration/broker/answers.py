@@ -1,7 +1,7 @@
 """Answers of two brokers to the same scenario, compared.
 
-What lives here: running a scenario against Busway and Apache Kafka, and the text of what differs. What does not: the scenarios, and what
-of an answer is left out because no two runs have it alike (`groups_probe`).
+Here: running a scenario against Busway and Apache Kafka, and the text of what differs.
+Not here: the scenarios, and what of an answer is left out because no two runs have it alike (`groups_probe`).
 """
 
 import asyncio

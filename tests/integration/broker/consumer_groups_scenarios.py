@@ -1,7 +1,7 @@
 """What members of consumer groups and administrators ask of two brokers, whose answers have to be the same (KIP-848).
 
-What lives here: a member that sends heartbeats, and the scenarios. What does not: comparing (`answers`), the log of answers
-(`groups_probe`).
+Here: a member that sends heartbeats, and the scenarios.
+Not here: comparing (`answers`), the log of answers (`groups_probe`).
 """
 
 import asyncio

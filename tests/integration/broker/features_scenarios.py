@@ -1,6 +1,7 @@
 """What is asked of Apache Kafka and of Busway alike about features: levels raised, lowered, refused, and what acts by them.
 
-What lives here: the requests, as scenarios; each leaves the levels as it found them; beginning a test's clusters at other levels. What does not: how answers are compared.
+Here: the requests, as scenarios; each leaves the levels as it found them; beginning a test's clusters at other levels.
+Not here: how answers are compared.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What the tests of groups beside Apache Kafka ask, and how answers are made comparable.
 
-What lives here: one member with its own connection, and a log of every answer in which member and topic ids have names. What
-does not: what is asked (`test_groups_beside_kafka`).
+Here: one member with its own connection, and a log of every answer in which member and topic ids have names.
+Not here: what is asked (`test_groups_beside_kafka`).
 """
 
 import asyncio

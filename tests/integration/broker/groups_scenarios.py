@@ -1,6 +1,7 @@
 """What the tests of groups beside Apache Kafka ask: one function a scenario, each in groups of its own names.
 
-What lives here: the scenarios. What does not: how answers are compared (`groups_probe`, `test_groups_beside_kafka`).
+Here: the scenarios.
+Not here: how answers are compared (`groups_probe`, `test_groups_beside_kafka`).
 """
 
 import asyncio

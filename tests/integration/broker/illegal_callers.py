@@ -1,7 +1,7 @@
 """Who makes a call of groups or transactions, right ones and wrong ones, in words that mean the same on every broker.
 
-What lives here: producers, members, topics, and what is compared of an answer. What does not: the calls (`illegal_transaction_calls`,
-`illegal_group_calls`).
+Here: producers, members, topics, and what is compared of an answer.
+Not here: the calls (`illegal_transaction_calls`, `illegal_group_calls`).
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """Calls of groups of both protocols, right and wrong ones.
 
-What lives here: one class for each call. What does not: who makes them (`illegal_callers`), in which order (`illegal_orders`), whom a
-classic member waits for (`illegal_world`).
+Here: one class for each call.
+Not here: who makes them (`illegal_callers`), in which order (`illegal_orders`), whom a classic member waits for
+(`illegal_world`).
 """
 
 from dataclasses import dataclass

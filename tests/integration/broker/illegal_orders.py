@@ -1,6 +1,7 @@
 """Orders in which calls of groups and transactions are made: any, drawn so that there is something to be wrong about.
 
-What lives here: the strategies. What does not: the calls (`illegal_transaction_calls`, `illegal_group_calls`).
+Here: the strategies.
+Not here: the calls (`illegal_transaction_calls`, `illegal_group_calls`).
 """
 
 from collections.abc import Sequence

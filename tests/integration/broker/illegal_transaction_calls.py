@@ -1,6 +1,7 @@
 """Calls of transactions, right and wrong ones.
 
-What lives here: one class for each call. What does not: who makes them (`illegal_callers`), in which order (`illegal_orders`).
+Here: one class for each call.
+Not here: who makes them (`illegal_callers`), in which order (`illegal_orders`).
 """
 
 from dataclasses import dataclass

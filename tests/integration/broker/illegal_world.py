@@ -1,7 +1,8 @@
 """The small world in which calls of groups and transactions are made in any order, on one broker.
 
-What lives here: who the producers and members are on this broker, calls that are asked again until they are not refused for a moment, and
-the rounds in which a group's classic members join and sync together. What does not: which calls are made (`illegal_orders`).
+Here: who the producers and members are on this broker, calls that are asked again until they are not refused for a
+moment, and the rounds in which a group's classic members join and sync together.
+Not here: which calls are made (`illegal_orders`).
 """
 
 import asyncio

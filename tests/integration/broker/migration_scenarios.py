@@ -1,6 +1,7 @@
 """What members of both protocols in one group ask of two brokers, whose answers have to be the same (KIP-848's live migration).
 
-What lives here: the scenarios. What does not: comparing (`answers`), the members (`groups_probe`, `consumer_groups_scenarios`).
+Here: the scenarios.
+Not here: comparing (`answers`), the members (`groups_probe`, `consumer_groups_scenarios`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """What the tests of groups beside Apache Kafka ask about committed offsets.
 
-What lives here: commit, fetch and delete, as scenarios. What does not: members (`groups_scenarios`), the comparison (`groups_probe`).
+Here: commit, fetch and delete, as scenarios.
+Not here: members (`groups_scenarios`), the comparison (`groups_probe`).
 """
 
 from uuid import UUID

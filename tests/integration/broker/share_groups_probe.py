@@ -1,6 +1,7 @@
 """What the tests of share groups ask: members by heartbeats, and the groups' offsets.
 
-What lives here: a run with such requests in few words, and scenarios with several of them. What does not: the comparison (`answers`).
+Here: a run with such requests in few words, and scenarios with several of them.
+Not here: the comparison (`answers`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Members of share groups for tests: each with a connection of its own, what they are told in a form that can be compared.
 
-What lives here: producing, fetching, acknowledging. What does not: what is asked for (`share_scenarios`), and joining a group, which is
-different for each broker.
+Here: producing, fetching, acknowledging.
+Not here: what is asked for (`share_scenarios`), and joining a group, which is different for each broker.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """What members of share groups ask, for one broker after the other.
 
-What lives here: sequences of calls whose answers do not depend on chance. What does not: what ought to be answered: each broker says.
+Here: sequences of calls whose answers do not depend on chance.
+Not here: what ought to be answered: each broker says.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,6 +1,7 @@
 """What the tests of share groups' state ask, as one broker asks another.
 
-What lives here: a run that writes such requests in few words, and waits for the coordinator. What does not: the comparison (`answers`).
+Here: a run that writes such requests in few words, and waits for the coordinator.
+Not here: the comparison (`answers`).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """What the tests of groups beside Apache Kafka ask about offsets within transactions.
 
-What lives here: one transactional producer, and its commits as scenarios. What does not: offsets without transactions (`offsets_scenarios`),
-members (`groups_scenarios`), the comparison (`groups_probe`).
+Here: one transactional producer, and its commits as scenarios.
+Not here: offsets without transactions (`offsets_scenarios`), members (`groups_scenarios`), the comparison
+(`groups_probe`).
 """
 
 import asyncio

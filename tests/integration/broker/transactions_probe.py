@@ -1,7 +1,7 @@
 """What the tests of transactions ask, and how answers are made comparable.
 
-What lives here: a run that knows producers by names, requests in few words, and waiting for a transaction to end. What does not: what is
-asked (`transactions_scenarios`).
+Here: a run that knows producers by names, requests in few words, and waiting for a transaction to end.
+Not here: what is asked (`transactions_scenarios`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """What is asked of Apache Kafka and of Busway alike about transactions.
 
-What lives here: one function for each subject; every scenario has transactional ids of its own. What does not: how answers are compared.
+Here: one function for each subject; every scenario has transactional ids of its own.
+Not here: how answers are compared.
 """
 
 from collections.abc import Awaitable, Callable

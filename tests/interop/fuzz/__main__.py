@@ -1,6 +1,7 @@
 """`python -m tests.interop.fuzz`: longer runs of both fuzzers.
 
-What lives here: the command line. What does not: playing orders (`play`).
+Here: the command line.
+Not here: playing orders (`play`).
 """
 
 import argparse

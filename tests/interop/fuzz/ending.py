@@ -1,6 +1,7 @@
 """What an order of calls has left on one broker, in terms that are the same on every broker.
 
-What lives here: reading partitions, producers, transactions, offsets and groups, with ids replaced by names. What does not: comparing them.
+Here: reading partitions, producers, transactions, offsets and groups, with ids replaced by names.
+Not here: comparing them.
 """
 
 import asyncio

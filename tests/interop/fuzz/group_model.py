@@ -1,7 +1,7 @@
 """A model of one group: its classic members and generations, and its members of the consumer protocol and their epochs.
 
-What lives here: what must hold for each answer that is no error, and for the group after all calls. What does not: offsets, which
-`transaction_model` follows for both fuzzers.
+Here: what must hold for each answer that is no error, and for the group after all calls.
+Not here: offsets, which `transaction_model` follows for both fuzzers.
 """
 
 from typing import Any

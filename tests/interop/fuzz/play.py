@@ -1,6 +1,7 @@
 """Play orders of calls on Busway and Apache Kafka, and say where they or a model disagree.
 
-What lives here: both brokers, one order on both, many orders of a seed with the smallest one that fails. What does not: the calls, the models.
+Here: both brokers, one order on both, many orders of a seed with the smallest one that fails.
+Not here: the calls, the models.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Random orders of calls get the same answers and leave the same state on Busway, in the models and on Apache Kafka.
 
-What lives here: a bounded number of orders of each fuzzer. What does not: longer runs (`python -m tests.interop.fuzz`).
+Here: a bounded number of orders of each fuzzer.
+Not here: longer runs (`python -m tests.interop.fuzz`).
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """The models of the fuzzers find the mistakes that they are there for.
 
-What lives here: answers and ends made by hand. What does not: brokers.
+Here: answers and ends made by hand.
+Not here: brokers.
 """
 
 from typing import Any

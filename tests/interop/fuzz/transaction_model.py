@@ -1,7 +1,8 @@
 """A model of transactions: what must be refused, and what is committed, aborted and visible after each call.
 
-What lives here: the state of two transactional ids, of two partitions and of one group's offsets, from requests and answers. What does not:
-asking. It knows which calls must be refused and which must be taken; for the rest it believes the broker, and holds it to the end of that.
+Here: the state of two transactional ids, of two partitions and of one group's offsets, from requests and answers.
+Not here: asking. It knows which calls must be refused and which must be taken; for the rest it believes the broker, and
+holds it to the end of that.
 """
 
 from dataclasses import dataclass, field

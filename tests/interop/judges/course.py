@@ -1,6 +1,7 @@
 """A course: records are fed in, passed on by members that come and go, and the broker is killed; at fixed points of the way.
 
-What lives here: the feeder, the one who watches the output, and the deeds. What does not: the programs (`loops`), the verdict.
+Here: the feeder, the one who watches the output, and the deeds.
+Not here: the programs (`loops`), the verdict.
 
 Nothing waits for a time: each deed is done when so many of the records have been passed on, and the next ones are fed then.
 """

@@ -1,6 +1,7 @@
 """What is there in the end, read by two clients of their own.
 
-What lives here: reading everything, and what the broker says of ends and offsets. What does not: judging it (`tests.support.judging`).
+Here: reading everything, and what the broker says of ends and offsets.
+Not here: judging it (`tests.support.judging`).
 """
 
 import json

@@ -1,6 +1,7 @@
 """The history of a course, as it is told by many at once.
 
-What lives here: the file, and programs whose output is part of it. What does not: what is done with them (`course`).
+Here: the file, and programs whose output is part of it.
+Not here: what is done with them (`course`).
 """
 
 import signal

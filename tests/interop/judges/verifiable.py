@@ -1,6 +1,7 @@
 """What Kafka's `VerifiableProducer`, `VerifiableConsumer` and `VerifiableShareConsumer` print, as lines of a history.
 
-What lives here: their command lines, and what each line means. What does not: what happens to them.
+Here: their command lines, and what each line means.
+Not here: what happens to them.
 
 All tell the time in milliseconds of the wall clock, when a thing is over; what was under way began after the line before it.
 """

@@ -1,6 +1,6 @@
 """Brokers that serve share groups, and topics of a test's own.
 
-What lives here: the brokers that the tests of this folder run on.
+Here: the brokers that the tests of this folder run on.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
 """Controllers of one cluster, the parts that a node makes of them, in a simulated world with faults, under a seed.
 
-What lives here: one controller with its disk, clients, faults, a run. What does not: what must hold (`invariants`). `run(seed)` is one run: faults,
-then none, and within `HEALED_WITHIN_S` a command must be carried out that all nodes follow.
+Here: one controller with its disk, clients, faults, a run.
+Not here: what must hold (`invariants`). `run(seed)` is one run: faults, then none, and within `HEALED_WITHIN_S` a
+command must be carried out that all nodes follow.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What must hold of the controllers of a cluster, looked at while they run.
 
-What lives here: the checks, over what nodes commit, publish, send and answer. What does not: running them (`cluster`). They see all nodes at once,
-their disks too, and remember what was ever true.
+Here: the checks, over what nodes commit, publish, send and answer.
+Not here: running them (`cluster`). They see all nodes at once, their disks too, and remember what was ever true.
 """
 
 from collections.abc import Iterable

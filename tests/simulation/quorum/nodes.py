@@ -1,6 +1,7 @@
 """Controllers as whole nodes in a simulated world, which speak with each other over its network.
 
-What lives here: a host with a controller, several that make a cluster, and what is asked of them. What does not: what must hold (the tests).
+Here: a host with a controller, several that make a cluster, and what is asked of them.
+Not here: what must hold (the tests).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Bugs put into the quorum's driver, and into what is built on it, on purpose: a simulation that does not find them is worth nothing.
 
-What lives here: each as a change of a named function, with its story. What does not: how they are put in (`tests.simulation.planting`), and that they
-are found (`test_controllers`). Those of the core are beside its own simulation.
+Here: each as a change of a named function, with its story.
+Not here: how they are put in (`tests.simulation.planting`), and that they are found (`test_controllers`). Those of the
+core are beside its own simulation.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """`python -m tests.support.judging FILE…`: judge histories of lines of JSON; 1 where something is wrong, 2 where a file is no history.
 
-What lives here: the command line. What does not: the format (`lines`) and the judgement (`report`).
+Here: the command line.
+Not here: the format (`lines`) and the judgement (`report`).
 """
 
 import sys

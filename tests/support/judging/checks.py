@@ -1,6 +1,7 @@
 """Checks that foreign clients' histories need beside those of `tests.simulation`.
 
-What lives here: one function for each anomaly. What does not: those that simulated clients are judged by, too.
+Here: one function for each anomaly.
+Not here: those that simulated clients are judged by, too.
 """
 
 from bisect import bisect_left

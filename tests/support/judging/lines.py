@@ -1,6 +1,7 @@
 """Histories as lines of JSON, which programs in any language write.
 
-What lives here: the format, both ways. What does not: operations (`tests.simulation.history`), judgement.
+Here: the format, both ways.
+Not here: operations (`tests.simulation.history`), judgement.
 
 A line is an object. `f` names the operation, as its class in lower case: `send`, `transaction`, `committed_read` …; `process` who does it;
 the other fields are the operation's. A partition is "topic-3". A record is [partition, offset, value]. In a transaction, a value is

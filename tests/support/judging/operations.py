@@ -1,6 +1,7 @@
 """What only foreign clients' histories tell, beside the operations of `tests.simulation`.
 
-What lives here: the operations. What does not: the lines that they are told in (`lines`), any judgement (`checks`).
+Here: the operations.
+Not here: the lines that they are told in (`lines`), any judgement (`checks`).
 """
 
 from collections.abc import Sequence

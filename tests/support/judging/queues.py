@@ -1,6 +1,7 @@
 """What is wrong with how records of a share group were handed out.
 
-What lives here: one function for each anomaly. What does not: the operations (`operations`), what holds for readers of other groups (`checks`).
+Here: one function for each anomaly.
+Not here: the operations (`operations`), what holds for readers of other groups (`checks`).
 
 A record may come again, also to another member, until somebody was told that it is acknowledged; a member that is killed has perhaps
 acknowledged what it was never told of.

@@ -1,6 +1,7 @@
 """What is wrong with a history, counted.
 
-What lives here: which anomaly counts as what, and the text. What does not: the checks.
+Here: which anomaly counts as what, and the text.
+Not here: the checks.
 """
 
 import itertools

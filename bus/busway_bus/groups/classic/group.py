@@ -1,7 +1,7 @@
 """A classic consumer group as a state machine without clock or socket.
 
-What lives here: the effects of requests and time (KIP-62, KIP-345, KIP-394, KIP-814, sync timeout of KAFKA-13418). What
-does not: states (`states`), members (`members`), refusals of joins (`join_checks`), commit checks (`state`), offsets
+Here: the effects of requests and time (KIP-62, KIP-345, KIP-394, KIP-814, sync timeout of KAFKA-13418).
+Not here: states (`states`), members (`members`), refusals of joins (`join_checks`), commit checks (`state`), offsets
 (`shard`), storage and waiting (the coordinator's runtime).
 
 Only `apply` changes a stored generation, live and in a replay. Members that gather for the next one are lost with the

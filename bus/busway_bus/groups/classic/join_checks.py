@@ -1,6 +1,7 @@
 """Checks of a join to a classic group.
 
-What lives here: every refusal, in Kafka's order. What does not: an admitted join (`group`).
+Here: every refusal, in Kafka's order.
+Not here: an admitted join (`group`).
 """
 
 from busway_bus.groups.classic.member import protocols_bytes

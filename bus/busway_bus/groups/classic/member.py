@@ -1,6 +1,7 @@
 """One member of a classic group.
 
-What lives here: its state. What does not: the effects of requests (`group`).
+Here: its state.
+Not here: the effects of requests (`group`).
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """The members of a classic group.
 
-What lives here: sessions, unused handed-out ids, static members, the leader, common protocols. What does not: states,
-deadlines, replies (`group`).
+Here: sessions, unused handed-out ids, static members, the leader, common protocols.
+Not here: states, deadlines, replies (`group`).
 """
 
 from collections import Counter

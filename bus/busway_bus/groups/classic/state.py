@@ -1,6 +1,7 @@
 """The state of a classic group.
 
-What lives here: a generation, its views and checks. What does not: transitions (`group`).
+Here: a generation, its views and checks.
+Not here: transitions (`group`).
 """
 
 from busway_bus.groups.classic.member import Member

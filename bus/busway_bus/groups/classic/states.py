@@ -1,6 +1,7 @@
 """The states of a classic group, with the transition table.
 
-What lives here: the next state by state and event; a missing pair is a bug. What does not: actions (`group`).
+Here: the next state by state and event; a missing pair is a bug.
+Not here: actions (`group`).
 """
 
 from enum import Enum

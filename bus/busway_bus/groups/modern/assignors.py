@@ -1,8 +1,8 @@
 """The assignors of Kafka's brokers (KIP-848).
 
-What lives here: `uniform` and `range`, computed in steps from their arguments alone. What does not: when a target
-assignment is due (`consumer_target`), reconciliation (`reconcile`). Memory grows with members, partitions and different
-subscriptions, not with the topics of all members.
+Here: `uniform` and `range`, computed in steps from their arguments alone.
+Not here: when a target assignment is due (`consumer_target`), reconciliation (`reconcile`). Memory grows with members,
+partitions and different subscriptions, not with the topics of all members.
 """
 
 import heapq

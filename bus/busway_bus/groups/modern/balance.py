@@ -1,7 +1,7 @@
 """The computation of a consumer group's target assignment in steps.
 
-What lives here: the assignors' input, a group's amount of work, a running group's plan. What does not: the assignors,
-when it is due, storing it (`consumer_target`).
+Here: the assignors' input, a group's amount of work, a running group's plan.
+Not here: the assignors, when it is due, storing it (`consumer_target`).
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping

@@ -1,8 +1,8 @@
 """A consumer group (KIP-848): the effects of heartbeats and of time.
 
-What lives here: joining, heartbeats, leaving, raising the epoch. What does not: the state (`consumer_state`), target
-assignments (`consumer_target`), reconciliation (`reconcile`), resolving regular expressions (the coordinator). Nothing
-stored changes here: methods return the records for it.
+Here: joining, heartbeats, leaving, raising the epoch.
+Not here: the state (`consumer_state`), target assignments (`consumer_target`), reconciliation (`reconcile`), resolving
+regular expressions (the coordinator). Nothing stored changes here: methods return the records for it.
 """
 
 from collections import Counter

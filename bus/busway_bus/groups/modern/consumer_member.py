@@ -1,6 +1,7 @@
 """A member of a consumer group (KIP-848).
 
-What lives here: its state and records. What does not: its next step (`reconcile`).
+Here: its state and records.
+Not here: its next step (`reconcile`).
 """
 
 from collections.abc import Iterable, Mapping

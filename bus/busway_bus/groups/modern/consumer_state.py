@@ -1,7 +1,7 @@
 """The state of a consumer group (KIP-848), as its records make it.
 
-What lives here: applying records, owners of partitions, overdue members, checks of offset operations. What does not:
-the base (`group`), operations (`consumer_group`).
+Here: applying records, owners of partitions, overdue members, checks of offset operations.
+Not here: the base (`group`), operations (`consumer_group`).
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """The target assignment of a consumer group, at once or in steps.
 
-What lives here: when it is due, and a large group's plan; its epoch may be behind the group's meanwhile, as in Kafka.
-What does not: the group's epoch (`consumer_group`), the computation (`balance`), reconciliation (`reconcile`).
+Here: when it is due, and a large group's plan; its epoch may be behind the group's meanwhile, as in Kafka.
+Not here: the group's epoch (`consumer_group`), the computation (`balance`), reconciliation (`reconcile`).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
 """The base of consumer groups (KIP-848) and share groups (KIP-932).
 
-What lives here: members with epochs, sessions and subscriptions; the group's epoch, target assignment and metadata
-hash. What does not: heartbeats and reconciliation (`consumer_group`), assignors, records (`records`). All except
-sessions is stored in the log, and changes only by a subclass's `apply`.
+Here: members with epochs, sessions and subscriptions; the group's epoch, target assignment and metadata hash.
+Not here: heartbeats and reconciliation (`consumer_group`), assignors, records (`records`). All except sessions is
+stored in the log, and changes only by a subclass's `apply`.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """The next reconciliation step of a consumer group's member (KIP-848).
 
-What lives here: the step, which assigns a partition only after its confirmed revocation. What does not: the target
-assignment (`assignors`), when to step (`consumer_group`).
+Here: the step, which assigns a partition only after its confirmed revocation.
+Not here: the target assignment (`assignors`), when to step (`consumer_group`).
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """The records of consumer groups (KIP-848) in `__consumer_offsets`.
 
-What lives here: layouts of the kafka-group-coordinator 4.3.1 jar. What does not: encoding (`record_serde`), applying
-(`consumer_state`).
+Here: layouts of the kafka-group-coordinator 4.3.1 jar.
+Not here: encoding (`record_serde`), applying (`consumer_state`).
 """
 
 from dataclasses import field

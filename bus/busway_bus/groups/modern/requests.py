@@ -1,6 +1,7 @@
 """Requests, replies and settings of consumer groups.
 
-What lives here: the values. What does not: their handling (`consumer_group`).
+Here: the values.
+Not here: their handling (`consumer_group`).
 """
 
 from collections.abc import Callable, Collection, Mapping

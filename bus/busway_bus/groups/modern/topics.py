@@ -1,7 +1,7 @@
 """The cluster's topics, for consumer and share groups.
 
-What lives here: names, ids, numbers of partitions, and a hash of all that affects an assignment. What does not: a
-group's topics (`group`, `consumer_group`).
+Here: names, ids, numbers of partitions, and a hash of all that affects an assignment.
+Not here: a group's topics (`group`, `consumer_group`).
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Kafka's simple assignor of share groups (KIP-932).
 
-What lives here: an even spread of partitions, which members may share; as many as possible are kept. What does not: its
-input (`heartbeat`).
+Here: an even spread of partitions, which members may share; as many as possible are kept.
+Not here: its input (`heartbeat`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

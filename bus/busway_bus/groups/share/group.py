@@ -1,7 +1,7 @@
 """The state of a share group (KIP-932), as its records make it.
 
-What lives here: members, share partitions, session timeouts. What does not: the base (`modern.group`), heartbeats
-(`heartbeat`), changes of share partitions (`partitions`).
+Here: members, share partitions, session timeouts.
+Not here: the base (`modern.group`), heartbeats (`heartbeat`), changes of share partitions (`partitions`).
 """
 
 from collections.abc import Callable, Mapping

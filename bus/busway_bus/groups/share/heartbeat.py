@@ -1,8 +1,8 @@
 """Heartbeats of a share group's members (KIP-932).
 
-What lives here: joining, staying and leaving; when a target assignment is computed. What does not: the assignor,
-applying records (`group`), waiting (`coordinator.runtime`). A member gets its target at once: share partitions need no
-revocation.
+Here: joining, staying and leaving; when a target assignment is computed.
+Not here: the assignor, applying records (`group`), waiting (`coordinator.runtime`). A member gets its target at once:
+share partitions need no revocation.
 """
 
 from collections.abc import Mapping

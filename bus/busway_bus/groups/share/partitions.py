@@ -1,7 +1,7 @@
 """A group's share partitions: initializing, initialized, deleting.
 
-What lives here: the records of changes, by subscriptions, topics, offsets or the group's end. What does not: requests
-to the share coordinator (`coordinator.share_group_coordinator`).
+Here: the records of changes, by subscriptions, topics, offsets or the group's end.
+Not here: requests to the share coordinator (`coordinator.share_group_coordinator`).
 """
 
 from collections.abc import Collection, Mapping

@@ -1,7 +1,7 @@
 """The records of share groups (KIP-932) in `__consumer_offsets`.
 
-What lives here: layouts of the kafka-group-coordinator 4.3.1 jar. What does not: encoding (`record_serde`), applying
-(`group`).
+Here: layouts of the kafka-group-coordinator 4.3.1 jar.
+Not here: encoding (`record_serde`), applying (`group`).
 """
 
 from typing import Annotated, Final

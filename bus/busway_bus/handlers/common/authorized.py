@@ -1,6 +1,7 @@
 """Authorized operations without access control: all of them, as in Kafka.
 
-What lives here: the bit fields (KIP-430). What does not: access control, which needs authentication.
+Here: the bit fields (KIP-430).
+Not here: access control, which needs authentication.
 """
 
 from typing import Final

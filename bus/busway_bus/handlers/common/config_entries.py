@@ -1,7 +1,8 @@
 """Settings in DescribeConfigs and CreateTopics: value, source, synonyms.
 
-What lives here: entries of topics, groups, brokers and the cluster, and changes. Sources are numbered as in KIP-226,
-synonyms listed as by Kafka's `ConfigHelper`. What does not: the keys (`kernel`).
+Here: entries of topics, groups, brokers and the cluster, and changes. Sources are numbered as in KIP-226, synonyms
+listed as by Kafka's `ConfigHelper`.
+Not here: the keys (`kernel`).
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """A request's context, and the services for handlers.
 
-What lives here: `NodeServices`, `RequestContext`, `Peer` (the client's state), `CloseConnection`. What does not: any
-implementation.
+Here: `NodeServices`, `RequestContext`, `Peer` (the client's state), `CloseConnection`.
+Not here: any implementation.
 """
 
 import asyncio

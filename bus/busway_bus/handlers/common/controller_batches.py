@@ -1,7 +1,8 @@
 """Splits large requests to the controller.
 
-What lives here: commands small enough for other requests to run in between; items are independent, so splits have no
-visible effect. What does not: the commands.
+Here: commands small enough for other requests to run in between; items are independent, so splits have no visible
+effect.
+Not here: the commands.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Cached Metadata responses for all topics, valid for one image.
 
-What lives here: their bytes, bounded: tools and patterns request all topics repeatedly, and ten thousand partitions
-take 100 ms. What does not: their content (`metadata`).
+Here: their bytes, bounded: tools and patterns request all topics repeatedly, and ten thousand partitions take 100 ms.
+Not here: their content (`metadata`).
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """Offsets in OffsetCommit and TxnOffsetCommit.
 
-What lives here: a request's offsets without unknown partitions. What does not: topic names (its handler), checks
-(`groups.shard`).
+Here: a request's offsets without unknown partitions.
+Not here: topic names (its handler), checks (`groups.shard`).
 """
 
 from collections.abc import Iterable, Sequence

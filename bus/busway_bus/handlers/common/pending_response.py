@@ -1,7 +1,7 @@
 """A response that is completed later.
 
-What lives here: `PendingResponse`, returned by a handler instead of a response. What does not: the order of responses
-(`server.connection`), handlers with several waits, which are coroutines.
+Here: `PendingResponse`, returned by a handler instead of a response.
+Not here: the order of responses (`server.connection`), handlers with several waits, which are coroutines.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Bounds on the size and number of large responses.
 
-What lives here: a response's remaining size, the turns of large ones. What does not: their content, unread responses
-(`server.response_memory`).
+Here: a response's remaining size, the turns of large ones.
+Not here: their content, unread responses (`server.response_memory`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Acknowledgements of share groups in ShareFetch and ShareAcknowledge.
 
-What lives here: checks, passing them to share partitions, the leader if it is another broker. What does not: the
-responses (`share_fetch`, `share_acknowledge`).
+Here: checks, passing them to share partitions, the leader if it is another broker.
+Not here: the responses (`share_fetch`, `share_acknowledge`).
 """
 
 import asyncio

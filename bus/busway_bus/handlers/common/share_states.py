@@ -1,7 +1,7 @@
 """Common part of the requests about share groups' states.
 
-What lives here: concurrent requests to the coordinator, one per partition, the check of the feature's level. What does
-not: the messages.
+Here: concurrent requests to the coordinator, one per partition, the check of the feature's level.
+Not here: the messages.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Auto-creation of requested topics, in the background as in Kafka.
 
-What lives here: the queue, with each topic once; until then the client retries on "unknown topic". What does not: the
-creation (`topic_creation`).
+Here: the queue, with each topic once; until then the client retries on "unknown topic".
+Not here: the creation (`topic_creation`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Creation of topics, for Metadata, the coordinators and CreateTopics.
 
-What lives here: settings of internal and dead-letter topics. What does not: the rules (`controller.topics`).
+Here: settings of internal and dead-letter topics.
+Not here: the rules (`controller.topics`).
 """
 
 from dataclasses import replace

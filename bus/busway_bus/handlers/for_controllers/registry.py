@@ -1,7 +1,7 @@
 """THE list of a controller's handlers, from which its ApiVersions is computed.
 
-What lives here: the handler modules. What does not: anything about a single API, a broker's handlers
-(`handlers.registry`).
+Here: the handler modules.
+Not here: anything about a single API, a broker's handlers (`handlers.registry`).
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """The services for a controller's handlers.
 
-What lives here: `ControllerServices`, and the response to another voter. What does not: any implementation.
+Here: `ControllerServices`, and the response to another voter.
+Not here: any implementation.
 """
 
 from collections.abc import Mapping

@@ -3,8 +3,9 @@
     busway spark gettaxi.jobs.fares --out store
     busway spark gettaxi.jobs.fares --out store --positions store/gettaxi.positions     # from the analytics store
 
-What lives here: which stored positions are of which ride. What does not: what a ride costs, which is `fares.recompute`, the very function
-that the service's tests use, in whole numbers: so the sums are equal to the cent.
+Here: which stored positions are of which ride.
+Not here: what a ride costs, which is `fares.recompute`, the very function that the service's tests use, in whole
+numbers: so the sums are equal to the cent.
 
 `OUT/fares` has a row for each ride that has ended: what it costs by its positions, and what the service took. When one differs, the job ends
 with 1.

@@ -2,8 +2,8 @@
 
     busway spark gettaxi.jobs.surge --out store --until-end
 
-What lives here: the windows in Spark's terms, watermark and all. What does not: how long they are, what a cell is, what a price is: those
-are `surge` and `geo`, the service's own.
+Here: the windows in Spark's terms, watermark and all.
+Not here: how long they are, what a cell is, what a price is: those are `surge` and `geo`, the service's own.
 
 `OUT/surge` has a row for each cell and window, written once the watermark has passed the window's end.
 """

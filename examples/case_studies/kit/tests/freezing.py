@@ -1,7 +1,8 @@
 """A case study's service whose process is stopped in the middle of its work: `busway run kit.tests.freezing:app`.
 
-What lives here: when that is. What does not: who lets it go on (`test_frozen`). The environment says which service (`FREEZING_CASE`), and, where
-it is to be stopped, at which offset of which topic (`FREEZING_AT`, `topic@offset`) and at which step (`FREEZING_STEP`).
+Here: when that is.
+Not here: who lets it go on (`test_frozen`). The environment says which service (`FREEZING_CASE`), and, where it is to
+be stopped, at which offset of which topic (`FREEZING_AT`, `topic@offset`) and at which step (`FREEZING_STEP`).
 `FREEZING_GUARANTEE=at_least_once` shows what exactly once is for.
 """
 

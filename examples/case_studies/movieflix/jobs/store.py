@@ -2,9 +2,10 @@
 
     busway spark movieflix.jobs.store --out store --until-end --format delta
 
-What lives here: which topics. What does not: rows, checkpoints and rejects, which are those of `busway spark offload`: each topic gets
-`OUT/<topic>` and `OUT/<topic>_rejected`. Topics that no event has been written to yet are passed over; start the job again once
-they have some.
+Here: which topics.
+Not here: rows, checkpoints and rejects, which are those of `busway spark offload`: each topic gets `OUT/<topic>` and
+`OUT/<topic>_rejected`. Topics that no event has been written to yet are passed over; start the job again once they have
+some.
 """
 
 import sys

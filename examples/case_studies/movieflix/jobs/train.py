@@ -3,8 +3,8 @@
     busway spark movieflix.jobs.train --until-end         # once
     busway spark movieflix.jobs.train --every 300         # again and again
 
-What lives here: watch events → preferences → a model, and how good it is. What does not: the order in which a model is published
-(`movieflix.model`), scores (`movieflix.recommend`).
+Here: watch events → preferences → a model, and how good it is.
+Not here: the order in which a model is published (`movieflix.model`), scores (`movieflix.recommend`).
 
 The vectors explain what is left of the stars beside each movie's average. A first training leaves out a tenth of the preferences, by
 the hash of viewer and movie, and tells its root mean square error there beside that of the mean of all stars; the model that is

@@ -1,6 +1,7 @@
 """Captured tables as DataFrames.
 
-What lives here: rows out of Debezium's envelopes, and the newest row of each key. What does not: what the jobs make of them.
+Here: rows out of Debezium's envelopes, and the newest row of each key.
+Not here: what the jobs make of them.
 """
 
 from typing import Final

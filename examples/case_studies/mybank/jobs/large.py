@@ -2,7 +2,8 @@
 
     busway spark mybank.jobs.large --amount 100000 --to mybank.large
 
-What lives here: the filter. What does not: thresholds of owners (`running`); this is what the bank itself watches.
+Here: the filter.
+Not here: thresholds of owners (`running`); this is what the bank itself watches.
 """
 
 import argparse

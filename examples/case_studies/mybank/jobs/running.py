@@ -2,8 +2,9 @@
 
     busway spark mybank.jobs.running --out store --until-end
 
-What lives here: the rule around `domain.judge`, and its state. What does not: the rule. On a topic whose thresholds have not changed
-meanwhile the alerts are those of the service; so it is a check of the service, and what alerts would have been with other thresholds.
+Here: the rule around `domain.judge`, and its state.
+Not here: the rule. On a topic whose thresholds have not changed meanwhile the alerts are those of the service; so it is
+a check of the service, and what alerts would have been with other thresholds.
 """
 
 import datetime as dt

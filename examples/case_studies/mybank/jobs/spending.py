@@ -2,8 +2,9 @@
 
     busway spark mybank.jobs.spending --out store --until-end
 
-What lives here: two tables. `OUT/transactions` gets every captured row once, in order of arrival, corrections included; `OUT/spending` is
-made anew from it by each run with `--until-end`: it has one row for an account and a day. What does not: alerts (`running`).
+Here: two tables. `OUT/transactions` gets every captured row once, in order of arrival, corrections included;
+`OUT/spending` is made anew from it by each run with `--until-end`: it has one row for an account and a day.
+Not here: alerts (`running`).
 """
 
 import sys

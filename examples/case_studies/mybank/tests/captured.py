@@ -1,7 +1,8 @@
 """Changes as the connector writes them, for tests without a database.
 
-What lives here: Debezium's records of the bank's tables, by the schemas in `schemas`, which are those that the connector registers
-(`test_capture` compares them). What does not: the connector.
+Here: Debezium's records of the bank's tables, by the schemas in `schemas`, which are those that the connector registers
+(`test_capture` compares them).
+Not here: the connector.
 """
 
 import datetime as dt

@@ -1,1 +1,1 @@
-"""Spark jobs of MySocialMedia. What does not live here: the rules of the live path (`mysocialmedia.domain`)."""
+"""Spark jobs of MySocialMedia. Not here: the rules of the live path (`mysocialmedia.domain`)."""

@@ -1,7 +1,7 @@
 """The activities that count, as columns.
 
-What lives here: what the live path would not put among the dead letters, told in Spark's terms. What does not: totals (`totals`),
-trending (`trending`).
+Here: what the live path would not put among the dead letters, told in Spark's terms.
+Not here: totals (`totals`), trending (`trending`).
 """
 
 from typing import Final

@@ -2,7 +2,8 @@
 
     busway spark mysocialmedia.jobs.totals --out store
 
-What lives here: the totals by definition. What does not: the service's own way to them, an activity at a time (`mysocialmedia.domain`).
+Here: the totals by definition.
+Not here: the service's own way to them, an activity at a time (`mysocialmedia.domain`).
 
 It needs the whole topic; where that is kept for a time only, run it on what the `offload` job has stored.
 """

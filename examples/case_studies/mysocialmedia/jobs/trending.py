@@ -2,7 +2,8 @@
 
     busway spark mysocialmedia.jobs.trending --out store --until-end
 
-What lives here: the windows, the same for a batch and a stream. What does not: what is trending this second (`mysocialmedia.trending`).
+Here: the windows, the same for a batch and a stream.
+Not here: what is trending this second (`mysocialmedia.trending`).
 
 A stream writes a window once its end lies `WATERMARK` behind the newest activity: what comes later than that is not in it any more.
 """

@@ -1,7 +1,7 @@
 """A schema tree → its text, as Avro's Java library writes it.
 
-What lives here: the canonical form for storage and comparison, and the normalised form (`normalize=true`). What does
-not: Avro's parsing canonical form, which drops documentation and defaults; the registry keeps them.
+Here: the canonical form for storage and comparison, and the normalised form (`normalize=true`).
+Not here: Avro's parsing canonical form, which drops documentation and defaults; the registry keeps them.
 """
 
 import math

@@ -1,7 +1,7 @@
 """JSON as Avro's Java library reads and writes it.
 
-What lives here: reading with comments and a limit on nesting, compact writing with Java's number format. What does not:
-the meaning (`parser`, `canonical`).
+Here: reading with comments and a limit on nesting, compact writing with Java's number format.
+Not here: the meaning (`parser`, `canonical`).
 """
 
 import json

@@ -1,9 +1,9 @@
 """JSON text → a checked schema tree, by the rules of Avro's Java parser.
 
-What lives here: syntax, names, references between named types, defaults. What does not: compatibility, writing. Reason
-for an own parser: Python's libraries accept schemas that Java refuses (duplicate fields, illegal names, wrong defaults)
-and refuse others that Java accepts. Source: Avro 1.11 specification; verdicts compared with Confluent's Java client
-7.5.3.
+Here: syntax, names, references between named types, defaults.
+Not here: compatibility, writing. Reason for an own parser: Python's libraries accept schemas that Java refuses
+(duplicate fields, illegal names, wrong defaults) and refuse others that Java accepts. Source: Avro 1.11 specification;
+verdicts compared with Confluent's Java client 7.5.3.
 """
 
 import json

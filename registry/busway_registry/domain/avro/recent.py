@@ -1,7 +1,7 @@
 """A cache of parsed schemas.
 
-What lives here: a bounded cache of the earlier versions that each new one is compared with. What does not: parsing
-(`parser`).
+Here: a bounded cache of the earlier versions that each new one is compared with.
+Not here: parsing (`parser`).
 """
 
 from collections import OrderedDict

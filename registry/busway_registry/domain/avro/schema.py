@@ -1,7 +1,7 @@
 """The tree of an Avro schema.
 
-What lives here: a class for each kind of schema of Avro 1.11. What does not: reading JSON (`parser`), writing it
-(`canonical`), comparison (`compatibility.avro`).
+Here: a class for each kind of schema of Avro 1.11.
+Not here: reading JSON (`parser`), writing it (`canonical`), comparison (`compatibility.avro`).
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,9 @@
 """Whether a reader's Avro schema can read everything a writer's schema writes; if not, where and why.
 
-What lives here: schema resolution as in Java's `SchemaCompatibility`, an `Incompatibility` for each breach. What does
-not: choice of versions (`levels`), text of HTTP responses (`check`), limits on work and memory (`breaches`). Source:
-Avro 1.11 specification, "Schema Resolution"; verdicts, kinds and paths compared with Confluent's Java client 7.5.3.
+Here: schema resolution as in Java's `SchemaCompatibility`, an `Incompatibility` for each breach.
+Not here: choice of versions (`levels`), text of HTTP responses (`check`), limits on work and memory (`breaches`).
+Source: Avro 1.11 specification, "Schema Resolution"; verdicts, kinds and paths compared with Confluent's Java client
+7.5.3.
 """
 
 from collections.abc import Generator, Sequence

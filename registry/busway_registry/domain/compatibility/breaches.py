@@ -1,8 +1,9 @@
 """Breaches of a comparison and its cost, both bounded.
 
-What lives here: a request's budget, places in a schema, and breaches in shared form: common subtrees are stored once
-and expanded when read. Types that refer twice to the previous one have a breach for each path, more than fits into
-memory; in this form they cost as much as their definitions. What does not: the meaning of a breach (`avro`).
+Here: a request's budget, places in a schema, and breaches in shared form: common subtrees are stored once and expanded
+when read. Types that refer twice to the previous one have a breach for each path, more than fits into memory; in this
+form they cost as much as their definitions.
+Not here: the meaning of a breach (`avro`).
 """
 
 from collections.abc import Callable, Iterator, Sequence

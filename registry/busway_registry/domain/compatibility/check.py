@@ -1,6 +1,7 @@
 """A new schema against earlier versions at a level: verdict and explanation.
 
-What lives here: the pairs to compare, their order, and texts of breaches. What does not: the rules for a pair (`avro`).
+Here: the pairs to compare, their order, and texts of breaches.
+Not here: the rules for a pair (`avro`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

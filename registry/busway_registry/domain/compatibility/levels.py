@@ -1,6 +1,7 @@
 """The seven compatibility levels.
 
-What lives here: direction and reach of each level. What does not: incompatibility of two schemas (`avro`).
+Here: direction and reach of each level.
+Not here: incompatibility of two schemas (`avro`).
 """
 
 from enum import StrEnum

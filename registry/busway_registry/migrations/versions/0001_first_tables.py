@@ -1,6 +1,6 @@
 """The tables of busway 0.1.0, created without Alembic; such a database counts as this revision.
 
-What lives here: the original tables. Each later change is a migration.
+Here: the original tables. Each later change is a migration.
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,7 @@
 """Ids from a row, and references without names.
 
-What lives here: a row takes part in a transaction, a sequence of PostgreSQL does not: a rolled-back import of the
-highest id would use up all ids. A reference's name has no limit, while PostgreSQL's index takes 2,704 bytes.
+Here: a row takes part in a transaction, a sequence of PostgreSQL does not: a rolled-back import of the highest id would
+use up all ids. A reference's name has no limit, while PostgreSQL's index takes 2,704 bytes.
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,7 @@
 """Subjects sorted by code points; a schema's users found in order.
 
-What lives here: by default PostgreSQL sorts by the database's language, and then no index serves lists of names or
-prefixes. SQLite always sorts by code points.
+Here: by default PostgreSQL sorts by the database's language, and then no index serves lists of names or prefixes.
+SQLite always sorts by code points.
 """
 
 import sqlalchemy as sa

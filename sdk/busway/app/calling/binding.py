@@ -1,7 +1,7 @@
 """A handler's signature → its call.
 
-What lives here: what each parameter gets, and the refusal, at declaration, of one that nothing fits. What does not:
-creating dependencies (`depends`), what surrounds a call (`layers`).
+Here: what each parameter gets, and the refusal, at declaration, of one that nothing fits.
+Not here: creating dependencies (`depends`), what surrounds a call (`layers`).
 
 | parameter | gets |
 |---|---|

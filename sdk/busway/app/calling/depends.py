@@ -1,7 +1,7 @@
 """Handler arguments besides the record: `Depends(fn)` and `Context`.
 
-What lives here: both markers; calling, closing and keeping dependencies. What does not: which
-parameter has which (`binding`).
+Here: both markers; calling, closing and keeping dependencies.
+Not here: which parameter has which (`binding`).
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """A handler and the layers around its call.
 
-What lives here: the layers, from the inside: the bound function, sending its result, the transaction, the app's
-extensions; and the refusal of
-contradictions. What does not: retries (`attempts`), the order of records (`schedule`).
+Here: the layers, from the inside: the bound function, sending its result, the transaction, the app's extensions; and
+the refusal of contradictions.
+Not here: retries (`attempts`), the order of records (`schedule`).
 
 A transaction commits only when all sends of the handler are acknowledged: a record marked as handled is not handled
 again, so its sends would be lost.

@@ -1,7 +1,7 @@
 """Headers of records replayed from the dead letters.
 
-What lives here: the group and handler that a replayed record is for. What does not: replaying
-(`replay`).
+Here: the group and handler that a replayed record is for.
+Not here: replaying (`replay`).
 """
 
 from typing import Final

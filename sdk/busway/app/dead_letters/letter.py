@@ -1,7 +1,7 @@
 """Dead letters as values, and their selection.
 
-What lives here: records of a dead-letter topic, parsed from their headers; pure. What does not: writing the headers
-(`model.retry`), finding and replaying (`replay`).
+Here: records of a dead-letter topic, parsed from their headers; pure.
+Not here: writing the headers (`model.retry`), finding and replaying (`replay`).
 """
 
 from collections.abc import Mapping

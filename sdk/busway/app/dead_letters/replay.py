@@ -1,7 +1,7 @@
 """Finding, replaying and discarding dead letters.
 
-What lives here: `DeadLetters`, for services, consoles and `busway dlq`. What does not: parsing
-(`letter`), writing dead letters (`handling.attempts`), skipping records replayed for others
+Here: `DeadLetters`, for services, consoles and `busway dlq`.
+Not here: parsing (`letter`), writing dead letters (`handling.attempts`), skipping records replayed for others
 (`headers`).
 
 A dead letter is never changed or deleted. Those replayed or discarded are committed offsets of the

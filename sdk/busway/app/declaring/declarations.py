@@ -1,7 +1,7 @@
 """Declarations of a service: its topics and its handlers.
 
-What lives here: `Declarations`, the decorators, and immediate refusals. What does not: running anything
-(`application`).
+Here: `Declarations`, the decorators, and immediate refusals.
+Not here: running anything (`application`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence

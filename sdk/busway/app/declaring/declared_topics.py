@@ -1,7 +1,7 @@
 """The declared topics of an app, on the brokers.
 
-What lives here: which ones it creates, and which ones must exist. What does not: declaring them (`declarations`),
-creating topics (`busway.admin.missing`).
+Here: which ones it creates, and which ones must exist.
+Not here: declaring them (`declarations`), creating topics (`busway.admin.missing`).
 """
 
 import difflib

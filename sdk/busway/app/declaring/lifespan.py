@@ -1,6 +1,7 @@
 """What an app opens before its first record and closes after its last one.
 
-What lives here: which functions are a lifespan, and the refusal of others. What does not: entering it (`application`).
+Here: which functions are a lifespan, and the refusal of others.
+Not here: entering it (`application`).
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """Options of an app for its producer and its consumer.
 
-What lives here: refusing illegal ones when the app is made, and the app's additions. What does not: their meaning
-(`busway.options`).
+Here: refusing illegal ones when the app is made, and the app's additions.
+Not here: their meaning (`busway.options`).
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """`App.queue`: a handler that takes the records of a share group.
 
-What lives here: declaring it, `Reject`, immediate refusals. What does not: running it
-(`busway.app.queues`).
+Here: declaring it, `Reject`, immediate refusals.
+Not here: running it (`busway.app.queues`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

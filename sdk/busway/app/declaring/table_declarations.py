@@ -1,6 +1,7 @@
 """`App.table` and `App.global_table`.
 
-What lives here: declaring tables. What does not: the tables (`busway.app.tables`).
+Here: declaring tables.
+Not here: the tables (`busway.app.tables`).
 """
 
 from collections.abc import Mapping, Sequence

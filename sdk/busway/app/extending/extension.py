@@ -1,7 +1,7 @@
 """The interface of extensions: tables, SQL, metrics and crash points.
 
-What lives here: the interface, with methods that do nothing. What does not: calling it (`hooks`),
-the extensions.
+Here: the interface, with methods that do nothing.
+Not here: calling it (`hooks`), the extensions.
 
 Order of calls: `starting`; for new partitions `assigned`; for each record `around`, `finished`; for
 committed offsets `committed`; for removed partitions `revoked`; at the end `stopped`. `reached`

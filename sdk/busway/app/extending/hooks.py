@@ -1,7 +1,7 @@
 """Calling the extensions of an app.
 
-What lives here: which extension overrides which method, so that the others cost nothing, and the one error for their
-failures. What does not: the interface (`extension`), when it is called (`application`, `handling`).
+Here: which extension overrides which method, so that the others cost nothing, and the one error for their failures.
+Not here: the interface (`extension`), when it is called (`application`, `handling`).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """An assigned partition of the app.
 
-What lives here: `AssignedPartition`: its lanes, their records, and when it is full. What does not: its offsets
-(`partition_offsets`), feeding it (`worker`).
+Here: `AssignedPartition`: its lanes, their records, and when it is full.
+Not here: its offsets (`partition_offsets`), feeding it (`worker`).
 """
 
 import logging

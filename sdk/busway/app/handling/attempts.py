@@ -1,8 +1,7 @@
 """One handler's attempts at a record, and dead letters.
 
-What lives here: reading a record, calling the handler with its deadline, notifying the extensions, and writing dead
-letters. What does not: the order of records and waiting between attempts (`lane`), when to retry
-(`busway.app.model.retry`).
+Here: reading a record, calling the handler with its deadline, notifying the extensions, and writing dead letters.
+Not here: the order of records and waiting between attempts (`lane`), when to retry (`busway.app.model.retry`).
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """A partition's way through a handler that takes batches.
 
-What lives here: `BatchLane`: filling a batch, retrying it, and bisecting a failed one down to the poison record. What
-does not: single
-records (`lane`), calling (`attempts`).
+Here: `BatchLane`: filling a batch, retrying it, and bisecting a failed one down to the poison record.
+Not here: single records (`lane`), calling (`attempts`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Commits of at_least_once offsets.
 
-What lives here: which offsets are committed when, one commit at a time. What does not: which may be committed
-(`completed_offsets`, `partition_offsets`), offsets in transactions (`transactor`).
+Here: which offsets are committed when, one commit at a time.
+Not here: which may be committed (`completed_offsets`, `partition_offsets`), offsets in transactions (`transactor`).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """How far a partition is finished, and what is finished beyond that.
 
-What lives here: begun and finished records in any order; the committable offset, behind the longest finished prefix;
-and its metadata, which spares the next owner the records finished ahead. What does not: committing (`worker`).
+Here: begun and finished records in any order; the committable offset, behind the longest finished prefix; and its
+metadata, which spares the next owner the records finished ahead.
+Not here: committing (`worker`).
 """
 
 from collections import deque

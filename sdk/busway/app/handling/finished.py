@@ -1,7 +1,7 @@
 """What the group's offsets and metadata say is finished of newly assigned partitions.
 
-What lives here: fetching it. What does not: what is committed (`completed_offsets`, `offset_set`), opening partitions
-(`worker`).
+Here: fetching it.
+Not here: what is committed (`completed_offsets`, `offset_set`), opening partitions (`worker`).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The output of one exactly_once handler call.
 
-What lives here: `HandlerOutput`: records and rows of a call, kept until it returns, and callbacks
-for the outcome. What does not: sending (`transactor`), rows (`busway.app.tables`).
+Here: `HandlerOutput`: records and rows of a call, kept until it returns, and callbacks for the outcome.
+Not here: sending (`transactor`), rows (`busway.app.tables`).
 
 Nothing is sent before the call returns: a failed call has nothing to take back, and one that waits
 for its next attempt keeps no transaction open.

@@ -1,6 +1,7 @@
 """A record on its way through its handlers.
 
-What lives here: `InFlightRecord`. What does not: calling handlers (`attempts`), offsets of its partition (`partition_offsets`).
+Here: `InFlightRecord`.
+Not here: calling handlers (`attempts`), offsets of its partition (`partition_offsets`).
 """
 
 from typing import Any

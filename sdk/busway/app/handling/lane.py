@@ -1,8 +1,8 @@
 """A partition's way through one handler.
 
-What lives here: `Lane`: tasks that take runnable records, wait between attempts, and end when the partition is revoked.
-What does not: the
-order of records (`schedule`), an attempt (`attempts`), feeding and commits (`worker`), batches (`batches`).
+Here: `Lane`: tasks that take runnable records, wait between attempts, and end when the partition is revoked.
+Not here: the order of records (`schedule`), an attempt (`attempts`), feeding and commits (`worker`), batches
+(`batches`).
 """
 
 import asyncio

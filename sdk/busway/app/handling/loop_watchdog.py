@@ -1,7 +1,7 @@
 """A blocked event loop, and the handler that blocks it.
 
-What lives here: `LoopWatch`, a thread that pings the loop and inspects its stack when it does not
-answer. What does not: partitions without progress (`busway.app.monitoring.health`).
+Here: `LoopWatch`, a thread that pings the loop and inspects its stack when it does not answer.
+Not here: partitions without progress (`busway.app.monitoring.health`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Offsets of one partition of an app.
 
-What lives here: `PartitionOffsets`: what is finished, and the offset to commit. What does not: its lanes (`assigned_partition`),
-committing (`commits`, `transactor`).
+Here: `PartitionOffsets`: what is finished, and the offset to commit.
+Not here: its lanes (`assigned_partition`), committing (`commits`, `transactor`).
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Which record of a partition a handler gets next.
 
-What lives here: the order of keys, parked records and the bound on concurrency, as a pure state machine. What does not:
-calling handlers and waiting (`lane`).
+Here: the order of keys, parked records and the bound on concurrency, as a pure state machine.
+Not here: calling handlers and waiting (`lane`).
 
 A record is *queued*, *running*, perhaps *parked* until its next attempt is due, and finished. While a record of a key
 is parked, or runs beside others, its key is *held*: later records of that key stay *behind* it, in order.

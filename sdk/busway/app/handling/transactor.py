@@ -1,8 +1,7 @@
 """Handlers' output, committed exactly once in transactions with the offsets of their records.
 
-What lives here: `Transactor`: one transaction after another, retries after an abort, a new producer after a fatal
-error. What does not: the output of a call (`handler_output`), partitions and lanes (`worker`), the requests
-(`busway.producer`).
+Here: `Transactor`: one transaction after another, retries after an abort, a new producer after a fatal error.
+Not here: the output of a call (`handler_output`), partitions and lanes (`worker`), the requests (`busway.producer`).
 
 While one transaction commits, handlers continue and their output is queued for the next. That begins when no record is
 left to be handled, after `INTERVAL_S` at the latest, and is open only while its records are sent: readers of committed

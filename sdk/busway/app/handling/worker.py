@@ -1,7 +1,7 @@
 """Feeding an app's handlers and committing what they finish.
 
-What lives here: the assigned partitions with a lane for each handler; back-pressure; revocations. What does not: a
-partition's way through a handler (`lane`), the routes (`model.topic`), commits (`commits`, `transactor`).
+Here: the assigned partitions with a lane for each handler; back-pressure; revocations.
+Not here: a partition's way through a handler (`lane`), the routes (`model.topic`), commits (`commits`, `transactor`).
 
 At least once: an offset is committed only when every record before it was handled, was filtered out, or is acknowledged
 as a dead letter.

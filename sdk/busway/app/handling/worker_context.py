@@ -1,7 +1,7 @@
 """Dependencies of an app's workers.
 
-What lives here: `WorkerContext`, filled by the app when it starts. What does not: the workers (`worker`,
-`busway.app.queues.worker`).
+Here: `WorkerContext`, filled by the app when it starts.
+Not here: the workers (`worker`, `busway.app.queues.worker`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,7 +1,7 @@
 """Outcomes of an app's transactions.
 
-What lives here: `Outcomes`, counted by `handling.transactor` and shown by `monitoring`. What does not: making
-transactions.
+Here: `Outcomes`, counted by `handling.transactor` and shown by `monitoring`.
+Not here: making transactions.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Retries of a handler, and the headers of dead letters.
 
-What lives here: `Retry`, `Exponential`, and the headers of a dead letter. What does not: waiting (`lane`) and sending
-(`attempts`).
+Here: `Retry`, `Exponential`, and the headers of a dead letter.
+Not here: waiting (`lane`) and sending (`attempts`).
 """
 
 import asyncio

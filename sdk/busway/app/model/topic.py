@@ -1,7 +1,7 @@
 """Results of the decorators: topics with their types, handlers with their options.
 
-What lives here: `Topic`, `ConsumerRecord`, `Route` and its options, and the protocols of a topic's app. What does not:
-running them (`handling`), binding arguments (`binding`).
+Here: `Topic`, `ConsumerRecord`, `Route` and its options, and the protocols of a topic's app.
+Not here: running them (`handling`), binding arguments (`binding`).
 """
 
 import asyncio

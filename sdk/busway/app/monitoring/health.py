@@ -1,7 +1,7 @@
 """Readiness of an app.
 
-What lives here: `Health`, which tracks an app's progress and its lag on the brokers. What does not: HTTP
-(`busway.web`), metrics for Prometheus (`metrics`).
+Here: `Health`, which tracks an app's progress and its lag on the brokers.
+Not here: HTTP (`busway.web`), metrics for Prometheus (`metrics`).
 
 The brokers are queried only on a probe, at most once in `LOOK_EVERY_S`: without probes it costs nothing.
 """

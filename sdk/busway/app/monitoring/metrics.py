@@ -1,8 +1,7 @@
 """Metrics of an app for Prometheus.
 
-What lives here: `Metrics`, with its own registry, so that two apps of one process, or two tests, do not collide. What
-does not: serving them
-(`busway.web`). An app without it counts nothing.
+Here: `Metrics`, with its own registry, so that two apps of one process, or two tests, do not collide.
+Not here: serving them (`busway.web`). An app without it counts nothing.
 
 | name | labels | what |
 |---|---|---|

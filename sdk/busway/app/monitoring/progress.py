@@ -1,8 +1,8 @@
 """Progress of an app's partitions, and which are stuck.
 
-What lives here: committed offsets, ends, and the time of each partition's last progress; pure, times are seconds of any
-monotonic clock. What
-does not: querying the brokers (`health`).
+Here: committed offsets, ends, and the time of each partition's last progress; pure, times are seconds of any monotonic
+clock.
+Not here: querying the brokers (`health`).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """The queues of an app that starts.
 
-What lives here: creating their workers, and running them beside the app's other handlers. What does not: one worker
-(`worker`).
+Here: creating their workers, and running them beside the app's other handlers.
+Not here: one worker (`worker`).
 """
 
 import asyncio

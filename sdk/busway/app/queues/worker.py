@@ -1,7 +1,7 @@
 """Feeding one queue's handler and acknowledging its records.
 
-What lives here: `QueueWorker`: concurrency, lock renewal, acknowledgements, draining. What does not: calling the
-handler and dead letters (`handling.attempts`), the share group (`busway.share`).
+Here: `QueueWorker`: concurrency, lock renewal, acknowledgements, draining.
+Not here: calling the handler and dead letters (`handling.attempts`), the share group (`busway.share`).
 
 At least once: a record is accepted when its handler has returned and its sends are acknowledged, rejected when
 dead-lettered, and released otherwise. Its delivery count is its attempt, so processes that died with it count too.

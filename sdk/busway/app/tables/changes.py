@@ -1,8 +1,7 @@
 """Changes of a table by exactly_once handlers.
 
-What lives here: `Change`, which adds rows to a call's output or undoes them; rows put outside of handlers. What does
-not: rows (`rows`), when
-it is called (`busway.app.handling.handler_output`).
+Here: `Change`, which adds rows to a call's output or undoes them; rows put outside of handlers.
+Not here: rows (`rows`), when it is called (`busway.app.handling.handler_output`).
 """
 
 import asyncio

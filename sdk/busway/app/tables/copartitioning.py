@@ -1,8 +1,7 @@
 """Co-partitioning of a table's topic with its sources.
 
-What lives here: creating it with their number of partitions, and refusing sources that cannot be co-partitioned. What
-does not: the table
-(`table`).
+Here: creating it with their number of partitions, and refusing sources that cannot be co-partitioned.
+Not here: the table (`table`).
 """
 
 from collections.abc import Collection

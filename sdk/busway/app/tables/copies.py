@@ -1,8 +1,7 @@
 """Partitions of a table in memory, and how far they match its topic.
 
-What lives here: restoring rows, keeping those of revoked partitions until their owner is known, resuming from them.
-What does not: changing
-them (`table`).
+Here: restoring rows, keeping those of revoked partitions until their owner is known, resuming from them.
+Not here: changing them (`table`).
 """
 
 import asyncio

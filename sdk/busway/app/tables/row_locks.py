@@ -1,7 +1,7 @@
 """Locks of the rows of a partition.
 
-What lives here: `RowLocks`: which calls of handlers run at once, and which wait. What does not: their changes
-(`table`).
+Here: `RowLocks`: which calls of handlers run at once, and which wait.
+Not here: their changes (`table`).
 
 A call locks one key or the whole partition. Each waits only for earlier calls, so calls cannot deadlock; nor can they
 with two tables, as every call reaches the tables of its app in the same order.

@@ -1,7 +1,7 @@
 """Rows of a table in memory.
 
-What lives here: rows with their partition and included events, and an attempt that can be undone. What does not:
-subscribers (`feed`), topics (`table`, `global_table`); no IO.
+Here: rows with their partition and included events, and an attempt that can be undone.
+Not here: subscribers (`feed`), topics (`table`, `global_table`); no IO.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """`app.table(…)`: state of a service from its events, in memory and in a compacted topic.
 
-What lives here: `Table`: changing it as part of a handler's work. What does not: rows (`rows`), restoring and releasing
-them (`copies`), the table that is whole in every instance (`global_table`).
+Here: `Table`: changing it as part of a handler's work.
+Not here: rows (`rows`), restoring and releasing them (`copies`), the table that is whole in every instance
+(`global_table`).
 
 Partition n of the table belongs to partition n of the handlers' topics: its new owner first restores the rows. A change
 is in memory at once and is written when the handler returns; the record is finished on acknowledgement. After a crash

@@ -1,7 +1,7 @@
 """Simulation of a service: instances, a broker and a registry in one process, with faults drawn from a seed.
 
-What lives here: imports for tests. What does not: the simulated machine (`busway_bus.testing.world`), a service on real
-sockets (`busway.testing.bus`).
+Here: imports for tests.
+Not here: the simulated machine (`busway_bus.testing.world`), a service on real sockets (`busway.testing.bus`).
 """
 
 from busway.testing.simulation.bus import SimulatedBus

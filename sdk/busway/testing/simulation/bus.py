@@ -1,7 +1,7 @@
 """The bus of workloads and properties in a simulation.
 
-What lives here: `SimulatedBus`: sending from outside the service, and reading. What does not: faults, which it retries
-through (`run`).
+Here: `SimulatedBus`: sending from outside the service, and reading.
+Not here: faults, which it retries through (`run`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Faults of a simulation; pure.
 
-What lives here: kinds of faults, drawing them, seeds as text. What does not: injecting them (`run`).
+Here: kinds of faults, drawing them, seeds as text.
+Not here: injecting them (`run`).
 
 Each seed first draws the kinds that may occur (Groce et al., "Swarm Testing"): a history with crashes alone reaches
 states that a history with every kind does not.

@@ -1,7 +1,7 @@
 """Clocks, chance and system calls of a simulated service: seeded or refused.
 
-What lives here: `outside`, which patches them for a block. What does not: loop, network and disk
-(`busway_bus.testing.world`).
+Here: `outside`, which patches them for a block.
+Not here: loop, network and disk (`busway_bus.testing.world`).
 
 Seeded: `time`, `datetime`, `uuid`, `random` and `os.urandom`. Not seeded: a `random.Random()` without a seed, the order
 of a set of strings (PYTHONHASHSEED) or of objects hashed by identity. Files are the machine's.

@@ -1,7 +1,7 @@
 """One history: a service, its broker and registry in a simulated world, from a seed.
 
-What lives here: starting them, injecting faults, healing, checking properties. What does not: drawing faults
-(`faults`), running many histories and shrinking (`simulation`).
+Here: starting them, injecting faults, healing, checking properties.
+Not here: drawing faults (`faults`), running many histories and shrinking (`simulation`).
 
 A history has two phases. Trouble: the workload sends while faults happen. Quiet: all faults end, and within `REST_S`
 the service must have handled and committed all records. Then properties are checked.

@@ -1,6 +1,7 @@
 """The simulated service: finding it, and making it again for each process.
 
-What lives here: `Service`. What does not: running it (`run`).
+Here: `Service`.
+Not here: running it (`run`).
 
 A simulated process imports the service's modules afresh, like a real one. Module variables of instances are separate
 and end with the process.

@@ -1,7 +1,7 @@
 """Minimising a failing input; pure.
 
-What lives here: delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input"). What does
-not: the items and the test for failure, which callers pass.
+Here: delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input").
+Not here: the items and the test for failure, which callers pass.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,7 @@
 """Many histories of a service, and the smallest failing one.
 
-What lives here: `Simulation` and `simulate`, for tests and `busway simulate`. What does not: one history (`run`).
+Here: `Simulation` and `simulate`, for tests and `busway simulate`.
+Not here: one history (`run`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The events of a simulation, for a reader.
 
-What lives here: the lines, and the extension that records an instance's events. What does not: packets, which are in
-the world's trace.
+Here: the lines, and the extension that records an instance's events.
+Not here: packets, which are in the world's trace.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Shards as the coordinator has them: they notice what becomes of their groups, and do nothing else because of it.
 
-What lives here: making one. What does not: what is noticed (`test_explained`).
+Here: making one.
+Not here: what is noticed (`test_explained`).
 """
 
 from typing import Any

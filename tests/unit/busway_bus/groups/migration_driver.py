@@ -1,6 +1,6 @@
 """A shard with one group whose members use both protocols, on a clock that only moves when told.
 
-What lives here: what the tests of groups that change their protocol share.
+Here: what the tests of groups that change their protocol share.
 """
 
 from dataclasses import replace

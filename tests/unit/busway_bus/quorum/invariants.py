@@ -1,7 +1,8 @@
 """What must hold of a quorum, looked at while it runs.
 
-What lives here: the checks, over what nodes show, send and write. What does not: running them (`simulated`). They see all nodes at once, the
-dead ones' disks too, and remember what was ever true.
+Here: the checks, over what nodes show, send and write.
+Not here: running them (`simulated`). They see all nodes at once, the dead ones' disks too, and remember what was ever
+true.
 """
 
 from bisect import bisect_left

@@ -1,6 +1,7 @@
 """What a seed decides beforehand: how many voters there are, which faults exist at all, how bad they are.
 
-What lives here: the plan and how it is drawn. What does not: carrying it out (`simulated`).
+Here: the plan and how it is drawn.
+Not here: carrying it out (`simulated`).
 """
 
 from dataclasses import dataclass

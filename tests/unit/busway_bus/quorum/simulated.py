@@ -1,8 +1,9 @@
 """A quorum of pure cores in virtual time, under a seed: disks that lose what was not flushed, a network that does what networks do, clocks askew.
 
-What lives here: the driver, as dull as the real one is to be, the disk, the network, faults, clients. What does not: what must hold
-(`invariants`). A seed draws which of these faults exist at all, and how bad they are. `run(seed)` is one run: faults, then none, and within
-`HEALED_WITHIN_MS` there must be one leader, and everything that is proposed then committed everywhere.
+Here: the driver, as dull as the real one is to be, the disk, the network, faults, clients.
+Not here: what must hold (`invariants`). A seed draws which of these faults exist at all, and how bad they are.
+`run(seed)` is one run: faults, then none, and within `HEALED_WITHIN_MS` there must be one leader, and everything that
+is proposed then committed everywhere.
 """
 
 import heapq
