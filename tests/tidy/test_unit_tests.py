@@ -14,7 +14,7 @@ UNIT = ROOT / "tests/unit"
 SOURCES = {"busway_bus": "bus", "busway": "sdk", "busway_protocol": "sdk", "busway_registry": "registry"}
 SOURCES |= {"busway_connect": "services", "busway_spark": "spark"}
 
-IO = frozenset({"asyncio", "socket", "subprocess", "threading", "shutil", "tempfile", "ssl", "sqlalchemy", "pyspark"})
+IO = frozenset({"asyncio", "socket", "subprocess", "threading", "shutil", "tempfile", "ssl", "sqlalchemy", "pyspark", "psycopg"})
 """A module that imports one of these, or has a coroutine, is not pure."""
 ELSEWHERE = {
     "bus/busway_bus/handlers": "answered over the wire in tests/integration/broker",
