@@ -1,7 +1,7 @@
 """The registry's use cases: register, look up, check, read, delete.
 
 Here: those that read and delete, each in one transaction of a `Store`.
-Not here: those that validate a schema (`registering`), HTTP (`http`), SQL (`store`), rules (`domain`).
+Not here: those that validate a schema (`registration`), HTTP (`http`), SQL (`store`), rules (`domain`).
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Final
 from busway_registry.domain import errors
 from busway_registry.domain.schemas import SchemaRequest
 from busway_registry.domain.subjects import LATEST
-from busway_registry.registering import Registrar
+from busway_registry.registration import Registrar
 from busway_registry.settings import Settings, read_only
 from busway_registry.store.interface import (
     WHOLE,

@@ -1,7 +1,7 @@
 """Compatibility levels and modes of subjects and the registry.
 
 Here: reading, setting and inheriting them.
-Not here: applying them (`service`, `registering`).
+Not here: applying them (`service`, `registration`).
 """
 
 from collections.abc import Mapping

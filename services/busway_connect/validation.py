@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from busway_connect.config import BadSetting
 from busway_connect.connector import Config, ConfigInvalid, Connector, Setting, Source
-from busway_connect.hidden import References, shown
 from busway_connect.overrides import override_problems
 from busway_connect.patterns import BadPattern, Pattern, TooLong
 from busway_connect.plugins import NoSuchPlugin, Plugins
+from busway_connect.redaction import References, shown
 from busway_connect.topic_creation import creation_problems
 from busway_connect.transaction_boundary import BOUNDARIES, BOUNDARY, INTERVAL, boundary_of
 from busway_connect.transforms.chain import chain
-from busway_connect.unserved import CONVERTERS, unserved, unserved_of_converter
+from busway_connect.unsupported_settings import CONVERTERS, unserved, unserved_of_converter
 
 _SEE: Final = (
     "\nYou can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
@@ -144,7 +144,7 @@ def problems(
     """
     references = References(config if given is None else given, config)
     return {
-        references.hidden(name): [references.said(name, text) for text in texts]
+        references.hidden(name): [references.redacted(name, text) for text in texts]
         for name, texts in _problems(plugins, connector, config, transactions=transactions).items()
     }
 

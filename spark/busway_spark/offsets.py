@@ -54,7 +54,7 @@ def position_options(start: Position, end: Position | None, topic: str) -> dict[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RequestedOffsets:
     """A requested position.
 
     Attributes:
@@ -68,7 +68,7 @@ class Wanted:
     offsets: Offsets | None = None
 
 
-def wanted(options: Mapping[str, str], name: str, default: str) -> Wanted:
+def wanted(options: Mapping[str, str], name: str, default: str) -> RequestedOffsets:
     """Parse the options `<name>Timestamp` and `<name>Offsets`.
 
     Raises:
@@ -78,10 +78,10 @@ def wanted(options: Mapping[str, str], name: str, default: str) -> Wanted:
     if moment is not None:
         if not moment.isdigit():
             raise BadOption(f"{name}Timestamp={moment}: give milliseconds since 1970")
-        return Wanted(timestamp_ms=int(moment))
+        return RequestedOffsets(timestamp_ms=int(moment))
     text = options.get(f"{name}Offsets", default)
     if text in _WORDS:
-        return Wanted(special=_WORDS[text])
+        return RequestedOffsets(special=_WORDS[text])
     try:
         parsed = json.loads(text)
         offsets = {
@@ -91,7 +91,7 @@ def wanted(options: Mapping[str, str], name: str, default: str) -> Wanted:
         raise BadOption(
             f'{name}Offsets={text}: give earliest, latest, or JSON such as {{"topic": {{"0": 23, "1": -2}}}}'
         ) from None
-    return Wanted(offsets=offsets)
+    return RequestedOffsets(offsets=offsets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class Asker:
         async with self._consumer() as consumer:
             return await consumer.end_offsets(partitions, open_too=True)
 
-    async def resolve(self, asked: Wanted) -> Offsets:
+    async def resolve(self, asked: RequestedOffsets) -> Offsets:
         """Return the current offsets of a position.
 
         Raises:

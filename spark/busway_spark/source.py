@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from busway import BuswayError, OffsetReset, TopicPartition, read_batches
 from busway_spark.columns import to_arrow
-from busway_spark.offsets import Asker, BadOption, Offsets, Wanted, as_json, from_json, wanted
+from busway_spark.offsets import Asker, BadOption, Offsets, RequestedOffsets, as_json, from_json, wanted
 
 logger = logging.getLogger("busway.spark")
 
@@ -83,8 +83,8 @@ class Settings:
 
     bootstrap_servers: str
     topics: tuple[str, ...]
-    start: Wanted
-    end: Wanted
+    start: RequestedOffsets
+    end: RequestedOffsets
     read_committed: bool
     fail_on_data_loss: bool
     max_offsets: int | None
@@ -199,7 +199,7 @@ class _Reading:
         if self.settings.fail_on_data_loss:
             raise DataLoss(
                 f"{what}: records were deleted before they were read, or the topic was recreated; "
-                "begin with a new checkpoint, or set failOnDataLoss to false to go on without them"
+                "begin with a new checkpoint, or set failOnDataLoss to false to continue without them"
             )
         logger.warning("%s: records are lost; %s (failOnDataLoss=false)", what, then)
 

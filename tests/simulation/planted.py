@@ -169,7 +169,7 @@ def _unsynced(original: Any) -> Any:
 
 def _one_record_early(_: Any) -> Any:
     def advance_start(self: Any, offset: int, now_ms: int) -> None:
-        from busway_bus.log.deleted import Deleted
+        from busway_bus.log.deleted_segments import Deleted
 
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset + 1:

@@ -69,7 +69,7 @@ def _waits_for_another_clock(_: Any) -> Any:
 
 
 def _waits_on(_: Any) -> Any:
-    def _wait_no_more(self: Any, key: Any, heard: Any) -> None:
+    def _wait_no_more(self: Any, key: Any, last_request: Any) -> None:
         pass
 
     return _wait_no_more
@@ -102,10 +102,10 @@ def _counts_votes_wrong(original: Any) -> Any:
 
 
 def _keeps_giving_up(original: Any) -> Any:
-    def gone_for_a_while(self: Any) -> Any:
+    def left_temporarily(self: Any) -> Any:
         return dataclasses.replace(original(self), revoking=self.revoking)
 
-    return gone_for_a_while
+    return left_temporarily
 
 
 # Groups whose members change the protocol
@@ -285,7 +285,7 @@ PLANTED: Final = (
     Planted(
         "left static member still gives up",
         "partitions that a static member was giving up when it left for a while are nobody's until its session ends",
-        (("busway_bus.groups.modern.consumer_member:ConsumerMember.gone_for_a_while", _keeps_giving_up),),
+        (("busway_bus.groups.modern.consumer_member:ConsumerMember.left_temporarily", _keeps_giving_up),),
         _SEATS,
     ),
     Planted(

@@ -66,10 +66,10 @@ def _tells_no_aborts(original: Any) -> Any:
 
 
 def _forgets_prepared(_: Any) -> Any:
-    def go_on(self: Any, partition: int, shard: Any) -> None:
+    def resume(self: Any, partition: int, shard: Any) -> None:
         pass
 
-    return go_on
+    return resume
 
 
 def _restores_nothing_open(original: Any) -> Any:
@@ -178,7 +178,7 @@ PLANTED: Final = (
     Planted(
         "prepared transaction forgotten at a start",
         "what was to be ended when the node died stays open for ever",
-        (("busway_bus.coordinator.markers:Markers.go_on", _forgets_prepared),),
+        (("busway_bus.coordinator.markers:Markers.resume", _forgets_prepared),),
         _ABOUT,
     ),
     Planted(

@@ -166,7 +166,7 @@ def _check_assignments(image: ClusterImage, topic: NewTopic) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
+class PartitionCount:
     """A topic's new number of partitions, with replicas chosen by the caller."""
 
     name: str
@@ -178,17 +178,17 @@ class Growth:
 class CreatePartitions:
     """Add partitions to topics, independently of each other. The reply has each one's id or error."""
 
-    topics: tuple[Growth, ...]
+    topics: tuple[PartitionCount, ...]
     validate_only: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[UUID | KafkaError, ...]]:
-        def growth(topic: Growth) -> Callable[[ClusterImage], Decision[UUID]]:
+        def growth(topic: PartitionCount) -> Callable[[ClusterImage], Decision[UUID]]:
             return lambda newest: grow(newest, topic)
 
         return only_checked(several(image, map(growth, self.topics)), validate_only=self.validate_only)
 
 
-def grow(image: ClusterImage, growth: Growth) -> Decision[UUID]:
+def grow(image: ClusterImage, growth: PartitionCount) -> Decision[UUID]:
     """Add partitions to a topic, with the replication factor of its first one.
 
     Raises:

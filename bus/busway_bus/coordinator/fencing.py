@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from busway_bus.coordinator.leaving import leave_in_parts
+from busway_bus.coordinator.leave_group import leave_in_parts
 from busway_bus.coordinator.member_connections import Carrier, MemberConnections, MemberKey
 from busway_bus.coordinator.runtime import Runtime
 from busway_bus.groups.classic.group import ClassicGroup
@@ -43,7 +43,7 @@ class MemberFencing:
         self._fenced: list[tuple[MemberKey, int]] = []
         self.connections = MemberConnections(grace_ms, runtime.now, self._over, self._is_member)
 
-    def heard(
+    def request_received(
         self,
         carrier: Carrier,
         group_id: str,
@@ -52,11 +52,11 @@ class MemberFencing:
         heartbeat: bool = False,
         interval_ms: int = 0,
     ) -> None:
-        """Note a dynamic member's connection, as `MemberConnections.heard`."""
+        """Note a dynamic member's connection, as `MemberConnections.request_received`."""
         key = group_id, member_id
         longest_ms = self._longest_ms(key)
         if longest_ms is not None:
-            self.connections.heard(carrier, key, longest_ms, heartbeat=heartbeat, interval_ms=interval_ms)
+            self.connections.request_received(carrier, key, longest_ms, heartbeat=heartbeat, interval_ms=interval_ms)
 
     def joins(self, carrier: Carrier, group_id: str, member_id: str) -> None:
         """Note JoinGroup's connection. With a handed-out id it is the first."""
@@ -65,14 +65,14 @@ class MemberFencing:
         if longest_ms is not None:
             group = self._group(group_id)
             first = isinstance(group, ClassicGroup) and member_id not in group.members
-            self.connections.heard(carrier, key, longest_ms, rejoins=not first)
+            self.connections.request_received(carrier, key, longest_ms, rejoins=not first)
 
     def joined(self, carrier: Carrier, group_id: str, member_id: str) -> None:
         """Note the connection of JoinGroup's response."""
         key = group_id, member_id
         longest_ms = self._longest_ms(key)
         if longest_ms is not None:
-            self.connections.heard(carrier, key, longest_ms, rejoins=None)
+            self.connections.request_received(carrier, key, longest_ms, rejoins=None)
 
     def parked(self, carrier: Carrier, group_id: str, waiter: Waiter) -> None:
         """Note a new member's first JoinGroup; only the response carries the id."""
@@ -80,7 +80,7 @@ class MemberFencing:
         newcomer = next(reversed(group.members.values()), None) if isinstance(group, ClassicGroup) else None
         if newcomer is not None and newcomer.join is waiter and newcomer.instance_id is None:
             key = group_id, newcomer.member_id
-            self.connections.heard(carrier, key, newcomer.session_timeout_ms // 3, id_sent=False)
+            self.connections.request_received(carrier, key, newcomer.session_timeout_ms // 3, id_sent=False)
 
     def unloaded(self, shard: ExplainedShard) -> None:
         for group_id in shard.groups:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from busway_bus.coordinator.consumer_groups import consumer_limits, matching
 from busway_bus.coordinator.fencing import MemberFencing
-from busway_bus.coordinator.leaving import leave_in_parts
+from busway_bus.coordinator.leave_group import leave_in_parts
 from busway_bus.coordinator.member_connections import Carrier
 from busway_bus.coordinator.offset_commit_batches import OffsetsInBatch, offsets_in_batch
 from busway_bus.coordinator.offset_commit_verification import OffsetCommitVerifications, TransactionalProducer
@@ -218,7 +218,7 @@ class GroupCoordinator:
                 if not await self.runtime.write(partition, write):
                     break
         except KafkaError as problem:
-            logger.warning("who is to have what in group %s cannot be written: %s", plan.group.group_id, problem)
+            logger.warning("the target assignment of group %s cannot be written: %s", plan.group.group_id, problem)
         finally:
             plan.group.unplanned()
 

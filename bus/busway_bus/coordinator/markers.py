@@ -90,7 +90,7 @@ class Markers:
         ending = self._endings[transactional_id] = _Ending(partition, transactional_id)
         self._enqueue(ending)
 
-    def go_on(self, partition: int, shard: TransactionShard) -> None:
+    def resume(self, partition: int, shard: TransactionShard) -> None:
         for transactional_id in shard.prepared:
             self.begin(partition, transactional_id)
 

@@ -46,7 +46,7 @@ class Carrier(Protocol):
 
 
 @dataclass(slots=True)
-class _Heard:
+class _LastRequest:
     """The last request of a member.
 
     Attributes:
@@ -95,14 +95,14 @@ class MemberConnections:
         self._fence = fence
         self._is_member = is_member
         self._call_later = call_later
-        self._heard: dict[str, dict[str, _Heard]] = {}
+        self._heard: dict[str, dict[str, _LastRequest]] = {}
         """Group id → member id → its last request."""
         self._full = set[Carrier]()
         self._warned = set[Carrier]()
         self._waiting = Counter[str]()
         """Group id → number of members with a timer."""
 
-    def heard(
+    def request_received(
         self,
         carrier: Carrier,
         key: MemberKey,
@@ -127,40 +127,42 @@ class MemberConnections:
         """
         if not self._grace_ms:
             return
-        heard = self._entry(key)
-        if carrier.gone and (heard is not None or not carrier.closed_by_client):
+        last_request = self._entry(key)
+        if carrier.gone and (last_request is not None or not carrier.closed_by_client):
             return
-        now, moved = self._now(), heard is None or heard.carrier is not carrier
+        now, moved = self._now(), last_request is None or last_request.carrier is not carrier
         if moved and not self._has_room(carrier):
             self.forget(key)
             return
-        if heard is None:
-            heard = self._heard.setdefault(key[0], {})[key[1]] = _Heard(carrier, longest_ms, id_sent)
+        if last_request is None:
+            last_request = self._heard.setdefault(key[0], {})[key[1]] = _LastRequest(carrier, longest_ms, id_sent)
         elif moved:
-            heard.carrier.members.discard(key)
-            heard.carrier = carrier
+            last_request.carrier.members.discard(key)
+            last_request.carrier = carrier
         carrier.members.add(key)
         carrier.when_closed = partial(self._closed, carrier)
-        self._wait_no_more(key, heard)
-        heard.longest_ms, heard.id_sent = longest_ms, id_sent
-        heard.rejoins = heard.rejoins if rejoins is None else rejoins
-        heard.interval_ms = max(heard.interval_ms, interval_ms)
+        self._wait_no_more(key, last_request)
+        last_request.longest_ms, last_request.id_sent = longest_ms, id_sent
+        last_request.rejoins = last_request.rejoins if rejoins is None else rejoins
+        last_request.interval_ms = max(last_request.interval_ms, interval_ms)
         if not heartbeat:
-            heard.heartbeat_ms = None  # members send no heartbeats while they wait for the end of a rebalance
+            last_request.heartbeat_ms = None  # members send no heartbeats while they wait for the end of a rebalance
         else:
-            if heard.heartbeat_ms is not None and not moved:  # one that is sent again by a new connection comes early
-                heard.interval_ms = max(heard.interval_ms, now - heard.heartbeat_ms)
-            heard.heartbeat_ms = now
+            if (
+                last_request.heartbeat_ms is not None and not moved
+            ):  # one that is sent again by a new connection comes early
+                last_request.interval_ms = max(last_request.interval_ms, now - last_request.heartbeat_ms)
+            last_request.heartbeat_ms = now
         if carrier.gone:
-            self._wait(key, heard, now)
+            self._wait(key, last_request, now)
 
     def lives(self, carrier: Carrier, key: MemberKey) -> None:
         """Note a commit: the member is not fenced while its own connection is closed."""
-        heard = self._entry(key)
-        if heard is not None and heard.timer is not None:
-            self.heard(carrier, key, heard.longest_ms)
+        last_request = self._entry(key)
+        if last_request is not None and last_request.timer is not None:
+            self.request_received(carrier, key, last_request.longest_ms)
 
-    def _entry(self, key: MemberKey) -> _Heard | None:
+    def _entry(self, key: MemberKey) -> _LastRequest | None:
         return self._heard.get(key[0], {}).get(key[1])
 
     def _has_room(self, carrier: Carrier) -> bool:
@@ -189,14 +191,14 @@ class MemberConnections:
 
     def forget(self, key: MemberKey) -> None:
         members = self._heard.get(key[0], {})
-        heard = members.pop(key[1], None)
-        if heard is None:
+        last_request = members.pop(key[1], None)
+        if last_request is None:
             return
         if not members:
             del self._heard[key[0]]
-        self._wait_no_more(key, heard)
-        heard.carrier.members.discard(key)
-        self._full.discard(heard.carrier)
+        self._wait_no_more(key, last_request)
+        last_request.carrier.members.discard(key)
+        self._full.discard(last_request.carrier)
 
     def forget_group(self, group_id: str) -> None:
         for member_id in tuple(self._heard.get(group_id, ())):
@@ -209,31 +211,31 @@ class MemberConnections:
         """
         return min(interval_ms, WAITING_HEARTBEAT_MS) if group_id in self._waiting else interval_ms
 
-    def _wait_no_more(self, key: MemberKey, heard: _Heard) -> None:
-        if heard.timer is not None:
-            heard.timer.cancel()
-            heard.timer = None
+    def _wait_no_more(self, key: MemberKey, last_request: _LastRequest) -> None:
+        if last_request.timer is not None:
+            last_request.timer.cancel()
+            last_request.timer = None
             self._waiting[key[0]] -= 1
             if not self._waiting[key[0]]:
                 del self._waiting[key[0]]
 
-    def _wait(self, key: MemberKey, heard: _Heard, now: int) -> None:
+    def _wait(self, key: MemberKey, last_request: _LastRequest, now: int) -> None:
         """Fence a member later, unless another connection or the session decides."""
-        if heard.rejoins:
+        if last_request.rejoins:
             self.forget(key)
             return
         wait_ms = self._grace_ms
-        if heard.id_sent:
-            last_ms = now if heard.heartbeat_ms is None else heard.heartbeat_ms
-            wait_ms = max(wait_ms, last_ms + (heard.interval_ms or heard.longest_ms) * 3 // 2 - now)
-        heard.closed_ms, heard.until_ms = now, now + wait_ms
+        if last_request.id_sent:
+            last_ms = now if last_request.heartbeat_ms is None else last_request.heartbeat_ms
+            wait_ms = max(wait_ms, last_ms + (last_request.interval_ms or last_request.longest_ms) * 3 // 2 - now)
+        last_request.closed_ms, last_request.until_ms = now, now + wait_ms
         self._waiting[key[0]] += 1
-        self._set_timer(key, heard, now)
+        self._set_timer(key, last_request, now)
 
-    def _set_timer(self, key: MemberKey, heard: _Heard, now: int) -> None:
-        wait_ms = min(heard.until_ms - now, LOOK_MS)
+    def _set_timer(self, key: MemberKey, last_request: _LastRequest, now: int) -> None:
+        wait_ms = min(last_request.until_ms - now, LOOK_MS)
         call_later = self._call_later or asyncio.get_running_loop().call_later
-        heard.timer = call_later(wait_ms / 1000, self._look, key, heard, now + wait_ms)
+        last_request.timer = call_later(wait_ms / 1000, self._look, key, last_request, now + wait_ms)
 
     def _closed(self, carrier: Carrier, by_client: bool) -> None:
         """Start its members' timers. If the broker closed it, sessions stay."""
@@ -248,22 +250,22 @@ class MemberConnections:
         for group_id, member_id in tuple(carrier.members):
             self._wait((group_id, member_id), self._heard[group_id][member_id], now)
 
-    def _look(self, key: MemberKey, heard: _Heard, due_ms: int) -> None:
+    def _look(self, key: MemberKey, last_request: _LastRequest, due_ms: int) -> None:
         """Fence a member whose wait is over, if still in its group."""
         now = self._now()
         if (late_ms := now - due_ms) > LATE_MS:
-            heard.until_ms = max(heard.until_ms, now) + min(late_ms, self._grace_ms)
+            last_request.until_ms = max(last_request.until_ms, now) + min(late_ms, self._grace_ms)
         if not self._is_member(key):
             self.forget(key)
-        elif now < heard.until_ms:
-            self._set_timer(key, heard, now)
+        elif now < last_request.until_ms:
+            self._set_timer(key, last_request, now)
         else:
             self.forget(key)
-            self._fence(*key, now - heard.closed_ms)
+            self._fence(*key, now - last_request.closed_ms)
 
     def close(self) -> None:
         for group_id, members in self._heard.items():
-            for member_id, heard in members.items():
-                self._wait_no_more((group_id, member_id), heard)
-                heard.carrier.when_closed = None
+            for member_id, last_request in members.items():
+                self._wait_no_more((group_id, member_id), last_request)
+                last_request.carrier.when_closed = None
         self._grace_ms = 0

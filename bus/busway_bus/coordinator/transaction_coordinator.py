@@ -76,7 +76,7 @@ class TransactionCoordinator:
         self._creating = asyncio.Lock()
 
     def _loaded(self, partition: int, shard: TransactionShard) -> None:
-        self.markers.go_on(partition, shard)
+        self.markers.resume(partition, shard)
 
     def _levels(self, client_version: int) -> Levels:
         return Levels(client=client_version, server=self._version())

@@ -49,8 +49,8 @@ class OffsetMemory:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "new groups and offsets are refused: those that are there take %d MiB, which is as much as they may; delete groups that nobody "
-                "needs, or lower offsets.retention.minutes",
+                "new groups and offsets are refused: the existing ones take %d MiB, which is the limit; delete unused "
+                "groups, or lower offsets.retention.minutes",
                 self._limit >> 20,
             )
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "groups and committed offsets take as much as they may")
@@ -92,10 +92,10 @@ class CommittedOffsets(dict[str, dict[TopicPartition, CommittedOffset]]):
         if not table:
             self.pop(group_id, None)
 
-    def group_came(self) -> None:
+    def group_added(self) -> None:
         self._change(GROUP_BYTES)
 
-    def group_went(self) -> None:
+    def group_removed(self) -> None:
         self._change(-GROUP_BYTES)
 
     def check(self, group_id: str, offsets: NewOffsets, *, new_group: bool) -> None:

@@ -95,12 +95,12 @@ class ExplainedShard(GroupShard):
         def put_out(member: Member) -> None:
             here = shard()
             if here is not None and here.live:
-                here._put_out(group_id, member)
+                here._fence_members(group_id, member)
 
         group.put_out = put_out
         return group
 
-    def _put_out(self, group_id: str, member: Member) -> None:
+    def _fence_members(self, group_id: str, member: Member) -> None:
         what, reason = self._causes.get(group_id, _unknown)(member.member_id, member.instance_id)
         if what == LATE and member.deadline_ms <= self._now:
             what, reason = SILENT, f"no heartbeat within its session of {member.session_timeout_ms} ms"
@@ -264,7 +264,7 @@ class ExplainedShard(GroupShard):
                 what, reason = self._causes.get(key.group_id, _unknown)(member.member_id, member.instance_id)
                 self._note(key.group_id, what, member, reason)
             return
-        what = JOINED if member is None else "subscribes anew"
+        what = JOINED if member is None else "changes its subscription"
         if member is None or member.topics != frozenset(value.subscribed_topic_names):
             self._gather(key.group_id).note(
                 what, key.member_id, client_id=value.client_id, host=value.client_host, instance=value.instance_id

@@ -14,7 +14,7 @@ Refused = Callable[[str, str], None]
 """Called with the host and the text of a refusal."""
 
 
-def _untold(host: str, text: str) -> None:
+def _ignore(host: str, text: str) -> None:
     """Do nothing."""
 
 
@@ -29,7 +29,7 @@ class GroupMemory:
     """
 
     def __init__(
-        self, limit: int = GROUPS_BYTES_MAX, group_limit: int = GROUP_BYTES_MAX, refused: Refused = _untold
+        self, limit: int = GROUPS_BYTES_MAX, group_limit: int = GROUP_BYTES_MAX, refused: Refused = _ignore
     ) -> None:
         self.share = FairShare(
             limit,
@@ -44,7 +44,7 @@ class GroupMemory:
         return self.share.used
 
 
-def pending_share(limit: int = PENDING_OFFSETS_BYTES_MAX, refused: Refused = _untold) -> FairShare:
+def pending_share(limit: int = PENDING_OFFSETS_BYTES_MAX, refused: Refused = _ignore) -> FairShare:
     """Return a host quota for offsets of open transactions."""
     remedy = "Transactions that end make room."
     return FairShare(limit, what="offsets within open transactions", remedy=remedy, refused=refused)

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from busway_bus.groups.ends import Ends
 from busway_bus.groups.limits import GroupLimits
+from busway_bus.groups.member_timeouts import MemberTimeouts
 from busway_bus.groups.migration import classic_metadata, downgrade
 from busway_bus.groups.modern.consumer_group import ConsumerGroup
 from busway_bus.groups.modern.consumer_member import ConsumerMember, MemberState
@@ -43,8 +43,8 @@ class MixedGroup(ConsumerGroup):
         super().__init__(group_id, limits.memory, limits.consumer, topics)
         self._of_classic = limits
         self._new_id = new_id
-        self._joins = Ends()
-        self._syncs = Ends()
+        self._joins = MemberTimeouts()
+        self._syncs = MemberTimeouts()
 
     # Joining
 
@@ -209,12 +209,12 @@ class MixedGroup(ConsumerGroup):
 
     # Leaving
 
-    def _put_out(self, member_ids: list[str], now: int, reply: R) -> Decision[R]:
+    def _fence_members(self, member_ids: list[str], now: int, reply: R) -> Decision[R]:
         """Remove members; convert the group if only classic ones are left."""
         records = self._downgraded(member_ids, now) if member_ids else ()
         if records:
             return Decision(records=records, reply=reply, whole=True)
-        return super()._put_out(member_ids, now, reply)
+        return super()._fence_members(member_ids, now, reply)
 
     def _downgraded(
         self, gone: Collection[str], now: int, joins: ConsumerMember | None = None, *, rebalance: bool = True

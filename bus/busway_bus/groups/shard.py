@@ -98,7 +98,7 @@ class GroupShard:
         group.apply(key, value, now)
         if group.over:
             del self.groups[group_id]
-            self.offsets.group_went()
+            self.offsets.group_removed()
             self._deadlines.discard(group_id)
         else:
             self.watch(group)
@@ -139,7 +139,7 @@ class GroupShard:
         """
         group = self.groups.get(group_id)
         if group is None:
-            self.offsets.group_came()
+            self.offsets.group_added()
         if group is None or (kind is not None and group.kind is not kind and group.replaceable):
             group = self.groups[group_id] = self._new_group(group_id, kind or GroupKind.CLASSIC)
         if kind is not None and group.kind is not kind:

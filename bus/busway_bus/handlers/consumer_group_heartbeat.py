@@ -40,7 +40,7 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
     try:
         _check(request, context)
         if request.member_epoch >= 0:
-            fencing.heard(
+            fencing.request_received(
                 context.peer, request.group_id, request.member_id
             )  # the answer may wait for the disk for long
         result = await context.node.groups.consumer_heartbeat(request.group_id, _heartbeat_of(request, context))
@@ -50,7 +50,7 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
     if request.member_epoch < 0:
         connections.forget(key)
     else:
-        fencing.heard(context.peer, *key, heartbeat=True, interval_ms=result.interval_ms)
+        fencing.request_received(context.peer, *key, heartbeat=True, interval_ms=result.interval_ms)
     assignment = None
     if result.assigned is not None:
         topics = [TopicPartitions(topic_id=topic, partitions=list(held)) for topic, held in result.assigned.items()]

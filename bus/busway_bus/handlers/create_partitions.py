@@ -8,7 +8,7 @@ Behaviour: the count is the new total; validate_only checks without creating.
 from collections import Counter
 from typing import Final
 
-from busway_bus.controller.topics import CreatePartitions, Growth
+from busway_bus.controller.topics import CreatePartitions, PartitionCount
 from busway_bus.handlers.common.context import RequestContext
 from busway_bus.handlers.common.controller_batches import request_each
 from busway_bus.security.operations import Access, Operation, Resource
@@ -33,7 +33,7 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
     counts = Counter(topic.name for topic in request.topics)
     growths = [_growth(topic) for topic in request.topics if counts[topic.name] == 1]
 
-    def command(chunk: tuple[Growth, ...]) -> CreatePartitions:
+    def command(chunk: tuple[PartitionCount, ...]) -> CreatePartitions:
         return CreatePartitions(topics=chunk, validate_only=request.validate_only)
 
     replies = await request_each(node.controller, growths, command, context.for_controller)
@@ -53,9 +53,9 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
     return CreatePartitionsResponse(results=results)
 
 
-def _growth(topic: CreatePartitionsTopic) -> Growth:
+def _growth(topic: CreatePartitionsTopic) -> PartitionCount:
     assignments = topic.assignments
-    return Growth(
+    return PartitionCount(
         name=topic.name,
         count=topic.count,
         assignments=(

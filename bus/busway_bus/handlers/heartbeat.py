@@ -27,5 +27,5 @@ def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatRespo
     except KafkaError as problem:
         code = problem.code
     if code in _ALIVE:
-        context.node.groups.fencing.heard(context.peer, request.group_id, request.member_id, heartbeat=True)
+        context.node.groups.fencing.request_received(context.peer, request.group_id, request.member_id, heartbeat=True)
     return HeartbeatResponse(error_code=code)

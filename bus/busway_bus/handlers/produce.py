@@ -176,7 +176,7 @@ class _ProduceOperation(PendingResponse):
         if not self._appending:
             self._release_batches()
             if self.needs_request:
-                self.let_go()
+                self.release_request()
 
     def _release_batches(self) -> None:
         self._request.topic_data = []
@@ -224,7 +224,7 @@ class _ProduceOperation(PendingResponse):
             self._refuse_transactional(problem)
             return
         ((producer_id, epoch),) = producers
-        assert self._request.transactional_id is not None, "who gives none was refused before"
+        assert self._request.transactional_id is not None, "a batch without one was refused before"
         verifications = self._context.node.replicas.verifications
         unverified = []
         for batch in self._transactional:

@@ -61,7 +61,7 @@ def _session(request: ShareAcknowledgeRequest, context: RequestContext, group_id
         raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a session begins with ShareFetch")
     if epoch == FINAL_EPOCH:
         return sessions.find(group_id, member_id)
-    return sessions.go_on(group_id, member_id, epoch)
+    return sessions.resume(group_id, member_id, epoch)
 
 
 def _topics(outcomes: dict[TopicIdPartition, Refusal], leaders: Leaders) -> list[ShareAcknowledgeTopicResponse]:

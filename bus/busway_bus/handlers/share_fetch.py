@@ -17,10 +17,10 @@ from busway_bus.handlers.common.share_acknowledgements import Acknowledging, Lea
 from busway_bus.handlers.fetch import pieces
 from busway_bus.metadata.features import SHARE_VERSION
 from busway_bus.security.operations import Access, Operation, Resource
-from busway_bus.share.acquiring import AcquireOptions
-from busway_bus.share.fetching import Bounds, Got, ShareFetch
+from busway_bus.share.acquisition import AcquireOptions
+from busway_bus.share.delayed_share_fetch import Waiting
+from busway_bus.share.fetching import Bounds, ShareFetch, ShareFetchResult
 from busway_bus.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition, next_epoch
-from busway_bus.share.waiting import Waiting
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.share_groups import (
@@ -101,25 +101,25 @@ def _session(request: ShareFetchRequest, context: RequestContext, group_id: str,
         for topic in request.forgotten_topics_data
         for partition_index in topic.partitions
     ]
-    return shares.sessions.go_on(group_id, member_id, epoch, partitions, forget)
+    return shares.sessions.resume(group_id, member_id, epoch, partitions, forget)
 
 
 async def _fetch(
     request: ShareFetchRequest, context: RequestContext, group_id: str, member_id: str, session: ShareSession
-) -> dict[TopicIdPartition, Got]:
+) -> dict[TopicIdPartition, ShareFetchResult]:
     """Acquire from each partition of the session, in rotating order."""
     partitions = list(session.partitions)
     if request.share_session_epoch > 0 and partitions:
         at = request.share_session_epoch % len(partitions)
         partitions = [*partitions[at:], *partitions[:at]]
-    got: dict[TopicIdPartition, Got] = {}
+    got: dict[TopicIdPartition, ShareFetchResult] = {}
     wanted = []
     for count, partition in enumerate(partitions, 1):
         try:
             check_place(context, partition)
             wanted.append(partition)
         except KafkaError as problem:
-            got[partition] = Got(problem)
+            got[partition] = ShareFetchResult(problem)
         if count % CHECKED_TOGETHER == 0:
             await asyncio.sleep(0)
     max_bytes = min(request.max_bytes, context.node.config.get("fetch.max.bytes"))
@@ -140,7 +140,7 @@ def _answer(
     request: ShareFetchRequest,
     context: RequestContext,
     session: ShareSession,
-    got: dict[TopicIdPartition, Got],
+    got: dict[TopicIdPartition, ShareFetchResult],
     acknowledged: dict[TopicIdPartition, Refusal],
 ) -> ShareFetchResponse:
     running = request.share_session_epoch > 0
@@ -156,7 +156,7 @@ def _answer(
     for partition, problem in acknowledged.items():
         answer = answers.get(partition)
         if answer is None:
-            answer = answers[partition] = _partition_row(partition, Got(), leaders)
+            answer = answers[partition] = _partition_row(partition, ShareFetchResult(), leaders)
         if problem is not None:
             answer.acknowledge_error_code, answer.acknowledge_error_message = problem.code, problem.message
     topics: dict[UUID, ShareFetchableTopicResponse] = {}
@@ -172,7 +172,7 @@ def _answer(
     )
 
 
-def _is_news(session: ShareSession, partition: TopicIdPartition, got: Got) -> bool:
+def _is_news(session: ShareSession, partition: TopicIdPartition, got: ShareFetchResult) -> bool:
     """Whether a running session's response includes a partition; update the session.
 
     It does with records, with an error, in the first response after the error, and in the first with the partition. A
@@ -186,7 +186,7 @@ def _is_news(session: ShareSession, partition: TopicIdPartition, got: Got) -> bo
     return due or got.error is not None or got.records is not None
 
 
-def _partition_row(partition: TopicIdPartition, got: Got, leaders: Leaders) -> FetchedPartition:
+def _partition_row(partition: TopicIdPartition, got: ShareFetchResult, leaders: Leaders) -> FetchedPartition:
     return FetchedPartition(
         partition_index=partition[1],
         error_code=ErrorCode.NONE if got.error is None else got.error.code,

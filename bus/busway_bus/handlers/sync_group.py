@@ -30,7 +30,7 @@ async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGrou
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
     )
-    context.node.groups.fencing.heard(context.peer, request.group_id, request.member_id)
+    context.node.groups.fencing.request_received(context.peer, request.group_id, request.member_id)
     try:
         synced = await context.node.groups.sync(request.group_id, sync, context.peer.waits)
     except KafkaError as problem:

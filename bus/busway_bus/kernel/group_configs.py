@@ -51,24 +51,24 @@ def _key(
 GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
     [
         _key("consumer.assignment.interval.ms", ConfigType.INT, 1000,
-             "The group is balanced anew at most once in so many ms.", at_least=0),
+             "Shortest time in ms between two assignments of the group.", at_least=0),
         _key("consumer.heartbeat.interval.ms", ConfigType.INT, 5000,
-             "How often, in ms, the group's members are told to send heartbeats.", at_least=1),
+             "Heartbeat interval of the group's members, in ms.", at_least=1),
         _key("consumer.session.timeout.ms", ConfigType.INT, 45_000,
-             "A member of the group that sends no heartbeat for so many ms is out.", at_least=1),
+             "Time in ms without a heartbeat after which a member of the group is fenced.", at_least=1),
         _key("errors.deadletterqueue.copy.record.enable", ConfigType.BOOLEAN, False,
              "Whether a dead letter of the share group has the record's key and value, or says only where it is."),
         _key("errors.deadletterqueue.topic.name", ConfigType.STRING, "",
              "The topic that gets what the share group gives up; empty is none."),
         _key("share.assignment.interval.ms", ConfigType.INT, 1000,
-             "The group's partitions are spread over its members anew no more often than every so many ms.", at_least=0),
+             "Shortest time in ms between two assignments of the group.", at_least=0),
         _key("share.auto.offset.reset", ConfigType.STRING, "latest",
              "Where the group begins with a partition: latest, earliest, or by_duration: and how long ago, as PT1H.",
              of=_ResetKey),
         _key("share.delivery.count.limit", ConfigType.INT, 5,
              "How often a record is delivered before it is given up.", at_least=2),
         _key("share.heartbeat.interval.ms", ConfigType.INT, 5000,
-             "How often, in ms, the group's members are told to send heartbeats.", at_least=1),
+             "Heartbeat interval of the group's members, in ms.", at_least=1),
         _key("share.isolation.level", ConfigType.STRING, "read_uncommitted",
              "Whether records of transactions that are not committed are delivered.",
              one_of=("read_committed", "read_uncommitted")),
@@ -79,7 +79,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         _key("share.renew.acknowledge.enable", ConfigType.BOOLEAN, True,
              "Whether a member may have a record for longer."),
         _key("share.session.timeout.ms", ConfigType.INT, 45_000,
-             "A member of the group that is not heard of for so many ms is out.", at_least=1),
+             "Time in ms without a heartbeat after which a member of the group is fenced.", at_least=1),
     ]
 )  # fmt: skip
 

@@ -64,7 +64,7 @@ def partitions_in(files: Files) -> dict[str, Key]:
 
 
 @dataclass(slots=True)
-class Leftovers:
+class UnownedDirectories:
     """Directories without a partition, from the scan at start.
 
     Attributes:
@@ -89,11 +89,11 @@ class Leftovers:
         if self.earlier:
             yield (
                 f"{len(self.earlier)} directories set aside by earlier starts are still there, {self.earlier[0]} first; "
-                f"remove them when nobody misses their records"
+                f"remove them once their records are not needed"
             )
 
 
-def settle(files: Files, topic_ids: Mapping[Key, UUID], removed: Collection[UUID], unique: UUID) -> Leftovers:
+def settle(files: Files, topic_ids: Mapping[Key, UUID], removed: Collection[UUID], unique: UUID) -> UnownedDirectories:
     """Finish interrupted deletions, and set stray directories aside.
 
     The directory of an existing partition stays, whatever it contains: opening it reports errors.
@@ -103,29 +103,29 @@ def settle(files: Files, topic_ids: Mapping[Key, UUID], removed: Collection[UUID
         removed: ids of topics with a committed deletion.
         unique: part of the names of strays.
     """
-    leftovers = Leftovers()
+    leftovers = UnownedDirectories()
     names = files.list(".")
-    doomed: list[str] = []
+    unregistered: list[str] = []
     for name in names:
         over = _ASIDE.fullmatch(name)
         if over is not None:
-            (doomed if over[2] == DELETED else leftovers.earlier).append(name)
+            (unregistered if over[2] == DELETED else leftovers.earlier).append(name)
     partitions = partitions_in(files)
-    prefixes = {name.rpartition(".")[0] for name in doomed}
+    prefixes = {name.rpartition(".")[0] for name in unregistered}
     for key in topic_ids:
-        # Deleted and created again under its name, but without a new directory yet.
+        # DeletedSegment and created again under its name, but without a new directory yet.
         if directory_of(key) not in partitions and aside(key, unique, DELETED).rpartition(".")[0] in prefixes:
             leftovers.gone.add(key)
     for name, key in partitions.items():
         topic_id = topic_id_in(files.read_bytes(f"{name}/{PARTITION_METADATA}"))
         if topic_id is not None and topic_id in removed and topic_ids.get(key) != topic_id:
-            doomed.append(aside(key, topic_id, DELETED))
-            files.rename(name, doomed[-1])
+            unregistered.append(aside(key, topic_id, DELETED))
+            files.rename(name, unregistered[-1])
             leftovers.gone.add(key)
         elif key not in topic_ids:
             leftovers.strays[name] = aside(key, unique, STRAY)
             files.rename(name, leftovers.strays[name])
-    for name in doomed:
+    for name in unregistered:
         files.remove_tree(name)
-    leftovers.deleted = sorted(doomed)
+    leftovers.deleted = sorted(unregistered)
     return leftovers

@@ -1,7 +1,7 @@
 """Log lines for appends refused by the disk.
 
 Here: a line at the first failure, a count for each later interval, a line at recovery.
-Not here: the response (`replication.manager`, `quorum.alone`).
+Not here: the response (`replication.manager`, `quorum.single_voter_writer`).
 """
 
 import logging

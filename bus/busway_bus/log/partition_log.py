@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from busway_bus.kernel.files import Files
 from busway_bus.kernel.transactions import EndTransaction
-from busway_bus.log import deleted, reading, times, truncation
+from busway_bus.log import deleted_segments, reading, times, truncation
 from busway_bus.log.aborted import AbortedTransaction
 from busway_bus.log.append_info import AppendInfo, marker_batch, stamped
-from busway_bus.log.deleted import Deleted, DeletedSegments
+from busway_bus.log.deleted_segments import DeletedSegment, DeletedSegments
 from busway_bus.log.file_names import EPOCHS
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.flush_point import FlushPoint
@@ -315,7 +315,7 @@ class PartitionLog:
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset:
             segment = self._segments.pop(0)
             due = now_ms + self.config.file_delete_delay_ms
-            self._deleted.append(Deleted(due, segment, snapshot=True, start=self._segments[0].base_offset))
+            self._deleted.append(DeletedSegment(due, segment, snapshot=True, start=self._segments[0].base_offset))
 
     def maintain(self, now_ms: int) -> None:
         """Roll by age and delete by retention; `remove_deleted` removes the files."""
@@ -342,7 +342,7 @@ class PartitionLog:
 
     def date(self, now_ms: int) -> None:
         self._undated = False
-        deleted.date(tuple(self._segments[:-1]), self.config, now_ms)
+        deleted_segments.date(tuple(self._segments[:-1]), self.config, now_ms)
 
     def _retain(self, now_ms: int) -> None:
         count = expendable(self._segments, self.config, now_ms)
@@ -381,7 +381,7 @@ class PartitionLog:
         self._segments[at : at + len(old)] = [new]
         due = now_ms + self.config.file_delete_delay_ms
         for segment in old:
-            self._deleted.append(Deleted(due, segment, snapshot=segment is not old[0]))
+            self._deleted.append(DeletedSegment(due, segment, snapshot=segment is not old[0]))
         return True
 
     def batch_start(self, offset: int) -> int:

@@ -49,7 +49,7 @@ class ProducerMemory:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "new producers are refused: partitions of this node remember producers with %d MiB, which is as much as they may; "
+                "new producers are refused: the producer state of this node takes %d MiB, which is the limit; "
                 "those that are idle for %d minutes make room, or sooner with a lower producer.id.expiration.ms",
                 self._limit >> 20,
                 IDLE_PRODUCERS_KEPT_MS // 60_000,

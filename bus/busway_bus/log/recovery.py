@@ -6,7 +6,7 @@ Not here: the log in use (`partition_log`).
 - Files of an interrupted deletion or cleaning are tidied first.
 - After a clean shutdown closed segments are not opened.
 - After an unclean one records below the newest producer snapshot are trusted after a cheap check of the segments' ends
-  (`trust`). Later records are read, and a torn end is cut off with a log line. Its bytes are kept in a `.cut` file, never
+  (`deferred_checks`). Later records are read, and a torn end is cut off with a log line. Its bytes are kept in a `.cut` file, never
   served and deleted with the partition: a flipped bit in records not yet checkpointed looks like a torn end.
 - Flushed records are never cut: damage there is a `CorruptLog`, for the operator to decide.
 
@@ -23,6 +23,7 @@ from typing import Final
 from busway_bus.kernel.files import Files
 from busway_bus.kernel.limits import CUTS_MAX
 from busway_bus.log.aborted import AbortedTransaction
+from busway_bus.log.deferred_checks import Unchecked, has_sound_end, plausible, resume
 from busway_bus.log.epochs import LeaderEpochs
 from busway_bus.log.file_names import (
     CLEANED,
@@ -41,7 +42,6 @@ from busway_bus.log.log_config import LogConfig
 from busway_bus.log.producer_state import Ended, ProducerState
 from busway_bus.log.segment import Segment
 from busway_bus.log.start_note import noted
-from busway_bus.log.trust import Unchecked, has_sound_end, plausible, resume
 from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header
 from busway_protocol.records.control import read_marker
 

@@ -2,7 +2,7 @@
 
 Here: append, look-up, truncation, rebuild of the indexes, over any `Files`.
 Not here: the choice of the segment (`partition_log`), iteration (`batch_file`), trust in files of an earlier process
-(`trust`).
+(`deferred_checks`).
 
 An index entry (`segment_indexes`) is used only if its batch is at the given position, else an earlier one is tried: a
 damaged index makes a look-up slower, never wrong.
@@ -36,7 +36,7 @@ class Segment:
         next_offset: the offset after the last batch; the base offset of the next segment while `unchecked` is set.
         modified_ms: last write, else opening, by the broker's clock.
         transactions: aborted transactions with markers in this segment.
-        unchecked: check deferred until the first read (see `trust`).
+        unchecked: check deferred until the first read (see `deferred_checks`).
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
 """Log start offset in a file name: earlier records were deleted.
 
 Here: that file.
-Not here: the choice of segments (`deleted`), its use at start (`recovery`).
+Not here: the choice of segments (`deleted_segments`), its use at start (`recovery`).
 
 It is written before a segment's first file is deleted. The checkpoints have the offset too, but need space, which a
 full disk lacks. Renaming needs none: the first time of the first deleted segment's time index, later of the note.

@@ -17,7 +17,7 @@ from busway_bus.log.directories import (
     DELETED,
     STRAY,
     Key,
-    Leftovers,
+    UnownedDirectories,
     aside,
     directory_of,
     metadata_bytes,
@@ -56,7 +56,7 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doomed:
+class UnregisteredPartition:
     key: Key
     topic_id: UUID
     log: PartitionLog | None
@@ -108,7 +108,7 @@ class LogStore:
                 raise WrongDirectory(
                     f"{cp.META_PROPERTIES} is missing from the data directory, but {directories[0]}"
                     f"{f' and {len(directories) - 1} others' if len(directories) > 1 else ''} hold data. Restore it from a copy, or "
-                    f"write it anew: the lines version=1, node.id={node_id}, cluster.id= and directory.id= with the ids it had. To "
+                    f"write it again: the lines version=1, node.id={node_id}, cluster.id= and directory.id= with the ids it had. To "
                     f"begin with nothing, choose an empty directory"
                 )
             identity = Identity(cluster_id=cp.uuid_text(new_ids()), node_id=node_id, directory_id=new_ids())
@@ -251,7 +251,7 @@ class LogStore:
                 f"or, to accept the loss, make an empty directory of that name"
             )
         if not names:
-            logger.warning("%s has no files: the partition begins anew at offset 0", directory)
+            logger.warning("%s has no files: the partition is empty and starts at offset 0", directory)
 
     def truncate(self, key: Key, offset: int, now_ms: int) -> None:
         """Cut everything from `offset`, after lowering the recovery point on disk.
@@ -267,24 +267,24 @@ class LogStore:
                 self._put(cp.RECOVERY_POINTS, cp.offsets_text({**written, key: offset}).encode())
         self.logs[key].truncate(offset, now_ms)
 
-    # Deleting: call `doom` in the event loop's thread, `delete` and `remove` in others
+    # Deleting: call `unregister` in the event loop's thread, `delete` and `remove` in others
 
-    def doom(self, key: Key, topic_id: UUID) -> Doomed:
+    def unregister(self, key: Key, topic_id: UUID) -> UnregisteredPartition:
         """Unregister a partition, for `delete`."""
         self._offline.discard(key)
-        doomed = self.logs.pop(key, None)
-        if doomed is not None:
-            doomed.producers.leave()
-        return Doomed(key=key, topic_id=topic_id, log=doomed)
+        unregistered = self.logs.pop(key, None)
+        if unregistered is not None:
+            unregistered.producers.leave()
+        return UnregisteredPartition(key=key, topic_id=topic_id, log=unregistered)
 
-    def delete(self, doomed: Sequence[Doomed]) -> list[str]:
+    def delete(self, unregistered: Sequence[UnregisteredPartition]) -> list[str]:
         """Close logs, rename their directories to `-delete`; return the names.
 
         One sync for all. A directory without proof that it is the partition's own becomes `-stray`. After an OSError
         the next start finishes the deletion.
         """
         pairs, directories = [], []
-        for partition in doomed:
+        for partition in unregistered:
             if partition.log is not None:
                 partition.log.close(clean=False)
             directory = directory_of(partition.key)
@@ -299,14 +299,14 @@ class LogStore:
             else:
                 logger.warning("%s was not the deleted topic's own and is kept as %s", *pairs[-1])
         self._files.rename_all(pairs)
-        self._forget({partition.key for partition in doomed})
+        self._forget({partition.key for partition in unregistered})
         return directories
 
-    def undeleted(self, doomed: Sequence[Doomed]) -> list[Doomed]:
+    def undeleted(self, unregistered: Sequence[UnregisteredPartition]) -> list[UnregisteredPartition]:
         """Return the partitions of a failed `delete` that still own their directory."""
         return [
             partition
-            for partition in doomed
+            for partition in unregistered
             if topic_id_in(self._files.read_bytes(f"{directory_of(partition.key)}/{cp.PARTITION_METADATA}"))
             == partition.topic_id
         ]
@@ -342,7 +342,7 @@ class LogStore:
                 if len(remaining) < len(written):
                     self._put(name, cp.offsets_text(remaining).encode())
 
-    def settle(self, topic_ids: Mapping[Key, UUID], removed: Collection[UUID]) -> Leftovers:
+    def settle(self, topic_ids: Mapping[Key, UUID], removed: Collection[UUID]) -> UnownedDirectories:
         """See `directories.settle`."""
         leftovers = settle(self._files, topic_ids, removed, self._new_ids())
         self._forget(leftovers.gone)
@@ -439,7 +439,9 @@ class LogStore:
 
 def _not_its_own(directory: str, expected: UUID, actual: UUID | None) -> WrongDirectory:
     text = cp.uuid_text(expected)
-    whose = f"belongs to the topic id {cp.uuid_text(actual)}, not {text}" if actual else "cannot be told whose it is"
+    whose = (
+        f"belongs to the topic id {cp.uuid_text(actual)}, not {text}" if actual else "its owner cannot be determined"
+    )
     return WrongDirectory(
         f"{directory} {whose}: its {cp.PARTITION_METADATA} is {'another' if actual else 'missing or damaged'} one. "
         f"Nothing of it is read or removed. If its records are this partition's, let the file say 'version: 0' and, in a "

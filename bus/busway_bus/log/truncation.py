@@ -7,10 +7,10 @@ Not here: epochs, producers and flushed offset (`partition_log`), checkpoints (`
 from collections.abc import Sequence
 
 from busway_bus.kernel.files import Files
+from busway_bus.log.deferred_checks import resume
 from busway_bus.log.file_names import SNAPSHOT
 from busway_bus.log.reading import segment_at
 from busway_bus.log.segment import Segment
-from busway_bus.log.trust import resume
 
 
 def batch_start(segments: Sequence[Segment], offset: int) -> int:

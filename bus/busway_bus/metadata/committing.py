@@ -1,7 +1,7 @@
 """The interface between the metadata's decisions and the commit of their records.
 
 Here: both sides.
-Not here: the writers (`quorum.alone`, `quorum.driver`), the meaning of the records (`quorum.metadata_log`).
+Not here: the writers (`quorum.single_voter_writer`, `quorum.driver`), the meaning of the records (`quorum.metadata_log`).
 """
 
 from typing import Protocol

@@ -159,7 +159,7 @@ def read_into(content: bytes, delta: Delta) -> None:
         verify_crc(batch, header)
         end += header.size_bytes
         if types[-1:] == [_FOOTER]:
-            raise MalformedMessage("the snapshot goes on behind its footer")
+            raise MalformedMessage("the snapshot continues behind its footer")
         for record in decode_records(batch):
             if header.is_control:
                 types.append(_control_type(record.key, record.value))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from busway_bus.kernel.decision import Waiter
 from busway_bus.quorum import wire
 from busway_bus.quorum.elections import may_vote, successor_backoff_ms, would_vote
-from busway_bus.quorum.leading import WaitingFetch
+from busway_bus.quorum.leadership import WaitingFetch
 from busway_bus.quorum.log_view import LogView, OffsetAndEpoch
 from busway_bus.quorum.ready import (
     Answer,
@@ -137,7 +137,7 @@ class Quorum:
 
         Raises:
             NotLeading: this node does not lead.
-            TooMuchUndecided: too many proposals wait for a majority.
+            TooManyProposals: too many proposals wait for a majority.
         """
         leadership = self.replica.leadership
         if leadership is None:
@@ -214,7 +214,7 @@ class Quorum:
         for fetch in leadership.due_fetches(now_ms):
             self._reply_to_fetch(fetch.request)
         self._ask_voters(
-            leadership.voters_to_tell(now_ms),
+            leadership.voters_to_notify(now_ms),
             lambda voter: wire.begin_request(self._cluster_id, voter, self._me.id, self.epoch),
             now_ms,
         )

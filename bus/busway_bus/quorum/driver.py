@@ -1,7 +1,7 @@
 """Runs the quorum's core on a log and a network.
 
 Here: steps and their effects, the timer, requests in flight.
-Not here: any rule of Raft (`core`), the disk (`writing`), the network (`Transport`), the meaning of the records
+Not here: any rule of Raft (`core`), the disk (`log_writer`), the network (`Transport`), the meaning of the records
 (`metadata.committing.Owner`).
 
 A `Ready` is carried out in the order save, append, flush, send, apply, without an `await`. Each `await` ends in a step
@@ -23,6 +23,7 @@ from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.core import Quorum
 from busway_bus.quorum.election_file import ElectionFile
 from busway_bus.quorum.log_view import LogView
+from busway_bus.quorum.log_writer import LogWriter, storage_error
 from busway_bus.quorum.ready import (
     Answer,
     CommittedRecordsLost,
@@ -35,13 +36,12 @@ from busway_bus.quorum.ready import (
     Reply,
     Request,
     Send,
-    TooMuchUndecided,
+    TooManyProposals,
 )
 from busway_bus.quorum.replica import NEVER_MS
 from busway_bus.quorum.settings import QuorumSettings
 from busway_bus.quorum.states import NOBODY, Role
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
-from busway_bus.quorum.writing import LogWriter, storage_error
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 from busway_protocol.messages.fetch import FetchResponse
@@ -171,14 +171,14 @@ class QuorumDriver:
         if self._closed:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this controller stops")
         if self._writer.stuck:
-            self._writer.go_on()  # there may be room by now
+            self._writer.resume()  # there may be room by now
         if self._writer.stuck:
             raise storage_error(self._writer.problem)
         try:
             proposal, ready = self.core.propose(batch, self._now_ms())
         except NotLeading as problem:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, str(problem)) from None
-        except TooMuchUndecided as problem:
+        except TooManyProposals as problem:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(problem)) from None
         self._do(ready)
         if proposal.first_offset >= self.core.log.end_offset:
@@ -269,14 +269,14 @@ class QuorumDriver:
             self._writer.write(ready)
         if ready.apply is not None:
             self._owner.committed(ready.apply)
-        self._tell_role()
+        self._notify_role()
         for message in ready.send:
             if isinstance(message, Send):
                 self._ask(message)
             else:
                 self._reply(message)
 
-    def _tell_role(self) -> None:
+    def _notify_role(self) -> None:
         """Notify the owner of a leadership that ended or began."""
         assert self._owner is not None
         epoch = self.core.epoch if self.leading else NOBODY

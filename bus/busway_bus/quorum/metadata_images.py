@@ -103,9 +103,9 @@ class MetadataImages:
                 change.tell()
                 return
         self._changes.append(change)  # an error, too, is sent once the image covers what it rests on
-        self.go_on()
+        self.resume()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Start the publisher if there is something to publish."""
         if self.publisher is None and not self.broken and (self._changes or self.covered.end_offset < self.committed):
             self.publisher = asyncio.ensure_future(self._publish())

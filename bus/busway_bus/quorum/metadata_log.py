@@ -28,10 +28,10 @@ from busway_bus.metadata.features import METADATA_VERSION, levels_of_new_cluster
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, FeatureLevelRecord, to_bytes
 from busway_bus.metadata.snapshot import SnapshotId
-from busway_bus.quorum.alone import Alone
 from busway_bus.quorum.metadata_images import Change, Follower, MetadataImages
 from busway_bus.quorum.metadata_snapshots import KEPT, MetadataSnapshots, SnapshotLimits
 from busway_bus.quorum.metadata_store import MetadataStore
+from busway_bus.quorum.single_voter_writer import SingleVoterWriter
 from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
@@ -93,7 +93,7 @@ class MetadataLog:
         """Epoch of this node's leadership, else -1; identifies decisions of another epoch."""
         newest = self._snapshots.ids[-1] if self._snapshots.ids else None
         if writer is None:
-            self.writer: Writer = Alone(store.identity.node_id, self._log, flusher, machine)
+            self.writer: Writer = SingleVoterWriter(store.identity.node_id, self._log, flusher, machine)
             self.writer.begin(self)
         else:
             self.writer = writer(self._log, newest)
@@ -213,7 +213,7 @@ class MetadataLog:
         assert newest is not None
         decision = command.decide(newest)
         if not decision.records:
-            self._hold(command, Change(self.next_offset, self.next_offset, tell=_telling(command, decision.reply)))
+            self._hold(command, Change(self.next_offset, self.next_offset, tell=_resolving(command, decision.reply)))
             return
         delta = Delta(newest)
         for record in decision.records:
@@ -242,7 +242,7 @@ class MetadataLog:
                 size_bytes=len(batch),
                 appended_ms=now_ms,
                 epoch=epoch,
-                tell=_telling(command, decision.reply),
+                tell=_resolving(command, decision.reply),
             ),
         )
 
@@ -314,7 +314,7 @@ class MetadataLog:
             change = self._undecided.popleft().change
             self._committed_image = change.image or self._committed_image
             self.images.add(change)
-        self.images.go_on()
+        self.images.resume()
         self._settle()
 
     def _settle(self) -> None:
@@ -382,7 +382,7 @@ def _batch(records: tuple[Any, ...], now_ms: int) -> bytes | bytearray:
     return builder.build()
 
 
-def _telling(command: _Command, reply: object) -> Callable[[], None]:
+def _resolving(command: _Command, reply: object) -> Callable[[], None]:
     def tell() -> None:
         if not command.reply.done():
             command.reply.set_result(reply)

@@ -21,7 +21,7 @@ from busway_protocol.records.record import decode_records
 from busway_protocol.types import Buffer
 
 _REMEDY: Final = (
-    f"Without the metadata log nobody knows which topics there are: restore {TOPIC}-0 from a copy. "
+    f"Without the metadata log the topics are unknown: restore {TOPIC}-0 from a copy. "
     f"Until then nothing starts here and nothing is removed"
 )
 _KEEP: Final = LogConfig(retention_ms=-1, retention_bytes=-1)

@@ -36,12 +36,12 @@ class NotLeading(Exception):
 
     def __init__(self, leader_id: int) -> None:
         super().__init__(
-            f"node {leader_id} leads the metadata log" if leader_id >= 0 else "nobody leads the metadata log"
+            f"node {leader_id} leads the metadata log" if leader_id >= 0 else "the metadata log has no leader"
         )
         self.leader_id = leader_id
 
 
-class TooMuchUndecided(Exception):
+class TooManyProposals(Exception):
     """PROPOSALS_MAX batches wait for a majority; propose again after commits."""
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from busway_bus.kernel.decision import Waiter
 from busway_bus.quorum import wire
-from busway_bus.quorum.leading import Leadership
+from busway_bus.quorum.leadership import Leadership
 from busway_bus.quorum.log_view import LogView, OffsetAndEpoch
 from busway_bus.quorum.outbox import Outbox
 from busway_bus.quorum.ready import CommittedRecordsLost, LogWrite, Proposal, Reply
@@ -115,7 +115,7 @@ class Replica:
         if epoch > self.election.epoch and leader_id == NOBODY:
             self.move(Event.EPOCH_SEEN, now_ms, self.election.in_epoch(epoch))
         elif epoch > self.election.epoch or (leader_id != NOBODY and self.election.leader_id == NOBODY):
-            self.move(Event.LEADER_SEEN, now_ms, self.election.led_by(leader_id, epoch))
+            self.move(Event.LEADER_SEEN, now_ms, self.election.with_leader(leader_id, epoch))
         return leader_id in {NOBODY, self.election.leader_id}
 
     def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
@@ -137,7 +137,7 @@ class Replica:
 
         Earlier records can be committed only with it.
         """
-        self.move(Event.ELECTED, now_ms, self.election.led_by(self.me.id, self.election.epoch))
+        self.move(Event.ELECTED, now_ms, self.election.with_leader(self.me.id, self.election.epoch))
         self.leadership = Leadership(
             me=self.me,
             voters=self.voters,

@@ -122,7 +122,7 @@ class Election:
             voted_directory_id=candidate.directory_id,
         )
 
-    def led_by(self, leader_id: int, epoch: int) -> "Election":
+    def with_leader(self, leader_id: int, epoch: int) -> "Election":
         """Return the election with a leader; keep this epoch's vote."""
         assert epoch >= self.epoch, f"epoch {epoch} is before {self.epoch}"
         if epoch > self.epoch:

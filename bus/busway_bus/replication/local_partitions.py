@@ -22,7 +22,7 @@ from busway_bus.kernel.limits import TYPED_SETTINGS_MAX
 from busway_bus.kernel.topic_configs import fixed_configs
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
-from busway_bus.log.store import Doomed, LogStore, Opening
+from busway_bus.log.store import LogStore, Opening, UnregisteredPartition
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
 from busway_bus.replication.partition import Partition
@@ -77,7 +77,7 @@ class LocalPartitions:
         self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self._started = False
         self.undeleted = False
-        self._kept: list[Doomed] = []
+        self._kept: list[UnregisteredPartition] = []
         self._doomed: deque[str] = deque()
         self._remover: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
@@ -139,12 +139,12 @@ class LocalPartitions:
             if self._config.dynamic.follow(cluster=image.broker_configs(""), own=own):
                 self._configs.clear()
                 configured = image.topics
-            doomed: list[Doomed] = []
+            unregistered: list[UnregisteredPartition] = []
             for topic_id in delta.removed:
                 self._names.pop(topic_id, None)
-                doomed += [self._doom(key, topic_id) for key in self._of.pop(topic_id, ())]
-            if doomed:
-                await self._delete(doomed)
+                unregistered += [self._doom(key, topic_id) for key in self._of.pop(topic_id, ())]
+            if unregistered:
+                await self._delete(unregistered)
             openings: list[Opening] = []
             for name in delta.changed:
                 openings += self._openings(image, image.topics[name])
@@ -269,22 +269,22 @@ class LocalPartitions:
 
     # Deleting
 
-    def _doom(self, key: Key, topic_id: UUID) -> Doomed:
+    def _doom(self, key: Key, topic_id: UUID) -> UnregisteredPartition:
         self._offline.pop(key, None)
         self._images.pop(key, None)
         self._lost.discard(key)
         partition = self._partitions.pop(key, None)
-        doomed = self._store.doom(key, topic_id)
+        unregistered = self._store.unregister(key, topic_id)
         if partition is not None:
             partition.wake()
-        return doomed
+        return unregistered
 
-    async def _delete(self, doomed: list[Doomed]) -> None:
+    async def _delete(self, unregistered: list[UnregisteredPartition]) -> None:
         try:
-            self._doomed += await off_loop(functools.partial(self._store.delete, doomed))
+            self._doomed += await off_loop(functools.partial(self._store.delete, unregistered))
         except OSError as problem:
             self.undeleted = True
-            self._kept += doomed
+            self._kept += unregistered
             logger.error("the files of deleted partitions cannot be set aside yet, it is tried again: %s", problem)
         if self._doomed and self._remover is None:
             self._remover = asyncio.ensure_future(self._remove())

@@ -227,7 +227,7 @@ class PartitionState:
             self.leader_epoch_start = self.log_end_offset
             self.followers = {}
         self.followers = {
-            replica: self.followers.get(replica) or self._unheard(replica, now_ms)
+            replica: self.followers.get(replica) or self._before_first_fetch(replica, now_ms)
             for replica in partition.replicas
             if replica != self.node_id
         }
@@ -249,7 +249,7 @@ class PartitionState:
     def _count_isr(self) -> None:
         self.under_min_isr = len(self.isr) < min(self.min_isr, len(self.replicas))
 
-    def _unheard(self, replica: int, now_ms: int) -> FollowerState:
+    def _before_first_fetch(self, replica: int, now_ms: int) -> FollowerState:
         """State of a follower before its first fetch. In the ISR it counts as caught up."""
         caught_up_ms = now_ms if replica in self.isr else 0
         return FollowerState(caught_up_ms=caught_up_ms, fetched_ms=0, leader_end_offset=self.log_end_offset)

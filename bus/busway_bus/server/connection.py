@@ -255,7 +255,7 @@ class Connection:
             elif answer is not None:
                 if self._answers:
                     self._answers.append(answer)
-                    self._owe()
+                    self._count_queued()
                 else:
                     ready.extend(answer)
                     if sum(map(len, answer)) > GATHERED_BYTES_MAX:
@@ -303,14 +303,14 @@ class Connection:
             self._blocked = False
             self._blocking_bytes = 0
         if self._blocked or self._stream.owed:
-            self._owe()
+            self._count_queued()
         self._pump()
 
-    def _owe(self) -> None:
+    def _count_queued(self) -> None:
         """Count available responses behind a pending one; drop them after a disconnect."""
         if self._gone:
             self._answers = deque(answer for answer in self._answers if isinstance(answer, Reply) and not answer.done)
-        self._stream.owe(
+        self._stream.queue_bytes(
             sum(
                 sum(len(piece) for piece in pieces if not isinstance(piece, FileSlice))
                 for answer in self._answers

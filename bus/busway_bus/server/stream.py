@@ -105,7 +105,7 @@ class Stream(ABC):
             self.taken_at = self._loop.time()
         self._memory.update(self, held + self.owed)
 
-    def owe(self, count: int) -> None:
+    def queue_bytes(self, count: int) -> None:
         if count != self.owed and not self._lost:
             self.owed = count
             self._memory.update(self, self._held() + count)

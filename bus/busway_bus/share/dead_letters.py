@@ -1,7 +1,7 @@
 """The dead-letter topics of share groups (KIP-1191).
 
 Here: the topic and its checks, reading the records to copy, durable writes.
-Not here: the content (`letters`), schedule and retries (`burying`).
+Not here: the content (`dead_letter_records`), schedule and retries (`partition_dead_letters`).
 
 Kafka archives a record even if its dead letter could not be written: after five attempts, or at once where a setting is
 wrong. Here it is archived once the letter is on disk, or the group has no dead-letter topic any more.
@@ -22,8 +22,8 @@ from busway_bus.replication.manager import InspectionBudget, ReplicaManager
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
 from busway_bus.scheduling.off_loop import off_loop
+from busway_bus.share.dead_letter_records import Content, Origin, contents_of, first_of, offsets_of, pack
 from busway_bus.share.in_flight import Letter
-from busway_bus.share.letters import Content, Origin, contents_of, first_of, offsets_of, pack
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header

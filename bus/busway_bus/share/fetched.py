@@ -1,7 +1,7 @@
 """The batches read from a log for one member, by their headers.
 
 Here: reading headers up to a bound, finding aborted batches.
-Not here: which records a member gets (`acquiring`). The bytes stay in their file until they are sent.
+Not here: which records a member gets (`acquisition`). The bytes stay in their file until they are sent.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.reading import Extent
-from busway_bus.share.acquiring import Span
+from busway_bus.share.acquisition import Span
 from busway_bus.share.in_flight import Acquired
 from busway_protocol.records.batch import BatchHeader
 

@@ -14,12 +14,12 @@ from typing import Final
 from busway_bus.log.file_slice import ColdPages, FileSlice, Warming
 from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.share import fetched
-from busway_bus.share.acquiring import AcquireOptions, acquire, wanted_up_to
+from busway_bus.share.acquisition import AcquireOptions, acquire, wanted_up_to
+from busway_bus.share.delayed_share_fetch import Peer, Waiting
 from busway_bus.share.in_flight import Acquired
 from busway_bus.share.manager import SharePartitions
 from busway_bus.share.partition import SharePartition
 from busway_bus.share.sessions import TopicIdPartition
-from busway_bus.share.waiting import Peer, Waiting
 from busway_protocol.errors import KafkaError, ProtocolError
 
 LOOKED_AT_TOGETHER: Final = 200
@@ -34,7 +34,7 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class Got:
+class ShareFetchResult:
     """What a member gets from one partition.
 
     Attributes:
@@ -74,10 +74,10 @@ class ShareFetch:
         self._gone = gone
         self._limits = shares.limits(group_id)
         self._wanted: dict[TopicIdPartition, SharePartition] = {}
-        self._got: dict[TopicIdPartition, Got] = {}
+        self._got: dict[TopicIdPartition, ShareFetchResult] = {}
         self._headers = 0
 
-    async def run(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Got]:
+    async def run(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, ShareFetchResult]:
         """Fetch from these partitions in order, omitting those without records."""
         for count, partition in enumerate(partitions, 1):
             if count % LOOKED_AT_TOGETHER == 0:
@@ -87,7 +87,7 @@ class ShareFetch:
             try:
                 self._wanted[partition] = self._shares.find(self._group_id, partition)
             except KafkaError as problem:
-                self._got[partition] = Got(problem)
+                self._got[partition] = ShareFetchResult(problem)
         if not self._wanted or self._bounds.max_bytes <= 0 or self._options.max_records <= 0:
             return self._got
         until_s = self._shares.machine.monotonic_s() + max(self._bounds.max_wait_ms, 0) / 1000
@@ -153,7 +153,7 @@ class ShareFetch:
         share = self._wanted.pop(partition)
         if not isinstance(problem, KafkaError):
             problem = KafkaError(share.partition.damaged(problem))
-        self._got[partition] = Got(problem)
+        self._got[partition] = ShareFetchResult(problem)
 
     # Reading
 
@@ -189,7 +189,7 @@ class ShareFetch:
 
     def _give(
         self, partition: TopicIdPartition, options: AcquireOptions, max_bytes: int, *, min_one: bool, wait: bool
-    ) -> Got:
+    ) -> ShareFetchResult:
         """Acquire the available records of a partition.
 
         Raises:
@@ -202,10 +202,10 @@ class ShareFetch:
         share.check()
         state, limits = share.state, self._limits
         if state is None or options.max_records <= 0 or max_bytes <= 0 or not state.can_acquire(limits):
-            return Got()
+            return ShareFetchResult()
         offset, end = state.next_fetch_offset, share.readable(limits)
         if offset >= end:
-            return Got()
+            return ShareFetchResult()
         read = fetched.read(
             share.partition.log,
             offset,
@@ -217,7 +217,7 @@ class ShareFetch:
             wait=wait,
         )
         if read is None:
-            return Got()
+            return ShareFetchResult()
         self._headers = len(read.headers)
         acquired = acquire(
             state,
@@ -229,4 +229,4 @@ class ShareFetch:
             now_ms=self._shares.now_ms(),
         )
         share.acquired()
-        return Got(None, read.of(acquired), acquired, share) if acquired else Got()
+        return ShareFetchResult(None, read.of(acquired), acquired, share) if acquired else ShareFetchResult()

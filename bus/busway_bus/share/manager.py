@@ -25,12 +25,12 @@ from busway_bus.kernel.share_state import SharePartitionKey, SharePersister
 from busway_bus.metadata.group_settings import GroupSettings
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.partition import Partition
-from busway_bus.share.burying import LetterWriter
+from busway_bus.share.delayed_share_fetch import Peer, Watch
 from busway_bus.share.limits import ShareLimits
 from busway_bus.share.partition import SharePartition
+from busway_bus.share.partition_dead_letters import LetterWriter
 from busway_bus.share.rounds import Rounds
 from busway_bus.share.sessions import ShareSession, ShareSessions, TopicIdPartition
-from busway_bus.share.waiting import Peer, Watch
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 
@@ -116,7 +116,7 @@ class SharePartitions:
         """End a share partition whose persisted state was reset or deleted. The next request loads it."""
         share = self._shares.get(key)
         if share is not None:
-            share.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group begins anew with this partition"))
+            share.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group starts again with this partition"))
 
     def settled(self, share: SharePartition) -> None:
         """Unload an idle share partition whose group has no sessions here."""
@@ -129,7 +129,7 @@ class SharePartitions:
         """Return a share partition that was fetched from, or raise UNKNOWN_TOPIC_OR_PARTITION."""
         share = self._shares.get(_key(group_id, partition))
         if share is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nobody has acquired records of this partition")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no member has acquired records of this partition")
         return share
 
     def find(self, group_id: str, partition: TopicIdPartition) -> SharePartition:
@@ -283,8 +283,8 @@ class SharePartitions:
     async def close(self, *, within_ms: int) -> None:
         """End every share partition. Running writes have `within_ms` to finish."""
         for share in self._shares.values():
-            share.burying.stop()
-        at_work = [task for share in self._shares.values() for task in (share.writing, share.burying.task)]
+            share.dead_letters.stop()
+        at_work = [task for share in self._shares.values() for task in (share.writing, share.dead_letters.task)]
         under_way = {task for task in at_work if task is not None} | self._tasks
         if under_way:
             _, late = await asyncio.wait(under_way, timeout=within_ms / 1000)

@@ -1,7 +1,7 @@
 """A share partition: its state, its writes, its locks and its waiters.
 
 Here: loading, writing changes before callers are answered, expiring locks, waking waiters.
-Not here: the rules (`state`, `acquiring`), sessions, the table (`manager`).
+Not here: the rules (`state`, `acquisition`), sessions, the table (`manager`).
 
 Changes that arrive during a write are written together after it. A write runs in its own task: a cancelled caller does
 not cancel it.
@@ -17,9 +17,9 @@ from busway_bus.kernel.limits import DEAD_LETTERS_PER_BATCH_MAX
 from busway_bus.kernel.share_state import SharePartitionKey, SharePersister, StateBatch
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import Role
-from busway_bus.share.burying import Burying, LetterWriter
 from busway_bus.share.in_flight import Acquired, Change, Letter
 from busway_bus.share.limits import ShareLimits
+from busway_bus.share.partition_dead_letters import LetterWriter, PartitionDeadLetters
 from busway_bus.share.state import Acknowledgement, SharePartitionState
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -110,7 +110,7 @@ class SharePartition:
         self._waiting: deque[_Write] = deque()
         self._counted = 0
         self.writing: asyncio.Task[None] | None = None
-        self.burying = Burying(
+        self.dead_letters = PartitionDeadLetters(
             writer, key, partition, due=self._letters, buried=self._buried, over=lambda: owner.settled(self)
         )
         partition.waiters[self] = None
@@ -131,7 +131,7 @@ class SharePartition:
         Everything is persisted. Dead letters that wait for their next attempt are retried at the next load.
         """
         unused = self.state is not None and self.writing is None and not self.waiters and self.state.idle
-        return unused and (self.burying.task is None or self.burying.resting)
+        return unused and (self.dead_letters.task is None or self.dead_letters.resting)
 
     @property
     def size(self) -> int:
@@ -161,7 +161,7 @@ class SharePartition:
             if self.problem is None:  # it may have ended meanwhile
                 self.state = state
                 self._count()
-                self.burying.begin()
+                self.dead_letters.begin()
                 self.wake()
                 self._owner.settled(self)
 
@@ -174,7 +174,7 @@ class SharePartition:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.burying.stop()
+        self.dead_letters.stop()
         self._owner.gone(self)
         self._count()
         self.wake()
@@ -220,7 +220,7 @@ class SharePartition:
         self.check()
         if self.state is None:
             raise KafkaError(
-                ErrorCode.INVALID_RECORD_STATE, "the share partition is being loaded: nobody has its records"
+                ErrorCode.INVALID_RECORD_STATE, "the share partition is being loaded: its records are not acquired"
             )
         change = self.state.acknowledge(member_id, acknowledgements, self.limits, self._owner.now_ms())
         if not change.batches:
@@ -365,7 +365,7 @@ class SharePartition:
                     write.done.set_result(None)
                 else:
                     write.done.set_exception(problem)
-        self.burying.begin()
+        self.dead_letters.begin()
         self.wake()
 
 

@@ -82,7 +82,7 @@ class ShareSessions:
         self._partitions += len(session.partitions)
         return session
 
-    def go_on(
+    def resume(
         self,
         group_id: str,
         member_id: str,

@@ -1,7 +1,7 @@
 """The record states of a share partition (KIP-932, KIP-1206, KIP-1222).
 
 Here: the transitions of records, as a pure machine: times in, states to be written out.
-Not here: which records a member gets (`acquiring`), the log, the persister and waiting requests (`partition`). The
+Not here: which records a member gets (`acquisition`), the log, the persister and waiting requests (`partition`). The
 rules are those of Kafka's `SharePartition`, but for its window of gaps, records that an earlier leader gave away
 unanswered: here each gap is a `fresh` batch.
 """

@@ -379,7 +379,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """Do nothing: the loop never blocks."""
 
-    # Mistakes
+    # SimulationErrors
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Record an unhandled exception, unless its process is dead."""

@@ -218,7 +218,7 @@ class Network:
         ended = [pair for pair in self._silent if sender is None or pair == (sender, receiver)]
         for pair in ended:
             del self._silent[pair]
-            self.loop.trace.add(self.loop.time(), "network", f"heard again {pair[0]}>{pair[1]}")
+            self.loop.trace.add(self.loop.time(), "network", f"reachable again {pair[0]}>{pair[1]}")
         for end in list(self._ends):
             end.peer.arrivals_pass()
             end.arrivals_pass()  # its peer may be closed, and no longer in the list
@@ -239,6 +239,6 @@ class Network:
         """Restore a host's power. It resets old connections that are in use or kept alive."""
         for end in list(self._ends):
             if end.vanished and end.process.host is host:
-                end.answer_the_past()
+                end.reset_after_power_cut()
                 if (keepalive := end.peer.keepalive_s()) is not None:
                     self.loop.later(self.chance.uniform(0, keepalive[0]), end.asked)

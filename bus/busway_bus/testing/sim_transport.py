@@ -335,7 +335,7 @@ class SimTransport(asyncio.Transport):
         if self.vanished:
             self._missed = True
             if self.process.host.up:
-                self.answer_the_past()
+                self.reset_after_power_cut()
             return
         if self._closed:
             if data is not None:
@@ -385,7 +385,7 @@ class SimTransport(asyncio.Transport):
     def vanish(self) -> None:
         self.vanished = self.lost = self._closing = True
 
-    def answer_the_past(self) -> None:
+    def reset_after_power_cut(self) -> None:
         """Reset the connection after a power cut, if the peer has sent."""
         if self._missed and not self._closed:
             self._closed = True
@@ -408,7 +408,7 @@ class SimTransport(asyncio.Transport):
         """Handle the peer's keepalive probe."""
         self._missed = True
         if self.process.host.up:
-            self.answer_the_past()
+            self.reset_after_power_cut()
 
     def never_answers(self) -> None:
         """Time the peer out after its last keepalive probe."""

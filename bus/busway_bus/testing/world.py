@@ -46,7 +46,7 @@ from busway_bus.testing.sim_threads import Threads
 from busway_bus.testing.trace import Trace
 from busway_protocol.machine import Machine
 
-__all__ = ["Crashed", "Mistakes", "SimNode", "SimProcess", "Stuck", "World"]
+__all__ = ["Crashed", "SimNode", "SimProcess", "SimulationErrors", "Stuck", "World"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,7 +62,7 @@ _COLLECTED_EVERY: Final = 20
 _LOG_LINES_MAX: Final = 10_000
 
 
-class Mistakes(AssertionError):
+class SimulationErrors(AssertionError):
     """Unhandled exceptions or logged tracebacks of the code under test."""
 
 
@@ -294,7 +294,7 @@ class World:
     Args:
         seed: of all random numbers.
         steps_max, virtual_s_max: a workload with more callbacks or virtual time is `Stuck`.
-        strict: whether `Mistakes` of the code under test fail a workload that succeeded.
+        strict: whether `SimulationErrors` of the code under test fail a workload that succeeded.
 
     Attributes:
         loop: the event loop; `loop.problems` are the mistakes so far.
@@ -358,7 +358,7 @@ class World:
     def run(self, workload: Callable[["World"], Awaitable[R]]) -> R:
         """Run a workload to its end. A world runs once.
 
-        Raises the workload's errors; Stuck without further events or beyond a limit; Mistakes if the code under test
+        Raises the workload's errors; Stuck without further events or beyond a limit; SimulationErrors if the code under test
         failed.
         """
         World._worlds += 1
@@ -373,7 +373,7 @@ class World:
         try:
             outcome = self.loop.world.context.copy().run(self._run, workload)
             if self._strict and self.loop.problems:
-                raise Mistakes("\n\n".join(self.loop.problems))
+                raise SimulationErrors("\n\n".join(self.loop.problems))
             return outcome
         finally:
             logger.propagate = propagate

@@ -1,7 +1,7 @@
 """Values that a new version takes from the previous one.
 
 Here: metadata and rules that a client omits are copied, like in Confluent's server (`maybeSetMetadataRuleSet`).
-Not here: choosing that version (`registering`).
+Not here: choosing that version (`registration`).
 """
 
 from collections.abc import Mapping

@@ -87,7 +87,7 @@ class ExplanationsAdmin:
         texts = [config.value for config in result.configs if config.name == REBALANCES]
         if code is ErrorCode.INVALID_REQUEST or (code is ErrorCode.NONE and not texts):
             raise UnsupportedByBroker(
-                f"{connection.name} does not keep why groups were balanced anew: that takes a broker of Busway, of a version that has "
+                f"{connection.name} does not keep the reasons of rebalances: that takes a broker of Busway, of a version that has "
                 "`busway groups explain`; Apache Kafka has it in its logs alone"
             )
         if code is not ErrorCode.NONE:

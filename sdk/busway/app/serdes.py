@@ -108,7 +108,7 @@ class Serdes:
     def _check_writable(self, topic: Topic[Any, Any]) -> None:
         if topic.read_only:
             raise BadDeclaration(
-                f"topic {topic.name} is read_only in app {self._app}: its schemas are somebody else's; declare it without to send to it"
+                f"topic {topic.name} is read_only in app {self._app}: its schemas belong to another service; declare it without read_only to send to it"
             )
 
     def encoder(self, topic: Topic[Any, Any], part: Part) -> Callable[[Any], bytes]:

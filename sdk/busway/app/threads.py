@@ -73,7 +73,9 @@ class Threads:
         self._started = 0
         if self._calls:
             names = ", ".join(sorted({call.name for call in self._calls}))
-            logger.warning("%d calls of plain functions go on, and end with the process: %s", len(self._calls), names)
+            logger.warning(
+                "%d calls of plain functions are still running, and end with the process: %s", len(self._calls), names
+            )
 
     def _work(self) -> None:
         while (call := self._queue.get()) is not None:

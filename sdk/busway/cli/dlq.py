@@ -49,7 +49,7 @@ def _selection(
         str | None, typer.Option("--error", "-e", help="A part of the exception's class or message.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", help="At most so many, the oldest of each partition first.")
+        int | None, typer.Option("--limit", "-n", help="Largest number of records, the oldest of each partition first.")
     ] = None,
 ) -> DeadLetterSelection:
     if offset is not None and partition is None:
@@ -155,7 +155,7 @@ def show_dead_letters(
 def replay(
     topic: Topic,
     selection: DeadLetterSelection,
-    rate: Annotated[float | None, typer.Option("--rate", help="At most so many each second.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", help="Largest number of records in a second.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell which they are.")] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,

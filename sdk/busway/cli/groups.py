@@ -146,7 +146,7 @@ def reset(
         typer.Option("--to-datetime", help="The first record at or after 2026-01-31T12:00:00 (UTC without a zone)."),
     ] = None,
     by_duration: Annotated[str | None, typer.Option("--by-duration", help="So long ago, as P7D or PT1H30M.")] = None,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", help="So many on, or back: -10.")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="Number of records forward, or back: -10.")] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only show.")] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,

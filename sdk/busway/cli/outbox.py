@@ -55,7 +55,7 @@ def status(target: Target, as_json: AsJson = False) -> None:
     need("sql", "busway outbox")
     from sqlalchemy.exc import SQLAlchemyError
 
-    from busway.sql.reach import words
+    from busway.sql.outages import words
 
     _, outboxes = _find(target)
 

@@ -52,7 +52,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     typer.echo(f"{question} [y/N]: ", nl=False, err=True)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise CommandFailed("nothing was changed; --yes goes on without this question")
+        raise CommandFailed("nothing was changed; --yes answers this question")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -83,9 +83,9 @@ class Stopping:
         if not self.asked.is_set():
             self._signal(signal.SIGTERM)
 
-    async def run(self, command: Command, lifeline: int, worker: int | None = None) -> "Child":
+    async def run(self, command: Command, parent_pipe: int, worker: int | None = None) -> "Child":
         """Start a process."""
-        environment = {**os.environ, _LIFELINE: str(lifeline)}
+        environment = {**os.environ, _LIFELINE: str(parent_pipe)}
         if worker is not None:
             environment[WORKER] = str(worker)
         process = await asyncio.create_subprocess_exec(
@@ -93,7 +93,7 @@ class Stopping:
             *("-m", "busway.cli", *command.arguments),
             stdin=asyncio.subprocess.DEVNULL,
             env=environment,
-            pass_fds=(lifeline,),
+            pass_fds=(parent_pipe,),
             start_new_session=True,
         )
         self._children.add(process)
@@ -127,7 +127,7 @@ def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
 
 
 @contextlib.contextmanager
-def lifeline() -> Iterator[int]:
+def parent_pipe() -> Iterator[int]:
     """Yield the pipe end for children. The other end closes when this process ends in any way."""
     theirs, ours = os.pipe()
     try:
@@ -164,7 +164,7 @@ async def supervise(command: Command, workers: int) -> int:
     Returns:
         0 if all ended well; 1 if a worker failed for good or did not end well.
     """
-    with Stopping() as stopping, lifeline() as pipe:
+    with Stopping() as stopping, parent_pipe() as pipe:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_keep(command, number, stopping, pipe)) for number in range(workers)]
         return max(task.result() for task in tasks)

@@ -163,7 +163,7 @@ def consume(
         dt.datetime | None, typer.Option("--since", help="From the first record at or after this moment (local time).")
     ] = None,
     until_end: Annotated[bool, typer.Option("--until-end", help="Stop at what is the end now.")] = False,
-    count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many records.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", help="Number of records after which to stop.")] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Read as a member of this group.")] = None,
     read_committed: Annotated[
         bool, typer.Option("--read-committed", help="Only what transactions have committed.")

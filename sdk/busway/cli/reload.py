@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from watchfiles import PythonFilter, awatch
 
-from busway.cli.processes import Child, Command, Stopping, lifeline, shown, tell
+from busway.cli.processes import Child, Command, Stopping, parent_pipe, shown, tell
 
 SETTLE_MS: Final = 200
 """Changes this close count as one: editors write several files or steps."""
@@ -50,7 +50,7 @@ async def reloading(command: Command, folder: Path) -> int:
     Returns:
         The exit code of the last process, 1 if a signal ended it.
     """
-    with Stopping() as stopping, lifeline() as pipe:
+    with Stopping() as stopping, parent_pipe() as pipe:
         changes = _Changes(folder, stopping.asked)
         asked: asyncio.Future[Any] = asyncio.ensure_future(stopping.asked.wait())
         code = 0

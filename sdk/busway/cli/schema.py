@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from busway.cli.output import REGISTRY_URL, AsJson, CommandFailed, RegistryUrl, Yes, confirm, run, show, show_rows
-from busway.serde.refusals import breaches as readable
 from busway.serde.registry import RegistryClient
+from busway.serde.registry_errors import breaches as readable
 
 app = typer.Typer(help="Register, compare, show and delete schemas.", no_args_is_help=True)
 Subject = Annotated[str, typer.Argument(help="The subject, such as orders-value.")]

@@ -37,7 +37,9 @@ def run(
     target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="Such as shop.service:app.")],
     workers: Annotated[
         int,
-        typer.Option("--workers", "-w", help="So many processes, as members of one group; crashed ones are restarted."),
+        typer.Option(
+            "--workers", "-w", help="Number of processes, as members of one group; crashed ones are restarted."
+        ),
     ] = 1,
     reload: Annotated[
         bool, typer.Option("--reload", help="Drain and start again when a .py file here changes; for development.")

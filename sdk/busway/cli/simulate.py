@@ -23,7 +23,7 @@ def simulate(
     target: Annotated[
         str, typer.Argument(metavar="MODULE:NAME", help="A Simulation, or an App whose module has one of it.")
     ],
-    seeds: Annotated[int, typer.Option("--seeds", help="So many histories, under the seeds from --first on.")] = 1000,
+    seeds: Annotated[int, typer.Option("--seeds", help="Number of histories, with the seeds from --first on.")] = 1000,
     first: Annotated[int, typer.Option("--first", help="The first seed.")] = 0,
     seed: Annotated[
         str | None, typer.Option("--seed", help="This history alone, as a failure names it: 17, or 17:0,4.")

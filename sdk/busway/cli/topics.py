@@ -104,7 +104,7 @@ def alter(
     delete_config: Annotated[
         list[str] | None, typer.Option("--delete-config", help="A setting to put back to its default.")
     ] = None,
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="Grow to so many.")] = None,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="New number of partitions.")] = None,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:

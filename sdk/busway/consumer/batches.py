@@ -134,7 +134,7 @@ class _Reader:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             raise OffsetReset(
                 f"offset {self._state.fetch_position} of {self._name} is not in the log any more: retention deleted it, "
-                "or the topic was made anew"
+                "or the topic was recreated"
             )
         if code is not ErrorCode.NONE:
             raise BrokerError(code, f"fetching {self._name}")

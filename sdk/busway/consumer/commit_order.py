@@ -28,12 +28,12 @@ class Commit:
         self._later[partition] = later
 
     def leave(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Return the partitions that later commits took over; `left_to_others` waits for those commits."""
+        """Return the partitions that later commits took over; `wait_taken_over` waits for those commits."""
         lost = {partition for partition in partitions if partition in self._later}
         self._left_to.update(self._later[partition] for partition in lost)
         return lost
 
-    async def left_to_others(self, deadline: float) -> None:
+    async def wait_taken_over(self, deadline: float) -> None:
         """Wait for the commits that took partitions over.
 
         Args:

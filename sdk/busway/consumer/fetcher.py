@@ -339,7 +339,7 @@ class Fetcher:
                 OffsetReset(f"{gone}; auto_offset_reset is none: seek to {end_offset} to read what took its place")
             )
             return
-        logger.warning("%s; reading goes on at offset %d", gone, min(position, end_offset))
+        logger.warning("%s; reading continues at offset %d", gone, min(position, end_offset))
         assigned.reset_to(min(position, end_offset))
 
     # Reading

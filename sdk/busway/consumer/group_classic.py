@@ -264,7 +264,7 @@ class ClassicMember(GroupMember):
             return
         self._doubts = False
         if rest:
-            logger.warning("group %s: nobody has %s; sharing again", self._group, shown(rest))
+            logger.warning("group %s: %s are not assigned; joining again", self._group, shown(rest))
             self._join_again()
 
     def _member(self) -> Member:

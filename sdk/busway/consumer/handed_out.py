@@ -217,12 +217,12 @@ class HandedOut:
         if member.generation < 0 or not member.member_id:
             raise TransactionAbortable(
                 f"this consumer is not a member of group {member.group_id} at this moment (generation {member.generation}), so offsets in "
-                "its name would not be fenced; abort the transaction and go on polling, which joins the group again"
+                "its name would not be fenced; abort the transaction and continue to poll, which joins the group again"
             )
         if gone:
             raise TransactionAbortable(
                 f"group {member.group_id} has moved on: this consumer has given {_names(gone)} up since the records were handed out, and "
-                "other members may have read and committed them; abort the transaction and go on polling, without these records"
+                "other members may have read and committed them; abort the transaction and continue to poll, without these records"
             )
 
     def _is_kept(self, partition: TopicPartition) -> bool:

@@ -40,7 +40,7 @@ class PollTracker:
         with self._lock:
             self._polled_s = now_s
 
-    def away_s(self) -> float:
+    def since_poll_s(self) -> float:
         """Return the seconds since the last poll; 0 before the first."""
         now_s = REAL_TIME.monotonic_s()
         with self._lock:
@@ -93,35 +93,35 @@ class CoordinatorContact:
         code = error_for(answer.error_code)
         return code, answer, code.text
 
-    def unheard(self, why: str) -> float:
+    def heartbeat_failed(self, why: str) -> float:
         """Record a failure, forget the coordinator and return the delay before the retry."""
         self._coordinator.forget()
         if not self._failing:
             logger.warning(
-                "group %s: the coordinator does not hear this member, which keeps its partitions and asks again: %s",
+                "group %s: heartbeats fail; this member keeps its partitions and retries: %s",
                 self._coordinator.group,
                 why,
             )
         self._failing = True
         return self._backoff.next()
 
-    def heard(self) -> None:
+    def heartbeat_received(self) -> None:
         if self._failing:
-            logger.info("group %s: the coordinator hears this member again", self._coordinator.group)
+            logger.info("group %s: heartbeats succeed again", self._coordinator.group)
             self._backoff.reset()
         self._failing = False
 
 
 def is_overdue(group: str, reader: PollTracker, pace: HeartbeatTimings) -> bool:
     """Return, and log, whether the reader exceeded max_poll_interval_ms."""
-    away_s = reader.away_s()
-    if away_s <= pace.reader_s:
+    since_poll_s = reader.since_poll_s()
+    if since_poll_s <= pace.reader_s:
         return False
     logger.warning(
         "group %s: the reader has asked for nothing for %.1f s, more than max_poll_interval_ms=%d allows; leaving the group "
         "until it does: give it less to do between two polls, or a longer interval",
         group,
-        away_s,
+        since_poll_s,
         pace.reader_s * 1000,
     )
     return True
@@ -150,9 +150,9 @@ async def send_heartbeats(
         except NotRunning:
             return
         if code in PASSING:
-            wait_s = contact.unheard(text)
+            wait_s = contact.heartbeat_failed(text)
             continue
-        contact.heard()
+        contact.heartbeat_received()
         wait_s = pace.interval_s
         if code is not ErrorCode.NONE:
             on_response(member, code)

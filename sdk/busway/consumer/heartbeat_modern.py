@@ -112,17 +112,17 @@ async def converse(
         except NotRunning:
             return
         if code is ErrorCode.NONE:
-            contact.heard()
+            contact.heartbeat_received()
             given = state.answered(answer)
             if given != last:
                 last = given
                 on_response(session.number, given)
-            left_s = pace.reader_s - reader.away_s() + _LEAST_S
+            left_s = pace.reader_s - reader.since_poll_s() + _LEAST_S
             await session.wait(max(_LEAST_S, min(answer.heartbeat_interval_ms / 1000, left_s)))
             continue
         state.unanswered()
         if code in PASSING or code.retriable:
-            await REAL_TIME.sleep(contact.unheard(text))
+            await REAL_TIME.sleep(contact.heartbeat_failed(text))
         elif code is ErrorCode.UNRELEASED_INSTANCE_ID:
             if not unreleased:
                 logger.warning(

@@ -144,9 +144,9 @@ class GroupOffsets:
                     if tenures[partition] is None or tenures[partition] != self._membership.tenure(partition)
                 }
                 left = {partition: offset for partition, offset in left.items() if partition not in gone}
-        await commit.left_to_others(deadline)
+        await commit.wait_taken_over(deadline)
         if gone:
-            raise self.failed(gone, "it was joined anew while its offsets were being committed")
+            raise self.failed(gone, "it was joined again while its offsets were being committed")
 
     async def _try(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], generation: int) -> BuswayError | None:
         """Return the error if a retry may help."""
@@ -175,7 +175,7 @@ class GroupOffsets:
         shown = ", ".join(f"{topic}-{partition_index}" for topic, partition_index in sorted(partitions))
         return CommitFailed(
             f"group {self._group} has moved on ({why}): the offsets of {shown} were not committed, their records will be read again "
-            "by whoever has the partitions now"
+            "by the partitions' new owners"
         )
 
     async def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> ErrorCode:

@@ -185,7 +185,7 @@ class Connection:
     def answered(self, frame: memoryview) -> None:
         """Pass a response to the oldest pending request: brokers respond in order."""
         if not self._waiting:
-            raise ProtocolError("an answer came that nobody asked for")
+            raise ProtocolError("a response arrived without a request")
         correlation, key, version, waiter = self._waiting.popleft()
         header, position = decode_from(ResponseHeader, response_header_version(key, version), frame, 0)
         if header.correlation_id != correlation:

@@ -32,7 +32,7 @@ Waiter = tuple[int, int, Any]
 
 
 @dataclass(slots=True, eq=False)
-class Together:
+class SharedFutures:
     """Records of one partition with one future per batch.
 
     Attributes:
@@ -142,7 +142,7 @@ class Accumulator:
 
         Args:
             headers: encoded.
-            waiter: a future or `Together`; None if `common` follows.
+            waiter: a future or `SharedFutures`; None if `common` follows.
         """
         queue = self._queues.get(partition)
         if queue is None:
@@ -160,7 +160,7 @@ class Accumulator:
             batches.append(batch)  # after the encoding, whose failure must not leave an empty batch behind
         if waiter is None:
             pass
-        elif type(waiter) is not Together:
+        elif type(waiter) is not SharedFutures:
             batch.waiters.append((builder.count - 1, timestamp_ms, waiter))
         elif waiter.batch is not batch:
             future = waiter.make_future()

@@ -16,7 +16,7 @@ from busway.errors import InvalidTransactionState, NotRunning
 from busway.net.clock import REAL_TIME
 from busway.net.machine import OS, current_machine
 from busway.options import ProducerOptions, options_from
-from busway.producer.accumulator import Accumulator, Partition, Together
+from busway.producer.accumulator import Accumulator, Partition, SharedFutures
 from busway.producer.checks import checked_timestamp, size_of
 from busway.producer.partitioner import Partitioner
 from busway.producer.sender import Sender
@@ -243,7 +243,7 @@ class Producer:
         loop, accumulator = asyncio.get_running_loop(), self._accumulator
         timestamp_ms = self._wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         where = topic, self._placing.given(topic, partition)
-        together = Together(loop.create_future)
+        together = SharedFutures(loop.create_future)
         latest: Headers = ()
         encoded = NO_HEADERS
         source = iter(records)

@@ -352,7 +352,7 @@ class Sender:
             return
         ends = self._accumulator.failed(batch)
         if ends and self.transactions is None:
-            logger.info("%s: goes on in another epoch, behind a batch that may have been written", name_of(batch))
+            logger.info("%s: continues in another epoch, behind a batch that may have been written", name_of(batch))
         self._fail_waiters(batch, problem)
         if self.transactions is not None:
             self.transactions.batch_failed(code, problem, lost_track=ends)

@@ -206,8 +206,8 @@ class TransactionRequests:
         )
         if code in _GROUP_MOVED_ON:
             text = (
-                f"{self._name}: group {group.group_id} has moved on ({code.name}): its partitions have gone to others, who will read these "
-                "records again; abort the transaction and go on with what the consumer is assigned now"
+                f"{self._name}: group {group.group_id} has moved on ({code.name}): its partitions are assigned to others, which will read these "
+                "records again; abort the transaction and continue with what the consumer is assigned now"
             )
             raise TransactionAbortable(text, code)
         if code is not ErrorCode.NONE:

@@ -182,7 +182,7 @@ class _Inference:
         ]
         if len(dicts) > 1 and any(is_typed_dict(strip(member)) for member in dicts):
             raise CannotInfer(
-                f"{at}: values of {' and '.join(_shown(member) for member in dicts)} are all dicts, so nobody can tell which one a value is; "
+                f"{at}: values of {' and '.join(_shown(member) for member in dicts)} are all dicts, so a value's class cannot be determined; "
                 "use a dataclass for each"
             )
         for member in ordered:

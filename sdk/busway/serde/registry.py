@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
-from busway.serde.refusals import refusal
+from busway.serde.registry_errors import refusal
 
 if TYPE_CHECKING:
     import httpx2

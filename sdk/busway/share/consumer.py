@@ -111,7 +111,10 @@ class ShareConsumer:
             async with REAL_TIME.timeout(_CLOSE_S):
                 await self._fetcher.close()
         except TimeoutError:
-            logger.warning("share group %s: not all was told in time; those records come again", self._member.group)
+            logger.warning(
+                "share group %s: not all acknowledgements were sent in time; their records are delivered again",
+                self._member.group,
+            )
         finally:
             await _end(tasks)
         try:
@@ -172,7 +175,7 @@ class ShareConsumer:
         self._check()
         if self.options.acknowledgement_mode == "implicit":
             self._fetcher.acknowledge_all(ACCEPT)
-            self._confirm(self._fetcher.untold())
+            self._confirm(self._fetcher.unreported())
         limit = self.options.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise ValueError(f"max_records: {limit} is below 1")
@@ -248,7 +251,7 @@ class ShareConsumer:
         self._check()
         if self.options.acknowledgement_mode == "implicit":
             self._fetcher.acknowledge_all(ACCEPT)
-        self._confirm(self._fetcher.untold())
+        self._confirm(self._fetcher.unreported())
         if waiting := set(self._unconfirmed):
             await asyncio.wait(waiting)
             await asyncio.sleep(0)  # run the callbacks of the futures that are done

@@ -261,7 +261,7 @@ class ShareFetcher:
                     held.acknowledge(offset, kind)
         self._wake.set()
 
-    def untold(self) -> "list[asyncio.Future[None]]":
+    def unreported(self) -> "list[asyncio.Future[None]]":
         """Return the futures of all pending acknowledgements."""
         return [future for leader in self._leaders.values() for future in leader.futures()]
 

@@ -21,7 +21,7 @@ from busway_protocol.messages.share_groups import AcknowledgementBatch
 
 
 @dataclass(slots=True, eq=False)
-class Word:
+class PendingAcknowledgement:
     """Acknowledgement of a range of offsets.
 
     Attributes:
@@ -50,7 +50,7 @@ class Word:
 class AcknowledgementSet:
     """Acknowledgements of one partition and request, by first offset: only renewals, or none."""
 
-    words: dict[int, Word] = field(default_factory=dict)
+    words: dict[int, PendingAcknowledgement] = field(default_factory=dict)
 
     @property
     def renews(self) -> bool:
@@ -99,28 +99,28 @@ class Lane:
         """Whether parts of a refused request are pending."""
         return any(part.words for part in self._apart)
 
-    def words(self) -> list[Word]:
+    def words(self) -> list[PendingAcknowledgement]:
         """Return all."""
         return [word for part in (*self._apart, self._together) for word in part.words.values()]
 
-    def find(self, offset: int) -> Word | None:
+    def find(self, offset: int) -> PendingAcknowledgement | None:
         """Return the pending acknowledgement of an offset."""
         return next((part.words[offset] for part in (*self._apart, self._together) if offset in part.words), None)
 
-    def add(self, word: Word) -> None:
+    def add(self, word: PendingAcknowledgement) -> None:
         """Add to those sent together."""
         self._together.words[word.first] = word
 
-    def drop(self, offset: int) -> Word | None:
+    def drop(self, offset: int) -> PendingAcknowledgement | None:
         """Remove an offset's acknowledgement."""
         for part in (*self._apart, self._together):
             if (word := part.words.pop(offset, None)) is not None:
                 return word
         return None
 
-    def take_out(self, is_meant: Callable[[Word], bool]) -> list[Word]:
+    def take_out(self, is_meant: Callable[[PendingAcknowledgement], bool]) -> list[PendingAcknowledgement]:
         """Remove and return those that match."""
-        removed: list[Word] = []
+        removed: list[PendingAcknowledgement] = []
         for part in (*self._apart, self._together):
             meant = [first for first, word in part.words.items() if is_meant(word)]
             removed += [part.words.pop(first) for first in meant]
@@ -208,8 +208,8 @@ class HeldPartition:
         for first, last, kind in ranges:
             self.final.add(self._word(first, last, kind, until_s))
 
-    def _word(self, first: int, last: int, kind: int, until_s: float) -> Word:
-        return Word(first, last, kind, until_s, asyncio.get_running_loop().create_future())
+    def _word(self, first: int, last: int, kind: int, until_s: float) -> PendingAcknowledgement:
+        return PendingAcknowledgement(first, last, kind, until_s, asyncio.get_running_loop().create_future())
 
     def take(self, now_s: float, *, renewals: bool) -> AcknowledgementSet | None:
         """Remove and return the next acknowledgements to send; fail those with expired locks."""

@@ -272,7 +272,7 @@ class Leader:
             raise
         code = error_for(answer.error_code)
         if code is ErrorCode.NONE:
-            self.session.went_on()
+            self.session.advance_epoch()
             return answer
         refused = BrokerError(code, f"share session with broker {self.node}", answer.error_message)
         self._lose(sent, refused)
@@ -298,7 +298,7 @@ class Leader:
 
     def _unanswered(self, sent: Mapping[Id, AcknowledgementSet]) -> None:
         for about in sent.values():
-            about.done(AcknowledgementFailed(f"broker {self.node} said nothing about what it was told"))
+            about.done(AcknowledgementFailed(f"broker {self.node} did not respond to the acknowledgement"))
 
     def _lose(self, sent: Mapping[Id, AcknowledgementSet], problem: BuswayError) -> None:
         """End the session: the leader releases what was acquired in it."""

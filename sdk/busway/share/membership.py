@@ -84,7 +84,7 @@ class ShareMember:
         """Join and stay until cancelled or permanently refused, which sets `problem`."""
         backoff = self._link.backoff()
         while True:
-            if self.reader.away_s() > self._reader_s:
+            if self.reader.since_poll_s() > self._reader_s:
                 await self._wait_for_reader()
             try:
                 wait_s = await self._beat()
@@ -92,7 +92,7 @@ class ShareMember:
             except NotRunning:
                 return None
             except (ConnectionFailed, RequestTimedOut) as passing:
-                logger.warning("share group %s: the coordinator does not hear this member: %s", self.group, passing)
+                logger.warning("share group %s: heartbeats fail, and are retried: %s", self.group, passing)
                 self._link.forget()
                 wait_s = backoff.next()
             except BrokerError as refused:
@@ -155,14 +155,14 @@ class ShareMember:
 
     async def _wait_for_reader(self) -> None:
         logger.warning(
-            "share group %s: nobody has asked for records for %.1f s, more than max_poll_interval_ms=%d allows; leaving the group "
-            "until somebody does",
+            "share group %s: no records were requested for %.1f s, more than max_poll_interval_ms=%d allows; leaving the group "
+            "until the next request",
             self.group,
-            self.reader.away_s(),
+            self.reader.since_poll_s(),
             self._reader_s * 1000,
         )
         await self.leave()
-        while self.reader.away_s() > self._reader_s:
+        while self.reader.since_poll_s() > self._reader_s:
             await REAL_TIME.sleep(_READER_LOOK_S)
 
     async def leave(self) -> None:

@@ -44,7 +44,7 @@ class ShareSession:
         """Whether the leader has it."""
         return self.epoch != NEW
 
-    def went_on(self) -> None:
+    def advance_epoch(self) -> None:
         """Record a successful request."""
         self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
 

@@ -9,8 +9,8 @@ from busway.extras import need
 need("sql", "busway.sql")
 
 from busway.sql.inbox import Sql
+from busway.sql.outages import DatabaseUnreachable
 from busway.sql.outbox import Outbox, OutboxStatus
-from busway.sql.reach import DatabaseUnreachable
 from busway.sql.relay import OUTBOX_ID, Relay
 from busway.sql.tables import TABLES, Tables, create_all
 

@@ -1,7 +1,7 @@
 """The inbox: records are handled once, in the transaction of the handler's writes.
 
 Here: `Sql`.
-Not here: the tables (`tables`), sending (`outbox`), retries of database calls (`reach`).
+Not here: the tables (`tables`), sending (`outbox`), retries of database calls (`outages`).
 
 A handler's transaction first inserts the row (group, topic, partition, offset); a conflict means a duplicate. So a
 record is handled once even if its offset was never committed or two instances have it: the second waits on the primary
@@ -33,7 +33,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from busway.app.extending.extension import Call, Extension
 from busway.app.model.topic import BadDeclaration, ConsumerRecord
 from busway.net.clock import APP_TIME
-from busway.sql.reach import DatabaseUnreachable, is_away, patiently, words
+from busway.sql.outages import DatabaseUnreachable, is_outage, through_outages, words
 from busway.sql.tables import TABLES, Tables, check_dialect, create_all
 from busway.sql.topics import TopicState, look_at
 from busway.types import TopicPartition
@@ -169,7 +169,7 @@ class Sql(Extension):
         reader = self._reader(group)
         while True:
             async with self._turn():
-                connection, end = await patiently(
+                connection, end = await through_outages(
                     partial(self._claim, reader, partition, record.offset, seen),
                     f"{record.topic}-{record.partition} at offset {record.offset}",
                 )
@@ -183,7 +183,7 @@ class Sql(Extension):
                                     raise DatabaseUnreachable(f"the database went away: {problem!r}") from problem
                                 raise
                     return
-            if came_again and await self._made_anew(reader, partition):
+            if came_again and await self._recreated(reader, partition):
                 came_again = seen.floored = False
                 continue
             if not seen.logged:
@@ -227,7 +227,7 @@ class Sql(Extension):
             return call
 
         async def outlasting(record: ConsumerRecord[Any, Any]) -> Any:
-            return await patiently(
+            return await through_outages(
                 lambda: call(record), route.name, lambda problem: isinstance(problem, DatabaseUnreachable)
             )
 
@@ -253,7 +253,7 @@ class Sql(Extension):
                     )
         self._app = app
         if self._create_tables:
-            await patiently(self.create_tables, f"app {app.name}")
+            await through_outages(self.create_tables, f"app {app.name}")
 
     async def stopped(self, app: "RunningService") -> None:
         """Clear the state of partitions."""
@@ -314,14 +314,14 @@ class Sql(Extension):
                     if (state := await self._known(connection, reader, partition))
                 }
 
-        known = await patiently(read, "the assignment of partitions")
+        known = await through_outages(read, "the assignment of partitions")
         topics = await look_at(self._app.bootstrap_servers, partitions)
         self._topics |= topics
         settled = {}
         for partition, rows in known.items():
             if (topic := topics.get(partition)) is not None:
                 where = f"{partition.topic}-{partition.partition}"
-                settled[partition] = await patiently(partial(self._mend, reader, partition, rows, topic), where)
+                settled[partition] = await through_outages(partial(self._mend, reader, partition, rows, topic), where)
         return settled
 
     async def _known(self, connection: AsyncConnection, reader: str, partition: TopicPartition) -> _Known | None:
@@ -336,7 +336,7 @@ class Sql(Extension):
         floors, inbox = self._tables.floors, self._tables.inbox
         floor, rows = _of(floors, reader, partition), _of(inbox, reader, partition)
         if topic.is_other_than(known.topic_id):
-            logger.warning("%s was deleted and made anew: what was known of partition %d is dropped", *partition)
+            logger.warning("%s was deleted and recreated: the state of partition %d is dropped", *partition)
             async with self._turn(), self._engine.begin() as connection:
                 await connection.execute(delete(floors).where(floor, floors.c.topic_id == known.topic_id))
                 await connection.execute(delete(inbox).where(rows, inbox.c.offset <= known.highest))
@@ -365,7 +365,7 @@ class Sql(Extension):
                 position += 1
         return _Settled(position=position, changed=cut)
 
-    async def _made_anew(self, reader: str, partition: TopicPartition) -> bool:
+    async def _recreated(self, reader: str, partition: TopicPartition) -> bool:
         """Return whether a partition that went back had to lose rows.
 
         That happens when its topic was deleted and created again, or lost its tail.
@@ -385,6 +385,6 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as problem:
-        if is_away(problem):
+        if is_outage(problem):
             raise DatabaseUnreachable(f"the database went away: {words(problem)}") from problem
         raise

@@ -32,7 +32,7 @@ from busway.errors import NotRunning
 from busway.net.clock import APP_TIME
 from busway.net.machine import current_machine
 from busway.sql.headers import pack_headers
-from busway.sql.reach import patiently
+from busway.sql.outages import through_outages
 from busway.sql.relay import MARK, OUTBOX_ID, Relay, channel
 from busway.sql.tables import TABLES, Tables, check_dialect, create_all
 
@@ -206,7 +206,7 @@ class Outbox(Extension):
     async def starting(self, app: "RunningService") -> None:
         """Create tables; start publishing."""
         if self._create_tables:
-            await patiently(self.create_tables, f"app {app.name}")
+            await through_outages(self.create_tables, f"app {app.name}")
         if self._relays:
             self._stack = contextlib.AsyncExitStack()
             self._relay = await self._stack.enter_async_context(self.relay(app))

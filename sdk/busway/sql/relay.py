@@ -1,7 +1,7 @@
 """Publishing the outbox.
 
 Here: `Relay`: leadership, rounds, waking.
-Not here: the table's contents (`outbox`), backoff (`holds`).
+Not here: the table's contents (`outbox`), backoff (`relay_backoff`).
 
 One relay of a database leads: the holder of PostgreSQL's advisory lock. The lock's connection also reads and deletes,
 so a relay that lost the lock can do neither. SQLite has no such lock: run one relay there. Lock and LISTEN belong to a
@@ -32,8 +32,8 @@ from busway.net.clock import APP_TIME
 from busway.net.machine import current_machine
 from busway.producer.producer import Producer
 from busway.sql.headers import unpack_headers
-from busway.sql.holds import Holds
-from busway.sql.reach import WAITS, words
+from busway.sql.outages import WAITS, words
+from busway.sql.relay_backoff import Holds
 from busway.sql.tables import Tables
 
 logger = logging.getLogger("busway.sql")

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from busway.admin.admin import Admin
 from busway.cluster.client import Addresses
-from busway.sql.reach import is_broker_away, patiently
+from busway.sql.outages import is_broker_outage, through_outages
 from busway.types import TopicPartition
 
 _END = -1
@@ -49,4 +49,4 @@ async def look_at(
             for partition, end in ends.items()
         }
 
-    return await patiently(ask, "the assignment of partitions", is_broker_away)
+    return await through_outages(ask, "the assignment of partitions", is_broker_outage)

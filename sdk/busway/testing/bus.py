@@ -438,7 +438,7 @@ async def _bus_in(cluster: Cluster, app: Application, time: Clock) -> AsyncItera
             await app.start()
         bus._step()
         with time.passing():
-            await probe.came_or_stopped()
+            await probe.assigned_or_stopped()
         time.begin()
         yield bus
         assert probe.point is None, f"the app was to be killed at {probe.point}; await what bus.crash(…) returned"

@@ -28,7 +28,7 @@ class Clock(Protocol):
     def passing(self) -> AbstractContextManager[None]:
         """Run the app's time in real time within the block."""
 
-    def stir(self) -> None:
+    def note_activity(self) -> None:
         """Note that the app has done something."""
 
     def begin(self) -> None:
@@ -55,8 +55,8 @@ class SkippedTime:
     def passing(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def stir(self) -> None:
-        """As `Clock.stir`."""
+    def note_activity(self) -> None:
+        """As `Clock.note_activity`."""
 
     def begin(self) -> None:
         """As `Clock.begin`."""
@@ -98,7 +98,7 @@ class ManualTime:
         self.waited_s.append(seconds)
         due_s = self.now_s + seconds
         self._due.append(due_s)
-        self.stir()
+        self.note_activity()
         self.stirred.set()
         try:
             await self.time.sleep(seconds)
@@ -112,7 +112,7 @@ class ManualTime:
     def passing(self) -> AbstractContextManager[None]:
         return self.time.passing()
 
-    def stir(self) -> None:
+    def note_activity(self) -> None:
         """Note that the last wait's end led to something."""
         self.time.awaits_reaction = False
 

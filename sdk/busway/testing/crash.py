@@ -63,7 +63,7 @@ class Probe(Extension):
     def finished(self, handling: Handling) -> None:
         """Report progress to the clock. A retry waits or calls the handler next, and is not reported."""
         if handling.outcome != "retried":
-            self._clock.stir()
+            self._clock.note_activity()
 
     async def reached(self, point: str, topic: str, partition: int, offset: int) -> None:
         """Kill the app at the armed step; block every step after it."""
@@ -127,7 +127,7 @@ class Probe(Extension):
                 for name in self._ids:  # likewise for the transaction timeout
                     await admin.abort_transaction(name)
 
-    async def came_or_stopped(self) -> None:
+    async def assigned_or_stopped(self) -> None:
         """Wait until the app has partitions, or has stopped. `App.wait` raises the reason.
 
         Raises:

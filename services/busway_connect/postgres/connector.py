@@ -15,11 +15,11 @@ from typing import Any, Final
 import psycopg
 
 from busway_connect.connector import Config, ConfigInvalid, Offset, Source, SourceRecord
-from busway_connect.postgres.elsewhere import FIXED, INERT, INSTEAD
 from busway_connect.postgres.handover import Handover
 from busway_connect.postgres.positions import InSnapshot, InStream, order_of, read_offset
 from busway_connect.postgres.reader import Reader
 from busway_connect.postgres.settings import SETTINGS, Settings, parse, problems, serves
+from busway_connect.postgres.unsupported_settings import FIXED, INERT, INSTEAD
 
 logger = logging.getLogger("busway.connect.postgres")
 READ_WAIT_S: Final = 0.5

@@ -124,7 +124,7 @@ SETTINGS: Final = (
         type_="INT",
     ),
     _setting("heartbeat.topics.prefix", "first part of the heartbeats' topic", "__debezium-heartbeat"),
-    _setting("status.update.interval.ms", "how often the server is told how far we are", "10000", type_="INT"),
+    _setting("status.update.interval.ms", "interval of status updates to the server", "10000", type_="INT"),
     _setting("max.batch.size", "records that one read hands over", "2048", type_="INT"),
     _setting("max.queue.size", "records that wait to be read; then the server waits", "8192", type_="INT"),
     _setting(

@@ -95,7 +95,7 @@ def translated(problem: Exception) -> Exception:
     if _WAL_LEVEL.search(text):
         return ConfigInvalid({"plugin.name": f"{text}; set wal_level = logical and restart the server"})
     if _SLOTS_SPENT in text:
-        return ConfigInvalid({"slot.name": f"{text}; raise max_replication_slots or drop a slot that nobody reads"})
+        return ConfigInvalid({"slot.name": f"{text}; raise max_replication_slots or drop an unused slot"})
     if _SLOT_LOST.search(text):
         return PositionLost(text)
     if problem.sqlstate == _PRIVILEGE or any(phrase in text for phrase in _NO_REPLICATION):
@@ -220,7 +220,7 @@ def require_log(slot: Slot | None, lsn: int | None, settings: Settings) -> None:
             )
         return
     remedy = (
-        "changes may be missing, so that this connector does not go on; either delete its offsets (stop it, then DELETE"
+        "changes may be missing, so this connector stops; either delete its offsets (stop it, then DELETE"
         " /connectors/NAME/offsets) and start it with a new snapshot, or set snapshot.mode=when_needed"
     )
     if slot is None:

@@ -282,7 +282,7 @@ def array(text: str) -> list[str | None]:
     while at < len(body):
         token = _ARRAY_TOKEN.match(body, at)
         if token is None:
-            raise ValueError(f"no array goes on with {body[at : at + 20]!r}")
+            raise ValueError(f"an array cannot continue with {body[at : at + 20]!r}")
         if token[1] is not None:
             elements.append(_ESCAPED.sub(r"\1", token[1]))
         elif token[3] is not None:

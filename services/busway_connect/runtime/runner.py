@@ -29,9 +29,9 @@ from busway import (
     TransactionInDoubt,
 )
 from busway_connect.connector import Config, Connector, Retriable, Sink, Source
-from busway_connect.hidden import References
 from busway_connect.plugins import Plugins
 from busway_connect.providers import Providers
+from busway_connect.redaction import References
 from busway_connect.runtime.bounds import size_of
 from busway_connect.runtime.failures import TaskFailed, Tolerance, said, trace_of
 from busway_connect.runtime.leader import superseded
@@ -40,7 +40,7 @@ from busway_connect.runtime.source_task import SourceTask
 from busway_connect.runtime.task_context import Counts, Stores, TaskContext
 from busway_connect.transforms.chain import chain, under
 from busway_connect.transforms.interface import Transform
-from busway_connect.unserved import inert_settings
+from busway_connect.unsupported_settings import inert_settings
 from busway_connect.validation import check
 
 logger = logging.getLogger("busway.connect")

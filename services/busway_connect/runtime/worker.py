@@ -17,11 +17,17 @@ from typing import Any, Final
 from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.connector import Config, ConfigInvalid, Connector, Offset
-from busway_connect.hidden import shown
 from busway_connect.overrides import inherited, override_problems
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
-from busway_connect.runtime.altering import Changes, alter_group, check_offsets, store_in_transaction, store_offsets
+from busway_connect.redaction import shown
+from busway_connect.runtime.alter_offsets import (
+    Changes,
+    alter_group,
+    check_offsets,
+    store_in_transaction,
+    store_offsets,
+)
 from busway_connect.runtime.bounds import require_few_offsets, require_room
 from busway_connect.runtime.leader import NOT_ACTIVE, Leader, Writer, confirm_turn, fence, id_of_task
 from busway_connect.runtime.refusals import Refused

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from busway_connect.connector import Config, ConfigInvalid, Configurable
-from busway_connect.hidden import shown
+from busway_connect.redaction import shown
 from busway_connect.transforms.interface import Predicate, Transform
-from busway_connect.transforms.predicates import Under
+from busway_connect.transforms.predicates import ConditionalTransform
 
 ALIASES_MAX: Final = 50
 """Limit of transforms and of predicates, as each record passes through all."""
@@ -119,7 +119,7 @@ def _conditional(
         )
         return transform
     predicate = predicates[alias]
-    return transform if predicate is None else Under(transform, predicate, negate=negate == "true")
+    return transform if predicate is None else ConditionalTransform(transform, predicate, negate=negate == "true")
 
 
 def _check_served(

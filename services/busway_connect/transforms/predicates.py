@@ -62,7 +62,7 @@ class Filter(Transform):
         return None
 
 
-class Under(Transform):
+class ConditionalTransform(Transform):
     """A transform for selected records, with `negate` for others. The rest pass unchanged."""
 
     def __init__(self, transform: Transform, predicate: Predicate, *, negate: bool) -> None:

@@ -136,4 +136,4 @@ async def test_a_plain_handler_that_hangs_does_not_hold_the_process() -> None:
                 process.kill()
                 await process.wait()
     assert process.returncode == 0
-    assert "1 calls of plain functions go on, and end with the process: hang" in err.decode()
+    assert "1 calls of plain functions are still running, and end with the process: hang" in err.decode()

@@ -13,7 +13,7 @@ from tests.support.patience import patient
 from busway import Admin, BrokerError, Consumer, NewTopic, Producer, Record, ShareConsumer, TopicPartition
 from busway.admin.features import FeatureLevels
 from busway_bus.metadata.features import SHARE_VERSION, SHARE_VERSION_WITH_DEAD_LETTERS
-from busway_bus.share import burying
+from busway_bus.share import partition_dead_letters
 from busway_bus.share.dead_letters import DeadLetters
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -29,8 +29,8 @@ ALLOWED = {"errors.deadletterqueue.group.enable": "true"}
 def with_dead_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     """New clusters have them, and little is waited for."""
     begin_at(monkeypatch, SHARE_VERSION, SHARE_VERSION_WITH_DEAD_LETTERS)
-    monkeypatch.setattr(burying, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(burying, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(partition_dead_letters, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(partition_dead_letters, "LONGEST_PAUSE_S", 0.05)
 
 
 @pytest.fixture

@@ -200,7 +200,7 @@ def test_groups(up: Up) -> None:
     assert (reading.returncode, err) == (130, "")
     kept = up.run("groups", "delete", "dg", stdin="n\n")
     assert (kept.code, kept.out) == (1, "")
-    assert kept.err.endswith("busway: nothing was changed; --yes goes on without this question\n")
+    assert kept.err.endswith("busway: nothing was changed; --yes answers this question\n")
     assert up.run("groups", "delete", "dg", "--yes", "--json").json == {"deleted": ["dg"]}
 
 

@@ -241,7 +241,7 @@ async def test_an_outage_can_be_followed_in_the_log(
     for text in (
         f"busway: cannot connect to {proxy.address}",
         f"1 records failed: {topic}-0: not acknowledged within 300 ms, whether it was written is not known",
-        f"{topic}-0: goes on in another epoch",
+        f"{topic}-0: continues in another epoch",
         f"busway: connected again to {proxy.address}; the connection to {proxy.address} ended",
     ):
         assert text in caplog.text

@@ -216,7 +216,7 @@ async def test_a_commit_of_an_earlier_generation_is_not_sent_in_the_name_of_a_la
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
         real, coordinator._commit_once = coordinator._commit_once, moved  # type: ignore[method-assign]
-        with pytest.raises(CommitFailed, match="joined anew"):
+        with pytest.raises(CommitFailed, match="joined again"):
             await coordinator.commit({partition: OffsetAndMetadata(5)})
         member.membership.generation -= 1
         coordinator._commit_once = real  # type: ignore[method-assign]

@@ -75,7 +75,7 @@ async def test_who_was_put_out_undoes_nothing(
             assert slow.group_metadata().generation > 0
             await sending.begin_transaction()
             await sending.send_and_wait(f"{three.topic}-out", record.value)
-            with pytest.raises(TransactionAbortable, match=rf"given {three.topic}-0 up since .*go on polling"):
+            with pytest.raises(TransactionAbortable, match=rf"given {three.topic}-0 up since .*continue to poll"):
                 await sending.send_offsets_to_transaction({three: record.offset + 1}, slow.group_metadata())
             with pytest.raises(TransactionAbortable, match="given"):
                 await sending.commit_transaction()

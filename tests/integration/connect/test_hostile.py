@@ -5,9 +5,9 @@ import time
 import pytest
 from tests.support.connect_worker import Rest
 
-from busway_connect.hidden import shown
 from busway_connect.patterns import MATCH_TIMEOUT_S, Pattern, TooLong
 from busway_connect.providers import Providers
+from busway_connect.redaction import shown
 
 ENDLESS = r"(a|aa)+"
 NAME = "a" * 100 + "."

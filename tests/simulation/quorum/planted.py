@@ -80,7 +80,7 @@ def _never_cuts(original: Any) -> Any:
     return change
 
 
-_WRITER, _LOG = "busway_bus.quorum.writing:LogWriter", "busway_bus.quorum.metadata_log:MetadataLog"
+_WRITER, _LOG = "busway_bus.quorum.log_writer:LogWriter", "busway_bus.quorum.metadata_log:MetadataLog"
 PLANTED: Final = (
     Planted(
         "vote_in_memory",
@@ -96,7 +96,7 @@ PLANTED: Final = (
     Planted(
         "minority_commits",
         "the high watermark is what one voter fewer than a majority has",
-        (("busway_bus.quorum.leading:committed_offset", _one_voter_too_few),),
+        (("busway_bus.quorum.leadership:committed_offset", _one_voter_too_few),),
     ),
     Planted(
         "published_when_written",

@@ -80,7 +80,7 @@ def test_a_leader_that_is_gone_is_followed_by_another(power: bool) -> None:
         assert second.quorum.epoch > 1
         await first.start()
         await all_have(world, nodes, {"one", "two"})
-        assert not first.quorum.leading
+        assert not first.quorum.leadership
 
     World(seed=2).run(workload)
 

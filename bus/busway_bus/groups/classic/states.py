@@ -30,7 +30,7 @@ class Event(Enum):
     The first two have no record and are lost with the coordinator.
     """
 
-    REBALANCE = "somebody came, left, or has something new to say"
+    REBALANCE = "a member joined, left, or changed its subscription"
     JOINED = "all have joined again, or time is up"
     ASSIGNED = "a generation was written, with members and assignments"
     EMPTIED = "a generation was written that has no members"

@@ -245,8 +245,8 @@ class ConsumerGroup(ConsumerTarget):
             member = self._member(heartbeat.member_id)
         reply = HeartbeatResult(member_id=member.member_id, epoch=heartbeat.epoch)
         if heartbeat.instance_id is not None and heartbeat.epoch == STATIC_LEAVE_EPOCH:
-            return Decision(records=(member.gone_for_a_while().assignment_record(self.group_id),), reply=reply)
-        return self._put_out([member.member_id], now, reply)
+            return Decision(records=(member.left_temporarily().assignment_record(self.group_id),), reply=reply)
+        return self._fence_members([member.member_id], now, reply)
 
     def leave(self, identities: Sequence[tuple[str, str | None]], now: int) -> Decision[list[ErrorCode]]:
         codes: list[ErrorCode] = []
@@ -260,12 +260,12 @@ class ConsumerGroup(ConsumerTarget):
             else:
                 codes.append(ErrorCode.NONE)
                 gone[member.member_id] = None
-        return self._put_out(list(gone), now, codes)
+        return self._fence_members(list(gone), now, codes)
 
     def tick(self, now: int) -> Decision[None]:
-        return self._put_out(self.overdue(now), now, None)
+        return self._fence_members(self.overdue(now), now, None)
 
-    def _put_out(self, member_ids: list[str], now: int, reply: R) -> Decision[R]:
+    def _fence_members(self, member_ids: list[str], now: int, reply: R) -> Decision[R]:
         return Decision(records=self._without(member_ids), reply=reply)
 
     def _without(self, member_ids: list[str]) -> tuple[Change, ...]:

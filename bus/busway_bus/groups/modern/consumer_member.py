@@ -85,7 +85,7 @@ class ConsumerMember(ModernMember):
     def moved(self, epoch: int, state: MemberState, assigned: Owned, revoking: Owned = NOTHING) -> "ConsumerMember":
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
-    def gone_for_a_while(self) -> "ConsumerMember":
+    def left_temporarily(self) -> "ConsumerMember":
         """Return the static member after a temporary leave.
 
         It keeps its partitions, owned since epoch 0.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from busway_bus.groups.ends import Ends
 from busway_bus.groups.group import Committer, GroupKind, PlaceCheck
+from busway_bus.groups.member_timeouts import MemberTimeouts
 from busway_bus.groups.memory_quota import GroupMemory
 from busway_bus.groups.modern.consumer_member import STATIC_LEAVE_EPOCH, ConsumerMember, MemberState
 from busway_bus.groups.modern.group import Assignment, ModernGroup
@@ -83,7 +83,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         self.classic_members = 0
         self.speakers: Counter[str] = Counter()
         self.old_metadata = False
-        self._revocations = Ends()
+        self._revocations = MemberTimeouts()
 
     @property
     def settings(self) -> GroupSettings:

@@ -37,7 +37,7 @@ class PendingResponse:
         assert self.needs_request
         self._when_free = call
 
-    def let_go(self) -> None:
+    def release_request(self) -> None:
         self.needs_request = False
         if self._when_free is not None:
             self._when_free()

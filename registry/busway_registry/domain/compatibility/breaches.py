@@ -98,14 +98,14 @@ class Breach(Generic[Message]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Several(Generic[Message]):
+class BreachList(Generic[Message]):
     """Two or more breaches, possibly nested; `first` is the first of all."""
 
-    parts: "Sequence[Breach[Message] | Several[Message]]"
+    parts: "Sequence[Breach[Message] | BreachList[Message]]"
     first: Breach[Message]
 
 
-Breaches: TypeAlias = Breach[Message] | Several[Message] | None
+Breaches: TypeAlias = Breach[Message] | BreachList[Message] | None
 """Breaches of a pair of types; None for none."""
 
 
@@ -114,22 +114,22 @@ def joined(breaches: "Sequence[Breaches[Message]]") -> "Breaches[Message]":
     parts = [part for part in breaches if part is not None]
     if not parts:
         return None
-    return parts[0] if len(parts) == 1 else Several(parts, first(parts[0]))
+    return parts[0] if len(parts) == 1 else BreachList(parts, first(parts[0]))
 
 
-def first(breaches: Breach[Message] | Several[Message]) -> Breach[Message]:
+def first(breaches: Breach[Message] | BreachList[Message]) -> Breach[Message]:
     """Return the first breach."""
-    return breaches.first if isinstance(breaches, Several) else breaches
+    return breaches.first if isinstance(breaches, BreachList) else breaches
 
 
 def each(breaches: "Breaches[Message]") -> Iterator[Breach[Message]]:
     """Yield each breach once for each path to it. Callers must stop in time."""
-    under_way: list[Iterator[Breach[Message] | Several[Message]]] = [iter([] if breaches is None else [breaches])]
+    under_way: list[Iterator[Breach[Message] | BreachList[Message]]] = [iter([] if breaches is None else [breaches])]
     while under_way:
         part = next(under_way[-1], None)
         if part is None:
             under_way.pop()
-        elif isinstance(part, Several):
+        elif isinstance(part, BreachList):
             under_way.append(iter(part.parts))
         else:
             yield part

@@ -30,11 +30,11 @@ from busway.app.calling.depends import (
     Call,
     Context,
     Dependency,
+    DependencyMarker,
     Depends,
     Get,
     Scope,
     Shared,
-    Wanted,
     closing,
     current,
     filled,
@@ -188,7 +188,7 @@ class Binder:
             group=self.group or app.group_id,
         )
 
-    def _dependency(self, depends: Wanted, of: Callable[..., Any]) -> Dependency:
+    def _dependency(self, depends: DependencyMarker, of: Callable[..., Any]) -> Dependency:
         fn = depends.fn
         if not callable(fn):
             raise self._refusal(of, f"Depends takes a function, not {fn!r:.80}")
@@ -252,11 +252,11 @@ def _is_base(hint: Any, kind: Any) -> bool:
     return isinstance(hint, type) and isinstance(kind, type) and is_record(kind) and hint in kind.__mro__
 
 
-def _marked(hint: Any, default: Any) -> tuple[Any, Wanted | None]:
-    depends = default if isinstance(default, Wanted) else None
+def _marked(hint: Any, default: Any) -> tuple[Any, DependencyMarker | None]:
+    depends = default if isinstance(default, DependencyMarker) else None
     if typing.get_origin(hint) is Annotated:
         hint, *extras = typing.get_args(hint)
-        depends = depends or next((extra for extra in extras if isinstance(extra, Wanted)), None)
+        depends = depends or next((extra for extra in extras if isinstance(extra, DependencyMarker)), None)
     return hint, depends
 
 

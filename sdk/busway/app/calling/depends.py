@@ -29,7 +29,7 @@ SCOPES: Final[tuple[Scope, ...]] = ("record", "app")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DependencyMarker:
     """The marker that `Depends` returns."""
 
     fn: Callable[..., Any]
@@ -50,7 +50,7 @@ def Depends(fn: Callable[..., Any], scope: Scope = "record") -> Any:  # noqa: N8
             it must not block.
         scope: "app" calls it once when the app starts and closes it when the app stops; it cannot use the record then.
     """
-    return Wanted(fn, scope)
+    return DependencyMarker(fn, scope)
 
 
 @dataclass(slots=True, kw_only=True)

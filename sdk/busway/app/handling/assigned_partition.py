@@ -43,7 +43,7 @@ class AssignedPartition(PartitionOffsets):
         chosen: dict[InFlightRecord, Sequence[Lane]] = {}
         for record in records:
             if not self.done.follows(record.offset):
-                logger.warning("%s-%d goes on at offset %d, behind what came before", *record[:3])
+                logger.warning("%s-%d continues at offset %d, behind what came before", *record[:3])
                 self.done = CompletedOffsets()  # the topic was created again; records in progress belong to the old one
             if not self.done.begin(record.offset):
                 continue

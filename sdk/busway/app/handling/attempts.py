@@ -307,10 +307,10 @@ class Attempts:
 
     # Output
 
-    def hand_on(self, items: Sequence[InFlightRecord]) -> None:
+    def complete(self, items: Sequence[InFlightRecord]) -> None:
         """Mark records as done by the handler; those without output are queued for a transaction too."""
         assert self._transactor is not None
-        if rest := [item for item in items if not item.handed_on]:
+        if rest := [item for item in items if not item.completed]:
             self._transactor.add(HandlerOutput(rest, rest[0].partition))
 
     async def room(self) -> None:

@@ -22,10 +22,10 @@ class InFlightRecord:
         pending: handlers that are not done with it.
         partition: `queues.worker.NO_OFFSETS` in a queue.
         buried: whether a handler dead-lettered it.
-        handed_on: whether it is queued for a transaction.
+        completed: whether it is queued for a transaction.
     """
 
-    __slots__ = ("buried", "done", "handed_on", "partition", "pending", "record", "size", "typed", "unreadable")
+    __slots__ = ("buried", "completed", "done", "partition", "pending", "record", "size", "typed", "unreadable")
 
     def __init__(self, done: CompletedOffsets, record: Record, pending: int, partition: PartitionOffsets) -> None:
         self.done = done
@@ -36,7 +36,7 @@ class InFlightRecord:
         self.typed: ConsumerRecord[Any, Any] | None = None
         self.buried = False
         self.unreadable = False
-        self.handed_on = False
+        self.completed = False
 
     @property
     def where(self) -> str:

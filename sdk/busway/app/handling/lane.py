@@ -190,7 +190,7 @@ class Lane:
     def finish(self, items: Sequence[InFlightRecord], sent: Sent) -> None:
         """Finish records once all sends for them are acknowledged; the next record does not wait for that."""
         if self.exactly_once:
-            self._attempts.hand_on(items)
+            self._attempts.complete(items)
             return
         if not sent:
             self._context.on_finished(items)

@@ -65,7 +65,7 @@ class LoopWatch:
             handler, where = self._look(sys._current_frames().get(thread))
             if handler is not None:
                 logger.warning(
-                    "handler %s has kept the event loop for %g s, at %s: no other handler and no page goes on meanwhile; let a plain "
+                    "handler %s has kept the event loop for %g s, at %s: no other handler and no page runs meanwhile; let a plain "
                     "function (def), which runs in a thread, do what computes or waits without await",
                     handler,
                     LAG_S,
@@ -78,7 +78,7 @@ class LoopWatch:
                     return
             logger.log(
                 logging.INFO if handler is None else logging.WARNING,
-                "the event loop goes on after %.1f s",
+                "the event loop runs again after %.1f s",
                 OS.monotonic_s() - asked_s,
             )
 

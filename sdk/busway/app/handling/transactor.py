@@ -140,7 +140,7 @@ class Transactor:
 
     def add(self, output: HandlerOutput) -> None:
         for item in output.items:
-            item.handed_on = True
+            item.completed = True
         if output.partition.dropped:
             output.settle(committed=False)
             return
@@ -415,7 +415,7 @@ class Transactor:
 
     async def _restart_partitions(self, problem: BuswayError) -> None:
         """Restart all partitions from their committed offsets, with a new producer."""
-        logger.warning("all partitions are begun anew from what is committed, with a new producer: %s", problem)
+        logger.warning("all partitions restart from their committed offsets, with a new producer: %s", problem)
         self.outcomes.renewed += 1
         self.outcomes.failed(problem)
         self._drop_all()

@@ -388,9 +388,9 @@ class Worker(RebalanceListener):
         for task in tasks:
             task.cancel()
         if tasks:
-            _, deaf = await REAL_TIME.wait(tasks, timeout=self._context.drain_timeout_s)
-            if deaf:
-                logger.error("%d handlers go on although they were cancelled", len(deaf))
+            _, uncancelled = await REAL_TIME.wait(tasks, timeout=self._context.drain_timeout_s)
+            if uncancelled:
+                logger.error("%d handlers are still running after their cancellation", len(uncancelled))
 
     async def _close(self, partitions: Collection[TopicPartition]) -> None:
         """Close partitions; concurrent callers are serialised."""

@@ -63,7 +63,7 @@ class Metrics(Health):
             "busway_handler_duration_seconds", "Calls of handlers.", where, registry=registry, buckets=BUCKETS_S
         )
         self._retries = Counter("busway_handler_retries", "Calls that are made again.", where, registry=registry)
-        self._dead = Counter("busway_dead_letters", "Records put aside.", where, registry=registry)
+        self._dead = Counter("busway_dead_letters", "Dead-lettered records.", where, registry=registry)
         self._in_flight = Gauge("busway_handler_in_flight", "Calls under way.", ("handler",), registry=registry)
         self._rebalances = Counter("busway_rebalances", "How often partitions came or went.", registry=registry)
         self._build = Gauge("busway_build_info", "What runs.", ("app", "group", "version"), registry=registry)

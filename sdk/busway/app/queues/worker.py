@@ -41,7 +41,7 @@ _LOCK_LOOK_S: Final = 0.2
 
 
 @dataclass(slots=True, eq=False)
-class InHand:
+class LockedRecord:
     """A record in the handler, or waiting for its release; `since_s` is the time of its last lock."""
 
     record: Record
@@ -83,7 +83,7 @@ class QueueWorker:
         self._attempts = Attempts(
             context.attempts, context.handler, buries_unreadable=route.dead_letter, rest=self._rest
         )
-        self._hands: dict[asyncio.Task[None], InHand] = {}
+        self._hands: dict[asyncio.Task[None], LockedRecord] = {}
         self._resting: set[asyncio.Task[Any]] = set()
         self._parked: set[asyncio.Task[Any]] = set()
         self._bytes = 0
@@ -153,9 +153,9 @@ class QueueWorker:
             self.unfinished += len(late)
             for task in late:
                 task.cancel()
-            _, deaf = await REAL_TIME.wait(late, timeout=self._context.drain_timeout_s)
-            if deaf:
-                logger.error("%d handlers go on although they were cancelled", len(deaf))
+            _, uncancelled = await REAL_TIME.wait(late, timeout=self._context.drain_timeout_s)
+            if uncancelled:
+                logger.error("%d handlers are still running after their cancellation", len(uncancelled))
 
     def _fail(self, problem: Exception) -> None:
         if not self._failed.done():
@@ -188,7 +188,7 @@ class QueueWorker:
     def _begin(self, record: Record) -> None:
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._handle(record))
-        self._hands[task] = InHand(record, REAL_TIME.now_s())
+        self._hands[task] = LockedRecord(record, REAL_TIME.now_s())
         size = len(record.key or b"") + len(record.value or b"")
         self._bytes += size
 
@@ -309,9 +309,9 @@ class QueueWorker:
             for in_hand in list(self._hands.values()):
                 if now - in_hand.since_s >= part_s:
                     in_hand.since_s = now
-                    self._lock_anew(in_hand.record)
+                    self._renew_lock(in_hand.record)
 
-    def _lock_anew(self, record: Record) -> None:
+    def _renew_lock(self, record: Record) -> None:
         try:
             acknowledgement = self.consumer.acknowledge(record, "renew")
         except AcknowledgementFailed:

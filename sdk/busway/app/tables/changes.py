@@ -86,6 +86,6 @@ async def change_outside(
     if not await done:
         rows._take_back(key, value, before, was or origin)
         raise NotHere(
-            f"table {topic.name}: {key!r} was not committed before partition {origin.partition} went to another instance, or was begun "
-            "anew; look whether the row is as it should be, and put it again if not"
+            f"table {topic.name}: {key!r} was not committed before partition {origin.partition} went to another instance, or was "
+            "restarted; check the row, and put it again if it is not as expected"
         )

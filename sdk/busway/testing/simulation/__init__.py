@@ -5,7 +5,7 @@ Not here: the simulated machine (`busway_bus.testing.world`), a service on real 
 """
 
 from busway.testing.simulation.bus import SimulatedBus
-from busway.testing.simulation.outside import NotSimulated
+from busway.testing.simulation.environment import NotSimulated
 from busway.testing.simulation.simulation import Simulation, SimulationFailed, simulate
 
 __all__ = ["NotSimulated", "SimulatedBus", "Simulation", "SimulationFailed", "simulate"]

@@ -19,7 +19,7 @@ from busway.consumer.snapshot import read_to_end
 from busway.errors import ConnectionFailed, RequestTimedOut
 from busway.producer.producer import Producer
 from busway.testing.dead_letter import DeadLetter, dead_letter_of
-from busway.testing.simulation.story import Story
+from busway.testing.simulation.trace import Trace
 from busway.types import Record, RecordMetadata
 
 K = TypeVar("K")
@@ -47,7 +47,7 @@ class SimulatedBus:
         state: values that the workload leaves for properties; empty at the start of each history.
     """
 
-    def __init__(self, app: Application, bootstrap_servers: str, chance: Random, story: Story) -> None:
+    def __init__(self, app: Application, bootstrap_servers: str, chance: Random, trace: Trace) -> None:
         self.chance = chance
         self.sent: list[Sent] = []
         self.state = SimpleNamespace()
@@ -56,7 +56,7 @@ class SimulatedBus:
         self._serdes = app.new_serdes()
         self._producer: Producer | None = None
         self._preparing = asyncio.Lock()
-        self._story = story
+        self._trace = trace
 
     @property
     def now_s(self) -> float:
@@ -68,8 +68,8 @@ class SimulatedBus:
         await asyncio.sleep(seconds)
 
     def note(self, text: str) -> None:
-        """Add a line to the story."""
-        self._story.tell(WHO, text)
+        """Add a line to the trace."""
+        self._trace.tell(WHO, text)
 
     async def send(
         self,

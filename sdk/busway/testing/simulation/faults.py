@@ -23,7 +23,7 @@ STEPS_MAX: Final = 60
 
 
 class Kind(Enum):
-    """Kinds of faults; the value is the text in a story."""
+    """Kinds of faults; the value is the text in a trace."""
 
     KILL = "is killed"
     KILL_AT = "is to be killed"

@@ -22,10 +22,10 @@ from busway.app.declaring.declared_topics import create_declared, read_only_topi
 from busway.app.model.retry import HandlerFailed
 from busway.errors import BuswayError
 from busway.testing.simulation.bus import WHO, SimulatedBus
+from busway.testing.simulation.environment import NotSimulated, simulated_environment
 from busway.testing.simulation.faults import Fault, Kind, Seed, draw
-from busway.testing.simulation.outside import NotSimulated, outside
 from busway.testing.simulation.service import Service
-from busway.testing.simulation.story import Executioner, Story
+from busway.testing.simulation.trace import CrashInjector, Trace
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class History:
 
     faults: tuple[Fault, ...]
     problem: str | None
-    story: str
+    trace: str
     digest: str
 
 
@@ -92,17 +92,17 @@ def run(plan: Plan, seed: Seed) -> History:
 
     world = World(seed.number, strict=False)
     faults = seed.choose(draw(world.chance("faults"), plan.instances))
-    story = Story(lambda: world.now)
+    trace = Trace(lambda: world.now)
     problem: str | None = None
-    history = _History(plan, faults, world, story)
-    with outside(seed.number, history.fails):
+    history = _History(plan, faults, world, trace)
+    with simulated_environment(seed.number, history.fails):
         try:
             world.run(history.live)
         except _DoesNotHold as failed:
             problem = str(failed)
         except Stuck as stuck:
-            problem = f"nothing goes on any more: {stuck}"
-        outcome = History(faults=faults, problem=problem, story=story.text(), digest=world.trace.digest)
+            problem = f"the service makes no progress: {stuck}"
+        outcome = History(faults=faults, problem=problem, trace=trace.text(), digest=world.trace.digest)
         _bury(world)
     return outcome
 
@@ -118,11 +118,11 @@ def _bury(world: "World") -> None:
 
 
 class _History:
-    def __init__(self, plan: Plan, faults: Sequence[Fault], world: "World", story: Story) -> None:
+    def __init__(self, plan: Plan, faults: Sequence[Fault], world: "World", trace: Trace) -> None:
         self._plan = plan
         self._faults = faults
         self._world = world
-        self._story = story
+        self._trace = trace
         self._broken: asyncio.Future[None] | None = None
 
     async def live(self, world: "World") -> None:
@@ -135,7 +135,7 @@ class _History:
         before = app.bootstrap_servers, app.schema_registry
         app.bootstrap_servers, app.schema_registry = self._broker.bootstrap_servers, url
         try:
-            self._bus = SimulatedBus(app, self._broker.bootstrap_servers, world.chance("workload"), self._story)
+            self._bus = SimulatedBus(app, self._broker.bootstrap_servers, world.chance("workload"), self._trace)
             if theirs := read_only_topics(app):
                 await self._client.run(create_missing, app, [NewTopic(name) for name in theirs])
             await self._client.run(create_declared, app)
@@ -144,7 +144,7 @@ class _History:
         self._instances = [_Instance(number, self, url) for number in range(1, self._plan.instances + 1)]
         for instance in self._instances:
             instance.start()
-        await self._until(self._trouble())
+        await self._until(self._inject_faults())
         await self._until(self._heal())
         await self._until(self._client.run(self._rest))
         for work in (*self._plan.invariants, *self._plan.outcomes):
@@ -173,8 +173,8 @@ class _History:
         return self._world
 
     @property
-    def story(self) -> Story:
-        return self._story
+    def trace(self) -> Trace:
+        return self._trace
 
     @property
     def service(self) -> Service:
@@ -200,10 +200,10 @@ class _History:
 
     # Trouble
 
-    async def _trouble(self) -> None:
+    async def _inject_faults(self) -> None:
         began_s = self._world.now
         looking = asyncio.ensure_future(self._look_always())
-        faults = [asyncio.ensure_future(self._suffer(fault, began_s)) for fault in self._faults]
+        faults = [asyncio.ensure_future(self._apply_fault(fault, began_s)) for fault in self._faults]
         try:
             work = asyncio.ensure_future(self._client.run(self._work))
             await asyncio.gather(work, *faults)
@@ -242,26 +242,26 @@ class _History:
             self._refuse(name)
 
     def _refuse(self, what: str) -> None:
-        self._story.tell("property", f"does not hold: {what}")
+        self._trace.tell("property", f"does not hold: {what}")
         self.fails(_DoesNotHold(what))
 
-    async def _suffer(self, fault: Fault, began_s: float) -> None:
+    async def _apply_fault(self, fault: Fault, began_s: float) -> None:
         await asyncio.sleep(began_s + fault.at_s - self._world.now)
         if fault.instance:
-            await self._instances[fault.instance - 1].suffer(fault)
+            await self._instances[fault.instance - 1].apply_fault(fault)
         else:
-            await self._broker_suffers(fault)
+            await self._apply_broker_fault(fault)
 
-    async def _broker_suffers(self, fault: Fault) -> None:
+    async def _apply_broker_fault(self, fault: Fault) -> None:
         broker = self._broker
         if not broker.running:
             return
-        self._story.tell(BROKER, f"{fault.kind.value.removeprefix('broker ')} for {fault.lasts_s:.1f} s")
+        self._trace.tell(BROKER, f"{fault.kind.value.removeprefix('broker ')} for {fault.lasts_s:.1f} s")
         if fault.kind is Kind.FREEZE_BROKER:
             broker.freeze()
             await asyncio.sleep(fault.lasts_s)
             broker.thaw()
-            self._story.tell(BROKER, "goes on")
+            self._trace.tell(BROKER, "goes on")
             return
         if fault.kind is Kind.POWER_CUT:
             broker.power_cut()
@@ -269,7 +269,7 @@ class _History:
             broker.crash()
         await asyncio.sleep(fault.lasts_s)
         await broker.start()
-        self._story.tell(BROKER, "is back")
+        self._trace.tell(BROKER, "is back")
 
     # Quiet
 
@@ -280,7 +280,7 @@ class _History:
             await self._broker.start()
         for instance in self._instances:
             instance.heal()
-        self._story.tell("world", "is whole again")
+        self._trace.tell("world", "is whole again")
 
     async def _rest(self) -> None:
         """Wait until all records of the service's topics are handled and committed."""
@@ -328,7 +328,7 @@ class _Instance:
         self._kills: dict[str, int] = {}
 
     def _tell(self, what: str) -> None:
-        self._history.story.tell(self.name, what)
+        self._history.trace.tell(self.name, what)
 
     def start(self) -> None:
         self._process = process = self._history.world.process(self.name)
@@ -340,7 +340,7 @@ class _Instance:
         app.bootstrap_servers = self._history.broker.bootstrap_servers
         if self._registry_url is not None:
             app.schema_registry = self._registry_url
-        app.extend(Executioner(self._history.story, self.name, self._kills, lambda how: self._kill(process, how)))
+        app.extend(CrashInjector(self._history.trace, self.name, self._kills, lambda how: self._kill(process, how)))
         async with app:
             if app.worker is not None:
                 app.worker.hooks.stepped = bool(self._kills)
@@ -374,7 +374,7 @@ class _Instance:
         loop.call_soon(process.crash, context=context)
         loop.call_later(AGAIN_S, self._start_if_down, context=context)
 
-    async def suffer(self, fault: Fault) -> None:
+    async def apply_fault(self, fault: Fault) -> None:
         process = self._process
         if process is None or not process.alive:
             return

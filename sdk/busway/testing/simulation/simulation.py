@@ -27,7 +27,7 @@ _real_s = time.perf_counter
 
 
 class SimulationFailed(AssertionError):
-    """A property does not hold in a history. The text has its story.
+    """A property does not hold in a history. The text has its trace.
 
     Attributes:
         seed: repeats it: `simulate(…, seed=…)`, `busway simulate … --seed …`.
@@ -168,7 +168,7 @@ class Simulation:
         of = f"{len(smallest.faults)} of its {drawn} faults suffice" if shrink and drawn else f"{drawn} faults"
         text = (
             f"{plan.service.name} under seed {seed.number} ({of}), after {count} histories:\n\n    {smallest.problem}\n\n"
-            f"{smallest.story}\n{fickle}\nAgain: seed={chosen.text!r}, or --seed {chosen.text}"
+            f"{smallest.trace}\n{fickle}\nAgain: seed={chosen.text!r}, or --seed {chosen.text}"
         )
         return SimulationFailed(text, chosen.text, smallest)
 
@@ -232,7 +232,7 @@ def simulate(
         seeds, seed, options: as `Simulation.run`.
 
     Raises:
-        SimulationFailed: a property does not hold; the text has the seed and the story of the smallest failing history.
+        SimulationFailed: a property does not hold; the text has the seed and the trace of the smallest failing history.
     """
     simulation = Simulation(service, instances=instances, environment=environment, prepare=prepare)
     simulation.workload(workload)

@@ -167,7 +167,7 @@ def test_no_member_commits_nothing() -> None:
     """Such offsets would be believed by a broker."""
     reader = Reader()
     reader.generation, reader.name = -1, ""
-    with pytest.raises(TransactionAbortable, match=r"not a member of group g .*go on polling"):
+    with pytest.raises(TransactionAbortable, match=r"not a member of group g .*continue to poll"):
         send(reader, MINE)
     reader.subscribes = False
     assert reader.handed.metadata() == GroupMetadata(group_id="g")

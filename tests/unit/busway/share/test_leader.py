@@ -96,7 +96,7 @@ def leader_of(broker: Broker) -> Leader:
     """It has given the member the first offsets of partitions 0 and 1."""
     options = ShareConsumerOptions(group_id="workers")
     leader = Leader(1, cast("ClusterClient", broker), options, "me", lambda key: TopicPartition("jobs", key[1]))
-    leader.session.went_on()
+    leader.session.advance_epoch()
     for number in (0, 1):
         give(leader, number)
         hand_out(leader, LOCKED)

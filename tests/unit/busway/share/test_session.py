@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from busway.errors import AcknowledgementFailed
 from busway.options import ShareConsumerOptions
 from busway.share.acquired import ACCEPT, GAP, REJECT, RELEASE, RENEW
-from busway.share.held import AcknowledgementSet, HeldPartition, Word
+from busway.share.held import AcknowledgementSet, HeldPartition, PendingAcknowledgement
 from busway.share.session import ShareSession
 from busway.types import TopicPartition
 
@@ -31,7 +31,9 @@ def partitions(topics: list[Any]) -> list[tuple[UUID, int]]:
 async def told(*offsets: int, kind: int = ACCEPT) -> AcknowledgementSet:
     """Something became of these."""
     loop = asyncio.get_running_loop()
-    return AcknowledgementSet({offset: Word(offset, offset, kind, 10.0, loop.create_future()) for offset in offsets})
+    return AcknowledgementSet(
+        {offset: PendingAcknowledgement(offset, offset, kind, 10.0, loop.create_future()) for offset in offsets}
+    )
 
 
 def holding(*offsets: int) -> HeldPartition:
@@ -53,7 +55,7 @@ async def test_a_session_names_what_comes_and_what_goes() -> None:
     assert first.share_session_epoch == 0
     assert partitions(first.topics) == [(JOBS, 0), (JOBS, 1)]
     assert (first.max_records, first.batch_size) == (5, 5)
-    one.went_on()
+    one.advance_epoch()
     second = one.fetch([(JOBS, 1), (MAILS, 0)], {(JOBS, 1): await told(7)}, 5)
     assert second.share_session_epoch == 1
     assert partitions(second.topics) == [(JOBS, 1), (MAILS, 0)]
@@ -69,14 +71,14 @@ async def test_epochs_begin_again_behind_the_last_one() -> None:
     """At 1: 0 would open another session."""
     one = session()
     one.epoch = 2**31 - 1
-    one.went_on()
+    one.advance_epoch()
     assert one.epoch == 1
 
 
 async def test_the_last_request_of_a_session_says_so() -> None:
     """With what is still to be told."""
     one = session()
-    one.went_on()
+    one.advance_epoch()
     request = one.acknowledge({(JOBS, 0): await told(3)}, final=True)
     assert request.share_session_epoch == -1
     assert partitions(request.topics) == [(JOBS, 0)]
@@ -91,7 +93,10 @@ def test_batches_are_in_order_and_say_of_each_offset_once_what_was_told(kinds: d
     try:
         said_of = [*((offset, offset, kind) for offset, kind in kinds.items()), (50, 2**60, GAP)]
         one = AcknowledgementSet(
-            {first: Word(first, last, kind, 10.0, loop.create_future()) for first, last, kind in said_of}
+            {
+                first: PendingAcknowledgement(first, last, kind, 10.0, loop.create_future())
+                for first, last, kind in said_of
+            }
         )
         batches = one.batches()
     finally:

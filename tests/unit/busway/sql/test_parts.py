@@ -10,8 +10,8 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from busway import BrokerError, DeliveryFailed, MessageTooLarge
 from busway.sql.headers import pack_headers, unpack_headers
-from busway.sql.holds import MAX_HELD, Holds
-from busway.sql.reach import is_away, words
+from busway.sql.outages import is_outage, words
+from busway.sql.relay_backoff import MAX_HELD, Holds
 from busway_protocol.errors import ErrorCode
 
 
@@ -97,7 +97,7 @@ _OperationalError = type("OperationalError", (_Driver,), {})
 def test_an_outage_of_postgresql_is_told_from_a_mistake(cause: Exception, away: bool) -> None:
     """By the class of SQLSTATE."""
     problem = OperationalError("SELECT 1", {}, cause)
-    assert is_away(problem) is away
+    assert is_outage(problem) is away
     assert words(problem) == "what the server said"
 
 
@@ -107,13 +107,13 @@ def test_an_outage_of_sqlite_is_told_from_a_mistake() -> None:
     with pytest.raises(sqlite3.OperationalError) as missing:
         connection.execute("SELECT * FROM nothing")
     connection.close()
-    assert not is_away(OperationalError("", {}, missing.value))
+    assert not is_outage(OperationalError("", {}, missing.value))
     locked = sqlite3.OperationalError("database is locked")
     locked.sqlite_errorcode = sqlite3.SQLITE_BUSY
-    assert is_away(OperationalError("", {}, locked))
-    assert is_away(DBAPIError("", {}, Exception("gone"), connection_invalidated=True))
-    assert is_away(PoolExhausted("no connection"))
-    assert not is_away(ValueError("other"))
+    assert is_outage(OperationalError("", {}, locked))
+    assert is_outage(DBAPIError("", {}, Exception("gone"), connection_invalidated=True))
+    assert is_outage(PoolExhausted("no connection"))
+    assert not is_outage(ValueError("other"))
 
 
 @pytest.mark.slow

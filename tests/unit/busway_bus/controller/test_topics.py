@@ -9,7 +9,14 @@ from busway_bus.controller.brokers import RegisterBroker
 from busway_bus.controller.controller import Surroundings
 from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.controller.placement import place
-from busway_bus.controller.topics import CreatePartitions, CreateTopics, DeleteTopics, Growth, NewTopic, check_count
+from busway_bus.controller.topics import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    NewTopic,
+    PartitionCount,
+    check_count,
+)
 from busway_bus.kernel.config import BrokerConfig, Endpoint
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import LOST, NO_LEADER, ClusterImage
@@ -95,7 +102,7 @@ def test_replicas_lie_on_the_registered_brokers_by_turns() -> None:
     cluster.run(CreateTopics(topics=(NewTopic(name="t", partitions=3, replication_factor=2),)))
     assert [partition.replicas for partition in cluster.image.topics["t"].partitions] == [(1, 2), (2, 3), (3, 1)]
     assert cluster.image.topics["t"].partitions[2].directories == (UUID(int=103), UUID(int=101))
-    cluster.run(CreatePartitions(topics=(Growth(name="t", count=4),)))
+    cluster.run(CreatePartitions(topics=(PartitionCount(name="t", count=4),)))
     assert cluster.image.topics["t"].partitions[3].replicas == (1, 2)
     with pytest.raises(KafkaError, match="only 3 broker"):
         place(cluster.image, 1, 4, first=0)

@@ -85,7 +85,7 @@ class World:
         """Heartbeats of the member."""
         for _ in range(count):
             self.clock.move(every_ms)
-            self.connections.heard(connection, KEY, LONGEST_MS, heartbeat=True)
+            self.connections.request_received(connection, KEY, LONGEST_MS, heartbeat=True)
 
 
 async def test_a_member_is_fenced_after_the_grace() -> None:
@@ -105,7 +105,7 @@ async def test_a_request_on_another_connection_in_time_keeps_the_member() -> Non
     world.beats(first, 3, every_ms=500)
     first.close()
     world.clock.move(2999)
-    world.connections.heard(second, KEY, LONGEST_MS)
+    world.connections.request_received(second, KEY, LONGEST_MS)
     world.clock.move(100_000)
     assert world.fenced == []
     second.close()
@@ -129,7 +129,7 @@ async def test_the_end_of_an_earlier_connection_is_nothing() -> None:
 async def test_a_slow_heartbeat_is_waited_for(every_ms: int, asked_ms: int, waited_ms: int) -> None:
     """One and a half intervals since the last one, as observed or as the coordinator asked for, however long they are."""
     world, connection = World(), Connection()
-    world.connections.heard(connection, KEY, LONGEST_MS, interval_ms=asked_ms)
+    world.connections.request_received(connection, KEY, LONGEST_MS, interval_ms=asked_ms)
     world.beats(connection, 3, every_ms=every_ms)
     connection.close()
     world.clock.move(waited_ms - 1)
@@ -141,7 +141,7 @@ async def test_a_slow_heartbeat_is_waited_for(every_ms: int, asked_ms: int, wait
 async def test_what_has_passed_since_the_last_heartbeat_counts() -> None:
     """A client that lives sends the next one when it is due, whenever its connection was lost."""
     world, connection = World(), Connection()
-    world.connections.heard(connection, KEY, LONGEST_MS, interval_ms=5000)
+    world.connections.request_received(connection, KEY, LONGEST_MS, interval_ms=5000)
     world.beats(connection, 3, every_ms=5000)
     world.clock.move(3000)
     connection.close()
@@ -158,7 +158,7 @@ async def test_the_others_are_asked_for_heartbeats_sooner_while_a_member_may_be_
     world.beats(first, 3, every_ms=500)
     first.close()
     asked += [world.connections.heartbeat_ms(group, ms) for group, ms in ((KEY[0], 5000), (KEY[0], 200), ("g", 5000))]
-    world.connections.heard(second, KEY, LONGEST_MS)
+    world.connections.request_received(second, KEY, LONGEST_MS)
     asked.append(world.connections.heartbeat_ms(KEY[0], 5000))
     second.close()
     asked.append(world.connections.heartbeat_ms(KEY[0], 5000))
@@ -172,7 +172,7 @@ async def test_a_rebalance_is_no_interval() -> None:
     world, connection = World(), Connection()
     world.beats(connection, 2, every_ms=500)
     world.clock.move(60_000)
-    world.connections.heard(connection, KEY, LONGEST_MS)
+    world.connections.request_received(connection, KEY, LONGEST_MS)
     world.beats(connection, 2, every_ms=500)
     connection.close()
     world.clock.move(3000)
@@ -193,7 +193,7 @@ async def test_nothing_is_kept_of_connections_that_the_broker_ended() -> None:
 async def test_an_interval_that_is_not_known_may_be_the_longest(heartbeats: int) -> None:
     """A new member that has not sent two heartbeats yet."""
     world, connection = World(), Connection()
-    world.connections.heard(connection, KEY, LONGEST_MS)
+    world.connections.request_received(connection, KEY, LONGEST_MS)
     world.beats(connection, heartbeats, every_ms=200)
     connection.close()
     world.clock.move(LONGEST_MS * 3 // 2 - 1)
@@ -216,9 +216,9 @@ async def test_a_heartbeat_that_is_sent_again_by_a_new_connection_is_no_interval
 async def test_a_member_whose_client_does_not_know_its_id_is_fenced_after_the_grace() -> None:
     """No client can come back with it; one that was answered may."""
     world, parked, answered = World(), Connection(), Connection()
-    world.connections.heard(parked, KEY, LONGEST_MS, id_sent=False)
-    world.connections.heard(answered, ("orders", "member-2"), LONGEST_MS, id_sent=False)
-    world.connections.heard(answered, ("orders", "member-2"), LONGEST_MS)
+    world.connections.request_received(parked, KEY, LONGEST_MS, id_sent=False)
+    world.connections.request_received(answered, ("orders", "member-2"), LONGEST_MS, id_sent=False)
+    world.connections.request_received(answered, ("orders", "member-2"), LONGEST_MS)
     parked.close()
     answered.close()
     world.clock.move(3000)
@@ -230,12 +230,12 @@ async def test_a_request_that_is_served_after_the_end_of_its_connection_keeps_no
     world, gone, ended, other = World(), Connection(), Connection(), Connection()
     gone.close()
     ended.close(by_client=False)
-    world.connections.heard(other, ("orders", "carried"), LONGEST_MS)
-    world.connections.heard(gone, ("orders", "carried"), LONGEST_MS)
-    world.connections.heard(ended, ("orders", "ended"), LONGEST_MS)
-    world.connections.heard(gone, KEY, LONGEST_MS, heartbeat=True, interval_ms=2000)
+    world.connections.request_received(other, ("orders", "carried"), LONGEST_MS)
+    world.connections.request_received(gone, ("orders", "carried"), LONGEST_MS)
+    world.connections.request_received(ended, ("orders", "ended"), LONGEST_MS)
+    world.connections.request_received(gone, KEY, LONGEST_MS, heartbeat=True, interval_ms=2000)
     world.clock.move(1000)
-    world.connections.heard(gone, KEY, LONGEST_MS, heartbeat=True, interval_ms=2000)
+    world.connections.request_received(gone, KEY, LONGEST_MS, heartbeat=True, interval_ms=2000)
     world.clock.move(100_000)
     assert world.fenced == [(*KEY, 3000)]
 
@@ -243,9 +243,9 @@ async def test_a_request_that_is_served_after_the_end_of_its_connection_keeps_no
 async def test_the_members_of_a_group_that_is_coordinated_elsewhere_are_forgotten() -> None:
     """Those that are waited for too; other groups' are not."""
     world, closed, first, second = World(), Connection(), Connection(), Connection()
-    world.connections.heard(closed, KEY, LONGEST_MS)
-    world.connections.heard(first, ("orders", "member-2"), LONGEST_MS)
-    world.connections.heard(second, ("bills", "member-1"), LONGEST_MS)
+    world.connections.request_received(closed, KEY, LONGEST_MS)
+    world.connections.request_received(first, ("orders", "member-2"), LONGEST_MS)
+    world.connections.request_received(second, ("bills", "member-1"), LONGEST_MS)
     closed.close()
     world.connections.forget_group("orders")
     assert (first.members, second.members) == (set(), {("bills", "member-1")})
@@ -276,12 +276,12 @@ async def test_a_connection_carries_so_many_members(caplog: pytest.LogCaptureFix
     """Others keep their sessions, which a warning says once; a node that stops fences none."""
     world, connection = World(), Connection()
     for number in range(MEMBERS_PER_CONNECTION_MAX + 5):
-        world.connections.heard(connection, ("g", f"m{number}"), LONGEST_MS)
+        world.connections.request_received(connection, ("g", f"m{number}"), LONGEST_MS)
     assert len(connection.members) == MEMBERS_PER_CONNECTION_MAX
     for number in range(3):  # members that leave make room, which others take
         world.connections.forget(("g", f"m{number}"))
-        world.connections.heard(connection, ("g", f"new{number}"), LONGEST_MS)
-        world.connections.heard(connection, ("g", "further"), LONGEST_MS)
+        world.connections.request_received(connection, ("g", f"new{number}"), LONGEST_MS)
+        world.connections.request_received(connection, ("g", "further"), LONGEST_MS)
     (warning,) = caplog.messages
     assert f"more than {MEMBERS_PER_CONNECTION_MAX} members" in warning
     connection.close()
@@ -294,9 +294,9 @@ async def test_members_that_are_out_of_their_groups_make_room_on_a_connection(ca
     """Sessions have ended there: those that come are noted, and fenced when the connection is closed."""
     world, connection = World(), Connection()
     for number in range(MEMBERS_PER_CONNECTION_MAX):
-        world.connections.heard(connection, ("g", f"m{number}"), LONGEST_MS)
+        world.connections.request_received(connection, ("g", f"m{number}"), LONGEST_MS)
     world.left |= connection.members
-    world.connections.heard(connection, KEY, LONGEST_MS)
+    world.connections.request_received(connection, KEY, LONGEST_MS)
     assert (connection.members, caplog.messages) == ({KEY}, [])
     connection.close()
     world.clock.move(100_000)
@@ -307,13 +307,13 @@ async def test_time_in_which_the_broker_stood_still_does_not_count() -> None:
     """Requests on another connection may wait to be read; where none did, the member is fenced after as long a time, the grace at most."""
     world, first, second = World(), Connection(), Connection()
     world.beats(first, 3, every_ms=500)
-    world.connections.heard(second, ("orders", "member-2"), LONGEST_MS, heartbeat=True, interval_ms=500)
+    world.connections.request_received(second, ("orders", "member-2"), LONGEST_MS, heartbeat=True, interval_ms=500)
     first.close()
     second.close()
     world.clock.move(2000)
     world.clock.stand_still(2000)
     assert world.fenced == []
-    world.connections.heard(Connection(), KEY, LONGEST_MS)
+    world.connections.request_received(Connection(), KEY, LONGEST_MS)
     world.clock.move(999)
     assert world.fenced == []
     world.clock.move(1)
@@ -326,10 +326,10 @@ async def test_a_member_that_joins_again_is_left_to_its_session() -> None:
     for connection, member_id in ((parked, "parked"), (answered, "answered"), (synced, "synced")):
         for _ in range(3):
             world.clock.move(500)
-            world.connections.heard(connection, ("orders", member_id), LONGEST_MS, heartbeat=True)
-        world.connections.heard(connection, ("orders", member_id), LONGEST_MS, rejoins=True)
-    world.connections.heard(answered, ("orders", "answered"), LONGEST_MS, rejoins=None)
-    world.connections.heard(synced, ("orders", "synced"), LONGEST_MS)
+            world.connections.request_received(connection, ("orders", member_id), LONGEST_MS, heartbeat=True)
+        world.connections.request_received(connection, ("orders", member_id), LONGEST_MS, rejoins=True)
+    world.connections.request_received(answered, ("orders", "answered"), LONGEST_MS, rejoins=None)
+    world.connections.request_received(synced, ("orders", "synced"), LONGEST_MS)
     for connection in (parked, answered, synced):
         connection.close()
     world.clock.move(100_000)
@@ -342,7 +342,7 @@ async def test_members_that_are_out_of_their_groups_are_forgotten_during_a_long_
     world = World()
     for number in range(100):
         connection = Connection()
-        world.connections.heard(connection, ("g", f"m{number}"), 600_000)
+        world.connections.request_received(connection, ("g", f"m{number}"), 600_000)
         world.left |= connection.members
         connection.close()
     world.clock.move(30_000)

@@ -43,7 +43,7 @@ def save(store: LogStore) -> bool:
 
 def delete(store: LogStore, topic: str = "t", topic_id: UUID = TOPIC) -> None:
     """Delete a partition and its files."""
-    for directory in store.delete([store.doom((topic, 0), topic_id)]):
+    for directory in store.delete([store.unregister((topic, 0), topic_id)]):
         store.remove(directory)
 
 
@@ -236,7 +236,7 @@ def test_a_damaged_partition_metadata_costs_no_record(damage):
     before = content(files, "t-0")
     store = start(files)
     store.settle({("t", 0): TOPIC}, {OTHER})
-    with pytest.raises(WrongDirectory, match=r"t-0 cannot be told whose it is.*topic_id: AAAAAAAAAAAAAAAAAAAAAQ"):
+    with pytest.raises(WrongDirectory, match=r"t-0 its owner cannot be determined.*topic_id: AAAAAAAAAAAAAAAAAAAAAQ"):
         store.open("t", 0, TOPIC, CONFIG, NOW, new=False)
     assert content(files, "t-0") == before
     delete(store)
@@ -300,7 +300,7 @@ def test_maintenance_stops_after_each_log_and_goes_on_without_one_that_is_delete
         store.open("t", number, TOPIC, LogConfig(), NOW)
     steps = store.maintain(NOW)
     next(steps)
-    store.delete([store.doom(("t", 1), TOPIC)])
+    store.delete([store.unregister(("t", 1), TOPIC)])
     assert len(list(steps)) == 1
 
 

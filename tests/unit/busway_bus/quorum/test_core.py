@@ -7,8 +7,8 @@ from tests.unit.busway_bus.quorum.bench import ELECTION_MS, ME, SECOND, SETTINGS
 
 from busway_bus.kernel import limits
 from busway_bus.metadata.snapshot import SnapshotId
-from busway_bus.quorum import leading
-from busway_bus.quorum.leading import CHECK_QUORUM_FACTOR
+from busway_bus.quorum import leadership
+from busway_bus.quorum.leadership import CHECK_QUORUM_FACTOR
 from busway_bus.quorum.log_view import Behind, Diverging, LogView, OffsetAndEpoch
 from busway_bus.quorum.ready import (
     Answer,
@@ -18,7 +18,7 @@ from busway_bus.quorum.ready import (
     Persisted,
     Read,
     Request,
-    TooMuchUndecided,
+    TooManyProposals,
 )
 from busway_bus.quorum.states import TRANSITIONS, Election, Event, Role
 from busway_bus.quorum.voters import ReplicaKey
@@ -132,7 +132,7 @@ def test_every_move_of_the_table_is_made() -> None:
     made.add((Role.CANDIDATE, Event.TIMED_OUT))
     moved(Event.WOULD_WIN, Role.CANDIDATE)
     moved(Event.ELECTED, Role.LEADER)
-    assert bench.saved[-1] == Election(epoch=4).voting_for(ME).led_by(ME.id, 4)
+    assert bench.saved[-1] == Election(epoch=4).voting_for(ME).with_leader(ME.id, 4)
     moved(Event.RESIGNED, Role.RESIGNED)
     bench.wait(ELECTION_MS)
     assert (bench.core.role, bench.core.epoch) == (Role.PROSPECTIVE, 5)
@@ -388,12 +388,12 @@ def test_a_lost_leadership_lets_nobody_wait() -> None:
 
 def test_proposals_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader without a majority does not take in without end."""
-    assert leading.PROPOSALS_MAX == limits.PROPOSALS_MAX
-    monkeypatch.setattr(leading, "PROPOSALS_MAX", 2)
+    assert leadership.PROPOSALS_MAX == limits.PROPOSALS_MAX
+    monkeypatch.setattr(leadership, "PROPOSALS_MAX", 2)
     bench = in_role(Role.LEADER)
     bench.propose()
     bench.propose()
-    with pytest.raises(TooMuchUndecided, match="try again"):
+    with pytest.raises(TooManyProposals, match="try again"):
         bench.propose()
 
 

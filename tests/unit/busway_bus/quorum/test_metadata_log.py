@@ -10,7 +10,7 @@ import pytest
 
 from busway_bus.controller.controller import Surroundings
 from busway_bus.controller.producer_ids import AllocateProducerIds
-from busway_bus.controller.topics import Growth, NewTopic, create, delete, grow
+from busway_bus.controller.topics import NewTopic, PartitionCount, create, delete, grow
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
 from busway_bus.log.flusher import Flusher
@@ -110,7 +110,7 @@ async def test_commands_are_durable_followed_and_there_after_a_restart():
     await node.format()
     made = await node.run(creation())
     assert (made.name, len(made.partitions)) == ("t", 2)
-    await node.run(lambda image: grow(with_broker(image), Growth(name="t", count=3)))
+    await node.run(lambda image: grow(with_broker(image), PartitionCount(name="t", count=3)))
     await node.run(creation("u", U))
     await node.run(lambda image: delete(image, "u"))
     assert [entry[1:] for entry in watcher.told[1:]] == [

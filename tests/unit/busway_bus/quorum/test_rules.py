@@ -40,8 +40,8 @@ def test_what_is_not_in_the_table_is_a_mistake_of_ours(pair: tuple[Role, Event])
 def test_a_vote_stays_given_in_its_epoch_and_not_beyond() -> None:
     """Also where a leader is found."""
     voted = Election(epoch=3).voting_for(SECOND)
-    assert voted.led_by(3, 3).voted == SECOND
-    assert voted.led_by(3, 4).voted is None
+    assert voted.with_leader(3, 3).voted == SECOND
+    assert voted.with_leader(3, 4).voted is None
     assert voted.in_epoch(4) == Election(epoch=4)
     with pytest.raises(AssertionError, match="given already"):
         voted.voting_for(THIRD)
@@ -55,7 +55,7 @@ def test_a_vote_stays_given_in_its_epoch_and_not_beyond() -> None:
         (Election(epoch=2).voting_for(ME), Role.CANDIDATE),
         (Election(epoch=2).voting_for(ReplicaKey(ME.id, UUID(int=7))), Role.UNATTACHED),
         (Election(epoch=2, leader_id=2), Role.FOLLOWER),
-        (Election(epoch=2).voting_for(ME).led_by(ME.id, 2), Role.RESIGNED),
+        (Election(epoch=2).voting_for(ME).with_leader(ME.id, 2), Role.RESIGNED),
     ],
 )
 def test_a_node_begins_as_its_disk_says(election: Election, role: Role) -> None:
@@ -122,7 +122,7 @@ def test_a_vote_is_given_by_who_knows_no_leader_and_has_not_voted(role: Role) ->
     fresh, gives = Election(epoch=3), role in {Role.UNATTACHED, Role.PROSPECTIVE}
     assert may_vote(role, fresh, SECOND, covers=True) is gives
     assert not may_vote(role, fresh, SECOND, covers=False)
-    assert not may_vote(role, fresh.led_by(3, 3), SECOND, covers=True)
+    assert not may_vote(role, fresh.with_leader(3, 3), SECOND, covers=True)
     assert may_vote(role, fresh.voting_for(SECOND), SECOND, covers=True) is gives
     assert not may_vote(role, fresh.voting_for(SECOND), THIRD, covers=True)
     assert not may_vote(role, fresh.voting_for(SECOND), ReplicaKey(2, UUID(int=9)), covers=True)

@@ -142,10 +142,10 @@ async def test_a_request_that_is_worked_on_counts_until_it_is_let_go() -> None:
         bench.ask(answer, MIB)
     assert len(waiting) * MIB == REQUEST_BYTES_WORKED_MAX
     assert bench.memory.small.used + bench.memory.large.used == len(waiting) * MIB
-    waiting[0].let_go()
+    waiting[0].release_request()
     assert bench.line.reading, "its answer may wait for much longer"
     for pending in waiting[1:]:
-        pending.let_go()
+        pending.release_request()
     assert bench.memory.small.used + bench.memory.large.used == 0
 
 
@@ -160,7 +160,7 @@ async def test_who_waits_for_memory_is_read_from_when_a_request_was_worked_on() 
         pendings.append(pending)
         bench.ask(answer, MIB)
     assert [bench.line.reading for bench in (first, second, third)] == [True, False, False]
-    pendings[0].let_go()
+    pendings[0].release_request()
     assert [bench.line.reading for bench in (first, second, third)] == [True, True, False]
-    pendings[1].let_go()
+    pendings[1].release_request()
     assert third.line.reading

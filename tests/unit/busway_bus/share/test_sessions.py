@@ -19,7 +19,7 @@ def places(*numbers: int) -> list[TopicIdPartition]:
 def refused(sessions: ShareSessions, member: str, epoch: int, *numbers: int) -> ErrorCode:
     """With what a request is refused."""
     with pytest.raises(KafkaError) as problem:
-        sessions.go_on("g", member, epoch, places(*numbers))
+        sessions.resume("g", member, epoch, places(*numbers))
     return problem.value.code
 
 
@@ -29,9 +29,9 @@ def test_epochs() -> None:
     assert refused(sessions, "a", 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
     session = sessions.open("g", "a", places(0))
     assert refused(sessions, "a", 2) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    assert sessions.go_on("g", "a", 1).epoch == 2
+    assert sessions.resume("g", "a", 1).epoch == 2
     session.epoch = 2**31 - 1
-    assert sessions.go_on("g", "a", 2**31 - 1).epoch == 1
+    assert sessions.resume("g", "a", 2**31 - 1).epoch == 1
     assert sessions.close(session)
     assert not sessions.close(session)
 
@@ -40,7 +40,7 @@ def test_partitions_come_and_go() -> None:
     """New ones are told of once; what has given comes last."""
     sessions = ShareSessions(10)
     session = sessions.open("g", "a", places(0, 1))
-    sessions.go_on("g", "a", 1, places(1, 2), places(0, 7))
+    sessions.resume("g", "a", 1, places(1, 2), places(0, 7))
     assert session.partitions == {(TOPIC, 1): False, (TOPIC, 2): True}
     session.gave((TOPIC, 1))
     session.gave((TOPIC, 9))
@@ -56,7 +56,7 @@ def test_bounds() -> None:
     assert problem.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     sessions.open("g", "b", places(0))
     assert refused(sessions, "a", 1, 5) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
-    sessions.go_on("g", "a", 1, places(5), places(0))
+    sessions.resume("g", "a", 1, places(5), places(0))
     with pytest.raises(KafkaError):
         sessions.open("h", "c", [])
     again = sessions.open("g", "a", places(0, 1))
@@ -73,7 +73,7 @@ def test_who_is_refused_another_session_keeps_the_one_it_has() -> None:
         sessions.open("g", "a", places(0, 1, 2, 3))
     assert problem.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert (len(sessions), sessions.members("g"), sessions.find("g", "a")) == (1, 1, old)
-    assert sessions.go_on("g", "a", 1, places(2)) is old
+    assert sessions.resume("g", "a", 1, places(2)) is old
     assert refused(sessions, "a", 2, 3) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     new = sessions.open("g", "a", places(4, 5, 6))
     assert (len(sessions), sessions.members("g"), sessions.find("g", "a")) == (1, 1, new)

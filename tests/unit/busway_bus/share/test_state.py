@@ -3,7 +3,7 @@
 import pytest
 
 from busway_bus.kernel.share_state import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareState, StateBatch
-from busway_bus.share.acquiring import AcquireOptions, acquire, wanted_up_to
+from busway_bus.share.acquisition import AcquireOptions, acquire, wanted_up_to
 from busway_bus.share.in_flight import Acquired, InFlight
 from busway_bus.share.limits import ShareLimits
 from busway_bus.share.state import Acknowledgement, SharePartitionState

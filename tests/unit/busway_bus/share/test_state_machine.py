@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from busway_bus.kernel.share_state import ShareState, StateBatch
-from busway_bus.share.acquiring import AcquireOptions, acquire, wanted_up_to
+from busway_bus.share.acquisition import AcquireOptions, acquire, wanted_up_to
 from busway_bus.share.in_flight import Acquired, Change, RecordState
 from busway_bus.share.limits import ShareLimits
 from busway_bus.share.state import Acknowledgement, SharePartitionState

@@ -11,7 +11,7 @@ import pytest
 
 import busway
 from busway_bus.testing.sim_tasks import end
-from busway_bus.testing.world import Crashed, Mistakes, Stuck, World
+from busway_bus.testing.world import Crashed, SimulationErrors, Stuck, World
 
 TOPIC = "t"
 
@@ -193,6 +193,6 @@ def test_a_mistake_fails_the_workload() -> None:
             asyncio.get_running_loop().call_soon(fail)
         await world.sleep(1)
 
-    with pytest.raises(Mistakes, match=r"(?s)p: .*ValueError: ours"):
+    with pytest.raises(SimulationErrors, match=r"(?s)p: .*ValueError: ours"):
         World().run(workload)
     World(strict=False).run(workload)

@@ -11,12 +11,12 @@ class Making:
 
     def __init__(self) -> None:
         self.begun: list[str] = []
-        self.go_on = asyncio.Event()
+        self.resume = asyncio.Event()
 
     async def create(self, name: str) -> None:
         """One topic; it is refused where its name says so."""
         self.begun.append(name)
-        await self.go_on.wait()
+        await self.resume.wait()
         if name == "refused":
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "no such name")
 
@@ -34,7 +34,7 @@ async def test_one_after_the_other_each_once() -> None:
         creations.start(name, making.create)
     await asyncio.sleep(0)
     assert making.begun == ["refused"]
-    making.go_on.set()
+    making.resume.set()
     await settled(creations)
     assert making.begun == ["refused", "a"]
     creations.start("a", making.create)
@@ -52,7 +52,7 @@ async def test_a_node_that_stops_makes_what_it_has_begun_and_no_more() -> None:
     await asyncio.sleep(0)
     creations.start("c", making.create)
     assert not closing.done()
-    making.go_on.set()
+    making.resume.set()
     await closing
     creations.start("d", making.create)
     await asyncio.sleep(0)

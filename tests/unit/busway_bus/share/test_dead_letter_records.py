@@ -2,8 +2,8 @@
 
 import pytest
 
+from busway_bus.share.dead_letter_records import NOTHING, Content, Origin, contents_of, first_of, pack
 from busway_bus.share.in_flight import Cause, Letter
-from busway_bus.share.letters import NOTHING, Content, Origin, contents_of, first_of, pack
 from busway_protocol.records.batch import CorruptBatch
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import decode_records

@@ -1,10 +1,10 @@
-"""Deleted segments: renamed at once, removed when due, and noted in the log start offset."""
+"""DeletedSegment segments: renamed at once, removed when due, and noted in the log start offset."""
 
 from dataclasses import replace
 
 import pytest
 
-from busway_bus.log.deleted import Deleted, DeletedSegments, date
+from busway_bus.log.deleted_segments import DeletedSegment, DeletedSegments, date
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.segment import Segment
 from busway_bus.log.side_files import SideFiles
@@ -36,9 +36,9 @@ def test_files_are_renamed_at_once_and_removed_when_due(files: SimFiles) -> None
     """Between them readers finish; a crash does not bring the segment back."""
     (segment,) = segments(files, 0)
     files.replace("t-0/00000000000000000000.snapshot", b"state")
-    entry = Deleted(due_ms=NOW + 60_000, segment=segment, snapshot=True)
+    entry = DeletedSegment(due_ms=NOW + 60_000, segment=segment, snapshot=True)
     assert not entry.remove(files, "t-0", NOW)
-    assert logs(files) == ["00000000000000000000.log.deleted"]
+    assert logs(files) == ["00000000000000000000.log.deleted_segments"]
     assert "00000000000000000000.snapshot" not in files.list("t-0")
     assert not entry.remove(files, "t-0", NOW + 59_999)
     assert entry.remove(files, "t-0", NOW + 60_000)
@@ -49,7 +49,7 @@ def test_a_snapshot_that_is_still_needed_stays(files: SimFiles) -> None:
     """Another segment with the same base offset took the place."""
     (segment,) = segments(files, 0)
     files.replace("t-0/00000000000000000000.snapshot", b"state")
-    assert Deleted(due_ms=NOW, segment=segment, snapshot=False).remove(files, "t-0", NOW)
+    assert DeletedSegment(due_ms=NOW, segment=segment, snapshot=False).remove(files, "t-0", NOW)
     assert files.list("t-0") == ["00000000000000000000.snapshot"]
 
 
@@ -57,12 +57,12 @@ def test_the_log_start_offset_is_noted_before_a_file_goes(files: SimFiles) -> No
     """The largest of all entries; the note is empty once nothing is left to remove."""
     first, second = segments(files, 0, 10)
     deleted = DeletedSegments(files, "t-0", SideFiles(files, "t-0"), start=0)
-    deleted.append(Deleted(due_ms=NOW, segment=first, snapshot=False, start=10))
-    deleted.append(Deleted(due_ms=NOW + 1, segment=second, snapshot=False, start=20))
+    deleted.append(DeletedSegment(due_ms=NOW, segment=first, snapshot=False, start=10))
+    deleted.append(DeletedSegment(due_ms=NOW + 1, segment=second, snapshot=False, start=20))
     deleted.remove(NOW)
     assert len(deleted) == 1
     assert noted(files.list("t-0")) == [20]
-    assert logs(files) == ["00000000000000000010.log.deleted"]
+    assert logs(files) == ["00000000000000000010.log.deleted_segments"]
     deleted.remove(None)
     assert len(deleted) == 0
     assert logs(files) == []
@@ -73,7 +73,7 @@ def test_the_log_start_offset_is_noted_before_a_file_goes(files: SimFiles) -> No
 def test_a_replaced_segment_moves_no_start(files: SimFiles) -> None:
     """Compaction deletes segments whose records are elsewhere."""
     deleted = DeletedSegments(files, "t-0", SideFiles(files, "t-0"), start=0)
-    deleted.append(Deleted(due_ms=NOW, segment=segments(files, 0)[0], snapshot=False))
+    deleted.append(DeletedSegment(due_ms=NOW, segment=segments(files, 0)[0], snapshot=False))
     deleted.remove(NOW)
     assert files.list("t-0") == []
 
@@ -82,7 +82,7 @@ def test_nothing_is_removed_after_the_log_is_closed(files: SimFiles) -> None:
     """Its directory may belong to another log by then."""
     side_files = SideFiles(files, "t-0")
     deleted = DeletedSegments(files, "t-0", side_files, start=0)
-    deleted.append(Deleted(due_ms=NOW, segment=segments(files, 0)[0], snapshot=False, start=10))
+    deleted.append(DeletedSegment(due_ms=NOW, segment=segments(files, 0)[0], snapshot=False, start=10))
     side_files.closed = True
     deleted.remove(None)
     assert logs(files) == ["00000000000000000000.log"]

@@ -70,7 +70,7 @@ def acquire(
     if max_records <= 0:
         return []
     state.absent(offset, fetched[0][0] - 1)
-    giving = _Giving(
+    giving = _Acquisition(
         state, options, fetched, last=last, max_records=max_records, limits=limits, deadline_ms=now_ms + limits.lock_ms
     )
     giving.again()
@@ -91,7 +91,7 @@ def _room(
     return min(last, state.end - 1), min(options.max_records, state.end - offset)
 
 
-class _Giving:
+class _Acquisition:
     def __init__(
         self,
         state: SharePartitionState,

@@ -1,4 +1,4 @@
-"""Deleted segments of a log, and the age of the next.
+"""DeletedSegment segments of a log, and the age of the next.
 
 Here: renaming their files, so that they do not return after a crash, removing due ones, a segment's age. By the log
 start offset, written before (`start_note`), a start distinguishes deleted from lost segments.
@@ -21,7 +21,7 @@ logger = logging.getLogger("busway.log")
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeletedSegment:
     """A deleted segment.
 
     Attributes:
@@ -50,7 +50,7 @@ class Deleted:
 
 
 class DeletedSegments:
-    """Deleted segments with remaining files, in order of deletion.
+    """DeletedSegment segments with remaining files, in order of deletion.
 
     Call `append` in the thread that appends to the log, `remove` in any. `start`: the noted log start offset, or 0.
     """
@@ -60,20 +60,20 @@ class DeletedSegments:
         self._directory = directory
         self._kept = kept
         self._note = StartNote(files, directory, start)
-        self._entries: list[Deleted] = []
+        self._entries: list[DeletedSegment] = []
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def append(self, entry: Deleted) -> None:
+    def append(self, entry: DeletedSegment) -> None:
         self._entries.append(entry)
 
     def remove(self, now_ms: int | None) -> None:
-        """As `Deleted.remove`, for all; None removes all."""
+        """As `DeletedSegment.remove`, for all; None removes all."""
         entries = tuple(self._entries)
         with self._kept.guard:
             if not self._kept.closed:
-                self._tell_start(entries)
+                self._note_start(entries)
         for entry in entries:
             with self._kept.guard:
                 if self._kept.closed:
@@ -85,7 +85,7 @@ class DeletedSegments:
             if not self._kept.closed and not self._entries:
                 self._note.empty()
 
-    def _tell_start(self, entries: Sequence[Deleted]) -> None:
+    def _note_start(self, entries: Sequence[DeletedSegment]) -> None:
         starts = [(entry.start, entry.segment) for entry in entries if entry.start is not None]
         if starts:
             self._note.move(max(start for start, _ in starts), starts[0][1].path(".index"))
@@ -104,7 +104,7 @@ def date(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> None:
         try:
             newest = segment.max_timestamp
         except CorruptBatch as problem:
-            logger.error("nobody knows how old %s is, it is not deleted by its age: %s", segment.path(".log"), problem)
+            logger.error("the age of %s is unknown, so it is not deleted by its age: %s", segment.path(".log"), problem)
             return
         if now_ms - (newest if newest >= 0 else segment.modified_ms) <= config.retention_ms:
             return

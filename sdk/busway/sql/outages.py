@@ -31,7 +31,7 @@ class DatabaseUnreachable(BuswayError):
     """The database went away during a handler. Its work is rolled back and the record is retried without limit."""
 
 
-def is_away(problem: BaseException) -> bool:
+def is_outage(problem: BaseException) -> bool:
     """Return whether the database is unreachable or busy. A retry may succeed."""
     if isinstance(problem, PoolExhausted | ConnectionError | TimeoutError | DatabaseUnreachable):
         return True
@@ -52,7 +52,7 @@ def is_away(problem: BaseException) -> bool:
     return False
 
 
-def is_broker_away(problem: BaseException) -> bool:
+def is_broker_outage(problem: BaseException) -> bool:
     """Return whether brokers cannot answer at present."""
     return isinstance(problem, BuswayError) and not (isinstance(problem, BrokerError) and not problem.retriable)
 
@@ -62,7 +62,9 @@ def words(problem: BaseException) -> str:
     return str(getattr(problem, "orig", None) or problem).strip().splitlines()[0] if str(problem) else repr(problem)
 
 
-async def patiently(work: Callable[[], Awaitable[T]], what: str, away: Callable[[BaseException], bool] = is_away) -> T:
+async def through_outages(
+    work: Callable[[], Awaitable[T]], what: str, away: Callable[[BaseException], bool] = is_outage
+) -> T:
     """Call `work` with backoff until what it needs is reachable. Return its result.
 
     Attempts are unlimited; cancel the task to end them.

@@ -92,9 +92,9 @@ class LogWriter:
             last.changes.extend(ready.append)
         else:
             self._queue.append(_Write(ready.number, ready.save, deque(ready.append)))
-        self.go_on()
+        self.resume()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Write the queue up to the next save of an election.
 
         A sync covers all that was written before it begins.
@@ -149,7 +149,7 @@ class LogWriter:
         elif not saving.cancelled():
             self._queue[0].save = None
             self._works()
-            self.go_on()
+            self.resume()
 
     def _change(self, write: _Write) -> bool:
         """Change the log, a batch at a time; return whether it changed.
@@ -199,4 +199,4 @@ class LogWriter:
 
     def _try_again(self) -> None:
         self._retry = None
-        self.go_on()
+        self.resume()

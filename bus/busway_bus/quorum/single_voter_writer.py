@@ -19,7 +19,7 @@ FIRST_EPOCH: Final = 1
 """Epoch of a log with a single writer."""
 
 
-class Alone:
+class SingleVoterWriter:
     """The writer of a single voter. It leads from its start, in the log's last epoch."""
 
     def __init__(self, node_id: int, log: PartitionLog, flusher: Flusher, machine: Machine) -> None:

@@ -1,6 +1,6 @@
 """Clocks, chance and system calls of a simulated service: seeded or refused.
 
-Here: `outside`, which patches them for a block.
+Here: `environment`, which patches them for a block.
 Not here: loop, network and disk (`busway_bus.testing.world`).
 
 Seeded: `time`, `datetime`, `uuid`, `random` and `os.urandom`. Not seeded: a `random.Random()` without a seed, the order
@@ -44,7 +44,7 @@ def _no_time(seconds: float, /) -> None:
 
 
 @contextlib.contextmanager
-def outside(seed: object, refused: Callable[[NotSimulated], None]) -> Iterator[None]:
+def simulated_environment(seed: object, refused: Callable[[NotSimulated], None]) -> Iterator[None]:
     """Give simulated processes' code their machine's time and chance.
 
     Args:

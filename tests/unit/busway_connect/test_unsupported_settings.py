@@ -10,7 +10,7 @@ from busway_connect.plugins import Plugins
 from busway_connect.postgres import PostgresConnector
 from busway_connect.runtime.worker import Worker
 from busway_connect.sql_sink import JdbcSink
-from busway_connect.unserved import inert_settings
+from busway_connect.unsupported_settings import inert_settings
 from busway_connect.validation import BadConfig, check, problems
 
 POSTGRES = {

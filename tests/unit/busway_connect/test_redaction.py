@@ -2,7 +2,7 @@
 
 import pytest
 
-from busway_connect.hidden import HIDDEN, References, shown
+from busway_connect.redaction import HIDDEN, References, shown
 
 
 @pytest.mark.parametrize(

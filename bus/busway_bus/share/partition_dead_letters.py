@@ -33,7 +33,7 @@ class LetterWriter(Protocol):
         """Report that a group's letters are written again."""
 
 
-class Burying:
+class PartitionDeadLetters:
     """The writer task of one share partition.
 
     Args:

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from busway import Admin, BrokerError, Producer, TopicPartition
 from busway_connect.connector import ConfigInvalid, Connector, Offset, Source
-from busway_connect.hidden import References
 from busway_connect.providers import Providers
+from busway_connect.redaction import References
 from busway_connect.runtime.refusals import Refused
 from busway_connect.runtime.runner import Runner
 from busway_connect.runtime.sink_task import group_of
@@ -58,7 +58,7 @@ def check_offsets(kind: type[Connector] | None, providers: Providers, runner: Ru
     for partition, offset in changes:
         problem = None if offset is None else kind.offset_problem(config, partition, offset)
         if problem is not None:
-            said = References(runner.config, config).said("offsets", problem)
+            said = References(runner.config, config).redacted("offsets", problem)
             raise Refused(400, f"Failed to modify offsets for source connector {runner.name}: {said}")
 
 

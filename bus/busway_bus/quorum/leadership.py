@@ -11,7 +11,7 @@ from typing import Final
 from busway_bus.kernel.limits import OBSERVERS_MAX, PROPOSALS_MAX
 from busway_bus.quorum.log_view import LogView
 from busway_bus.quorum.progress import Followers
-from busway_bus.quorum.ready import Proposal, Request, TooMuchUndecided
+from busway_bus.quorum.ready import Proposal, Request, TooManyProposals
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
 from busway_bus.quorum.votes import committed_offset, majority
 
@@ -85,7 +85,7 @@ class Leadership:
         """Whether a majority has not fetched for too long."""
         return len(self._voters) > 1 and now_ms >= self.quorum_until_ms
 
-    def voters_to_tell(self, now_ms: int) -> tuple[int, ...]:
+    def voters_to_notify(self, now_ms: int) -> tuple[int, ...]:
         """Find voters that may not know this leader; empty until `begin_ms`."""
         if now_ms < self.begin_ms:
             return ()
@@ -109,9 +109,9 @@ class Leadership:
     # Proposals
 
     def make_room(self) -> None:
-        """Raise TooMuchUndecided if PROPOSALS_MAX proposals wait."""
+        """Raise TooManyProposals if PROPOSALS_MAX proposals wait."""
         if len(self._proposals) >= PROPOSALS_MAX:
-            raise TooMuchUndecided(
+            raise TooManyProposals(
                 f"{PROPOSALS_MAX} batches of the metadata log wait for a majority; try again when it is there"
             )
 

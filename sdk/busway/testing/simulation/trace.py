@@ -13,7 +13,7 @@ from busway.app.extending.extension import Extension, Handling
 from busway.types import TopicPartition
 
 LINES_MAX: Final = 120
-"""Limit of a story's lines; a longer one loses its middle."""
+"""Limit of a trace's lines; a longer one loses its middle."""
 _NAMES_MAX: Final = 4
 
 
@@ -26,7 +26,7 @@ class _Line:
     """Last offset of a run of records."""
 
 
-class Story:
+class Trace:
     """The events of a history."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -65,30 +65,30 @@ class Story:
         return "\n".join(lines)
 
 
-class Teller(Extension):
-    """Adds an instance's events to the story."""
+class TraceRecorder(Extension):
+    """Adds an instance's events to the trace."""
 
-    def __init__(self, story: Story, who: str) -> None:
-        self._story = story
+    def __init__(self, trace: Trace, who: str) -> None:
+        self._trace = trace
         self._who = who
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         if partitions:
-            self._story.tell(self._who, f"is given {_shown(partitions)}")
+            self._trace.tell(self._who, f"is given {_shown(partitions)}")
         return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self._story.tell(self._who, f"gives up {_shown(partitions)}")
+        self._trace.tell(self._who, f"gives up {_shown(partitions)}")
 
     def finished(self, handling: Handling) -> None:
-        self._story.handled(self._who, handling)
+        self._trace.handled(self._who, handling)
 
 
-class Executioner(Teller):
+class CrashInjector(TraceRecorder):
     """Also kills the instance at its drawn step, and adds that."""
 
-    def __init__(self, story: Story, who: str, kills: dict[str, int], kill: Callable[[str], None]) -> None:
-        super().__init__(story, who)
+    def __init__(self, trace: Trace, who: str, kills: dict[str, int], kill: Callable[[str], None]) -> None:
+        super().__init__(trace, who)
         self._kills = kills
         self._kill = kill
 

@@ -14,7 +14,7 @@ AGAIN_MS: Final = 1_000
 """Delay before a late member is returned again."""
 
 
-class Ends:
+class MemberTimeouts:
     """At most one timeout for each member."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """What a registry says of a schema that it refuses: the remedy first, without the rest of Confluent's message."""
 
-from busway.serde.refusals import breaches, refusal
+from busway.serde.registry_errors import breaches, refusal
 
 OURS = (
     "{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE', description:'at /fields/1 the new schema cannot read what the old schema writes: "

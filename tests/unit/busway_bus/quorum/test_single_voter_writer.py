@@ -7,7 +7,7 @@ import pytest
 from busway.net.machine import OS
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import PartitionLog
-from busway_bus.quorum.alone import FIRST_EPOCH, Alone
+from busway_bus.quorum.single_voter_writer import FIRST_EPOCH, SingleVoterWriter
 from busway_bus.testing.sim_files import SimFiles
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import read_header
@@ -63,10 +63,10 @@ def log() -> PartitionLog:
     return PartitionLog(files, "m-0", LogConfig(retention_ms=-1), now_ms=NOW)
 
 
-def writer_of(log: PartitionLog) -> tuple[Alone, ManualFlusher, RecordingOwner]:
+def writer_of(log: PartitionLog) -> tuple[SingleVoterWriter, ManualFlusher, RecordingOwner]:
     """A writer that leads."""
     flusher, owner = ManualFlusher(), RecordingOwner()
-    writer = Alone(7, log, flusher, OS)  # type: ignore[arg-type]
+    writer = SingleVoterWriter(7, log, flusher, OS)  # type: ignore[arg-type]
     assert not writer.leading
     writer.begin(owner)  # type: ignore[arg-type]
     return writer, flusher, owner

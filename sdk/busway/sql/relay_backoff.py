@@ -13,7 +13,7 @@ from typing import Final
 
 from busway.app.model.retry import is_too_large
 from busway.errors import BrokerError, BuswayError
-from busway.sql.reach import WAITS
+from busway.sql.outages import WAITS
 from busway_protocol.errors import ErrorCode
 
 MAX_HELD: Final = 100

@@ -52,7 +52,7 @@ class References:
                 word for word in words - known if len(word) >= _WORD_CHARS_MIN or word == text.strip().lower()
             }
 
-    def said(self, name: str, text: str) -> str:
+    def redacted(self, name: str, text: str) -> str:
         """Return a message with references instead of values. If part of a value would remain, only that the setting is
         invalid.
         """
