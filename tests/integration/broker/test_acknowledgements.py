@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.integration.broker.test_told_before_durable import Gate, batch, held
+from tests.integration.broker.test_response_before_durable import Gate, batch, held
 from tests.support.raw_client import RawClient, frame
 
 from busway_bus.testing.local_cluster import LocalCluster

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.integration.broker.test_told_before_durable import Gate, held
+from tests.integration.broker.test_response_before_durable import Gate, held
 from tests.support.patience import patient
 
 from busway.net.machine import OS

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 from tests.integration.broker.groups_probe import Run
-from tests.integration.broker.test_told_before_durable import held
+from tests.integration.broker.test_response_before_durable import held
 from tests.integration.broker.test_transactional_offsets import Bench
 from tests.integration.broker.transactional_offsets_scenarios import Producer
 from tests.support.patience import patient

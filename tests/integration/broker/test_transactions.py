@@ -8,7 +8,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from tests.integration.broker.test_told_before_durable import held
+from tests.integration.broker.test_response_before_durable import held
 from tests.integration.broker.transactions_probe import TOPICS, TransactionsRun, by_topic, transactions_against
 from tests.support.patience import patient
 

@@ -27,8 +27,8 @@ def test_values_of_references_are_replaced() -> None:
     references = References(
         {"host": "${file:/x:host}", "port": "5432"}, {"host": "db.internal.example", "port": "5432"}
     )
-    assert references.said("host", "no such host db.internal.example") == "no such host ${file:/x:host}"
-    assert references.said("port", "5432 is in use") == "5432 is in use", "it was not a reference"
-    part = references.said("host", "cannot resolve internal")
+    assert references.redacted("host", "no such host db.internal.example") == "no such host ${file:/x:host}"
+    assert references.redacted("port", "5432 is in use") == "5432 is in use", "it was not a reference"
+    part = references.redacted("host", "cannot resolve internal")
     assert "internal" not in part
     assert "${file:/x:host}" in part

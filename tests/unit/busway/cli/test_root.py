@@ -142,7 +142,7 @@ def test_without_a_yes_nothing_is_deleted(
 ) -> None:
     """The question is on standard error, as a program may read the answer of the command; no answer is a no."""
     stdin(answer)
-    with pytest.raises(CommandFailed, match="--yes goes on without this question"):
+    with pytest.raises(CommandFailed, match="--yes answers this question"):
         confirm("Delete g?", yes=False)
     assert tuple(capsys.readouterr()) == ("", "Delete g? [y/N]: ")
     stdin("Y\n")

@@ -38,7 +38,7 @@ def test_files_are_renamed_at_once_and_removed_when_due(files: SimFiles) -> None
     files.replace("t-0/00000000000000000000.snapshot", b"state")
     entry = DeletedSegment(due_ms=NOW + 60_000, segment=segment, snapshot=True)
     assert not entry.remove(files, "t-0", NOW)
-    assert logs(files) == ["00000000000000000000.log.deleted_segments"]
+    assert logs(files) == ["00000000000000000000.log.deleted"]
     assert "00000000000000000000.snapshot" not in files.list("t-0")
     assert not entry.remove(files, "t-0", NOW + 59_999)
     assert entry.remove(files, "t-0", NOW + 60_000)
@@ -62,7 +62,7 @@ def test_the_log_start_offset_is_noted_before_a_file_goes(files: SimFiles) -> No
     deleted.remove(NOW)
     assert len(deleted) == 1
     assert noted(files.list("t-0")) == [20]
-    assert logs(files) == ["00000000000000000010.log.deleted_segments"]
+    assert logs(files) == ["00000000000000000010.log.deleted"]
     deleted.remove(None)
     assert len(deleted) == 0
     assert logs(files) == []

@@ -445,7 +445,7 @@ def test_deleted_segments_do_not_come_back_after_a_crash():
     gone = bases(log)[:2]
     log.advance_start(start, NOW)
     log.remove_deleted(NOW)
-    assert [f"{base:020d}.log.deleted_segments" for base in gone] == log_files(files)[:2]
+    assert [f"{base:020d}.log.deleted" for base in gone] == log_files(files)[:2]
     files.cut_power(lambda limit: 0)
     after = reopen(files, flushed=100)
     assert (after.start_offset, bases(after)) == (start, bases(log))

@@ -138,7 +138,7 @@ def _everything_is_committed(original: Any) -> Any:
     return decided
 
 
-_VOTES, _REPLICA, _CORE, _OUTBOX = (f"busway_bus.quorum.{name}" for name in ("leading", "replica", "core", "outbox"))
+_VOTES, _REPLICA, _CORE, _OUTBOX = (f"busway_bus.quorum.{name}" for name in ("leadership", "replica", "core", "outbox"))
 PLANTED: Final = (
     Planted(
         "vote_in_memory",

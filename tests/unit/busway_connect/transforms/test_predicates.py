@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from busway_connect.transforms.interface import TransformFailed
-from busway_connect.transforms.predicates import Filter, HasHeaderKey, RecordIsTombstone, TopicNameMatches, Under
+from busway_connect.transforms.predicates import (
+    ConditionalTransform,
+    Filter,
+    HasHeaderKey,
+    RecordIsTombstone,
+    TopicNameMatches,
+)
 
 
 def record(**changes: Any) -> Any:
@@ -36,7 +42,7 @@ def test_bad_patterns_are_refused_by_the_settings_name() -> None:
 @pytest.mark.parametrize("negate", [False, True])
 def test_a_filter_drops_selected_records(negate: bool) -> None:
     """`negate` selects the others; the rest pass unchanged."""
-    under = Under(Filter({}), RecordIsTombstone({}), negate=negate)
+    under = ConditionalTransform(Filter({}), RecordIsTombstone({}), negate=negate)
     tombstone, other = record(value=None), record()
     assert under.apply(tombstone) is (tombstone if negate else None)
     assert under.apply(other) is (None if negate else other)
