@@ -125,7 +125,7 @@ async def test_before_that_partitions_and_groups_are_added_once_a_transaction() 
         await transactions.end(commit=True)
     kinds = ["AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "TxnOffsetCommit", "EndTxn"]
     assert cluster.kinds() == ["InitProducerId", *kinds, *kinds]
-    assert [one.at_most for one in cluster.asked[1:6]] == [3, None, 4, 4, 4]
+    assert [request.at_most for request in cluster.asked[1:6]] == [3, None, 4, 4, 4]
     assert transactions.identity == (7, 0)
 
 
@@ -188,7 +188,7 @@ async def test_a_commit_that_is_refused_can_be_aborted(code: ErrorCode) -> None:
         await transactions.end(commit=True)
     cluster.answer(EndTxnRequest, EndTxnResponse(error_code=0, producer_id=7, producer_epoch=2))
     await transactions.end(commit=False)
-    assert [one.message.committed for one in cluster.asked[1:]] == [True, False]
+    assert [request.message.committed for request in cluster.asked[1:]] == [True, False]
     await transactions.begin()
     assert transactions.identity == (7, 2)
 
@@ -418,7 +418,7 @@ async def test_a_commit_that_is_not_answered_in_time_is_in_doubt() -> None:
     cluster.answers[EndTxnRequest].clear()
     cluster.answer(EndTxnRequest, EndTxnResponse(error_code=0, producer_id=7, producer_epoch=1))
     await transactions.end(commit=True)
-    assert all(one.message.committed for one in cluster.asked[1:])
+    assert all(request.message.committed for request in cluster.asked[1:])
 
 
 async def test_who_waited_does_not_send_in_another_transaction() -> None:

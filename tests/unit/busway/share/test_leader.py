@@ -122,9 +122,9 @@ def give(leader: Leader, number: int) -> None:
 
 def hand_out(leader: Leader, count: int) -> None:
     """The consumer takes so many records."""
-    found = leader.take(count, 0.0)
-    assert found is not None
-    assert len(found[1].records) == count
+    taken = leader.take(count, 0.0)
+    assert taken is not None
+    assert len(taken[1].records) == count
 
 
 def fetcher_of(leader: Leader) -> ShareFetcher:
@@ -252,7 +252,7 @@ async def test_what_waits_to_be_sent_fails_when_its_record_is_delivered_again(ki
     assert isinstance(first.exception(), AcknowledgementFailed)
     assert "it comes again" in str(first.exception())
     assert (second.result(), other.result()) == (None, None)
-    assert sorted(part for told in broker.told for part in told) == [(0, 1, 1, ACCEPT), (1, 1, 1, kind)]
+    assert sorted(part for sent in broker.told for part in sent) == [(0, 1, 1, ACCEPT), (1, 1, 1, kind)]
 
 
 async def test_what_waits_to_be_sent_fails_when_the_consumer_ends() -> None:

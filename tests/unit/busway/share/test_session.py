@@ -28,7 +28,7 @@ def partitions(topics: list[Any]) -> list[tuple[UUID, int]]:
     return [(topic.topic_id, part.partition_index) for topic in topics for part in topic.partitions]
 
 
-async def told(*offsets: int, kind: int = ACCEPT) -> AcknowledgementSet:
+async def acknowledgements(*offsets: int, kind: int = ACCEPT) -> AcknowledgementSet:
     """Something became of these."""
     loop = asyncio.get_running_loop()
     return AcknowledgementSet({offset: Word(offset, offset, kind, 10.0, loop.create_future()) for offset in offsets})
@@ -41,25 +41,25 @@ def holding(*offsets: int) -> HeldPartition:
     return held
 
 
-def offsets(told: AcknowledgementSet | None) -> list[int]:
+def offsets(acknowledged: AcknowledgementSet | None) -> list[int]:
     """Of which it tells."""
-    return [] if told is None else sorted(told.words)
+    return [] if acknowledged is None else sorted(acknowledged.words)
 
 
 async def test_a_session_names_what_comes_and_what_goes() -> None:
     """Everything at first, then only changes; what is told names its partition again."""
-    one = session()
-    first = one.fetch([(JOBS, 0), (JOBS, 1)], {}, 5)
+    share_session = session()
+    first = share_session.fetch([(JOBS, 0), (JOBS, 1)], {}, 5)
     assert first.share_session_epoch == 0
     assert partitions(first.topics) == [(JOBS, 0), (JOBS, 1)]
     assert (first.max_records, first.batch_size) == (5, 5)
-    one.went_on()
-    second = one.fetch([(JOBS, 1), (MAILS, 0)], {(JOBS, 1): await told(7)}, 5)
+    share_session.went_on()
+    second = share_session.fetch([(JOBS, 1), (MAILS, 0)], {(JOBS, 1): await acknowledgements(7)}, 5)
     assert second.share_session_epoch == 1
     assert partitions(second.topics) == [(JOBS, 1), (MAILS, 0)]
     assert [(gone.topic_id, gone.partitions) for gone in second.forgotten_topics_data] == [(JOBS, [0])]
-    one.ended()
-    third = one.fetch([(MAILS, 0)], {}, 5)
+    share_session.ended()
+    third = share_session.fetch([(MAILS, 0)], {}, 5)
     assert third.share_session_epoch == 0
     assert partitions(third.topics) == [(MAILS, 0)]
     assert third.forgotten_topics_data == []
@@ -67,21 +67,21 @@ async def test_a_session_names_what_comes_and_what_goes() -> None:
 
 async def test_epochs_begin_again_behind_the_last_one() -> None:
     """At 1: 0 would open another session."""
-    one = session()
-    one.epoch = 2**31 - 1
-    one.went_on()
-    assert one.epoch == 1
+    share_session = session()
+    share_session.epoch = 2**31 - 1
+    share_session.went_on()
+    assert share_session.epoch == 1
 
 
 async def test_the_last_request_of_a_session_says_so() -> None:
     """With what is still to be told."""
-    one = session()
-    one.went_on()
-    request = one.acknowledge({(JOBS, 0): await told(3)}, final=True)
+    share_session = session()
+    share_session.went_on()
+    request = share_session.acknowledge({(JOBS, 0): await acknowledgements(3)}, final=True)
     assert request.share_session_epoch == -1
     assert partitions(request.topics) == [(JOBS, 0)]
     assert not request.is_renew_ack
-    assert one.acknowledge({(JOBS, 0): await told(3, kind=RENEW)}).is_renew_ack
+    assert share_session.acknowledge({(JOBS, 0): await acknowledgements(3, kind=RENEW)}).is_renew_ack
 
 
 @given(st.dictionaries(st.integers(0, 40), st.sampled_from([ACCEPT, RELEASE, REJECT, RENEW])))
@@ -90,10 +90,10 @@ def test_batches_are_in_order_and_say_of_each_offset_once_what_was_told(kinds: d
     loop = asyncio.new_event_loop()
     try:
         said_of = [*((offset, offset, kind) for offset, kind in kinds.items()), (50, 2**60, GAP)]
-        one = AcknowledgementSet(
+        acknowledged = AcknowledgementSet(
             {first: Word(first, last, kind, 10.0, loop.create_future()) for first, last, kind in said_of}
         )
-        batches = one.batches()
+        batches = acknowledged.batches()
     finally:
         loop.close()
     assert (batches[-1].first_offset, batches[-1].last_offset, batches[-1].acknowledge_types) == (50, 2**60, [GAP])

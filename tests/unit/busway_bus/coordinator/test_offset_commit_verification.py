@@ -58,7 +58,7 @@ async def test_what_belongs_to_the_transaction_may_be_written(add: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "refusal_code"),
     [
         (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
@@ -66,14 +66,14 @@ async def test_what_belongs_to_the_transaction_may_be_written(add: bool) -> None
         (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
     ],
 )
-async def test_what_does_not_is_refused(code: ErrorCode, told: ErrorCode) -> None:
+async def test_what_does_not_is_refused(code: ErrorCode, refusal_code: ErrorCode) -> None:
     """In words that producers know."""
     coordinator = Coordinator()
     task = await begun(OffsetCommitVerifications(), coordinator)
     coordinator.answers[0].set_result(code)
     with pytest.raises(KafkaError) as refusal:
         await task
-    assert refusal.value.code is told
+    assert refusal.value.code is refusal_code
 
 
 async def test_a_transaction_that_ends_meanwhile_is_not_written_to() -> None:

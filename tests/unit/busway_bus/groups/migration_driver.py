@@ -29,11 +29,11 @@ T = UUID(int=7)
 
 def cluster() -> ClusterImage:
     """One topic of four partitions."""
-    image, one = (
+    image, partition = (
         ClusterImage(),
         PartitionImage(leader=0, leader_epoch=0, partition_epoch=0, replicas=(0,), isr=(0,)),
     )
-    made = TopicImage(name="t", topic_id=T, partitions=(one,) * 4)
+    made = TopicImage(name="t", topic_id=T, partitions=(partition,) * 4)
     return replace(image, topics=image.topics.updated({"t": made}), names=image.names.updated({T: "t"}))
 
 

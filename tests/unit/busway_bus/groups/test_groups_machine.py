@@ -184,10 +184,10 @@ class Groups(RuleBasedStateMachine):
             self.deliver(ticket, answer)
 
     def ticket(self, client: Client, group: ClassicGroup, generation: int = -1) -> Ticket:
-        found = Ticket(client=client, group=group, generation=generation, since=self.now)
+        new_ticket = Ticket(client=client, group=group, generation=generation, since=self.now)
         client.waiting = True
-        self.open.append(found)
-        return found
+        self.open.append(new_ticket)
+        return new_ticket
 
     def replay(self, shard: GroupShard, entry: Entry) -> None:
         """Take in what is stored, one entry after the other."""
@@ -329,17 +329,17 @@ class Groups(RuleBasedStateMachine):
 
     @rule(
         group_id=st.sampled_from(GROUPS),
-        some=st.lists(st.sampled_from(CLIENTS), min_size=1, unique=True),
+        names=st.lists(st.sampled_from(CLIENTS), min_size=1, unique=True),
         silent=st.sampled_from([None, *CLIENTS]),
     )
-    def rebalance(self, group_id: str, some: list[str], silent: str | None) -> None:
+    def rebalance(self, group_id: str, names: list[str], silent: str | None) -> None:
         """Members join, and all but one sync: the way to the states where the rest is worth doing."""
         for _ in range(2):
-            for name in some:
+            for name in names:
                 self.join(name, group_id, (RANGE, STICKY), True, REBALANCE_MS)
             self.flush()
         self.wait(3_000)
-        for name in some:
+        for name in names:
             if name != silent:
                 self.sync(name, group_id)
 

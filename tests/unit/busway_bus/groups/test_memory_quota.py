@@ -52,14 +52,14 @@ def test_all_groups_share_one_bound() -> None:
 
 def test_a_host_leaves_as_much_to_others_as_it_has() -> None:
     """However many groups its members are in; whose client asks for a member last has it counted."""
-    told: list[tuple[str, str]] = []
-    memory = GroupMemory(limit=200 * KIB, refused=lambda host, text: told.append((host, text)))
+    refusals: list[tuple[str, str]] = []
+    memory = GroupMemory(limit=200 * KIB, refused=lambda host, text: refusals.append((host, text)))
     groups = [bench(memory) for _ in range(8)]
     large, small = (("range", bytes(20 * KIB)),), (("range", bytes(1 * KIB)),)
     joined = [group.join("a", client_host="/greedy", protocols=large) for group in groups]
-    assert [one.error for one in joined].count(ErrorCode.NONE) == 4
-    assert set(told) == {("/greedy", told[0][1])}
-    assert "host greedy has 0.1 MiB for members of groups" in told[0][1]
+    assert [response.error for response in joined].count(ErrorCode.NONE) == 4
+    assert set(refusals) == {("/greedy", refusals[0][1])}
+    assert "host greedy has 0.1 MiB for members of groups" in refusals[0][1]
     newcomer = groups[7].join("b", client_host="/modest", protocols=large)
     assert newcomer.error is ErrorCode.NONE
     assert groups[0].join("c", joined[0].member_id, client_host="/other", protocols=small).error is ErrorCode.NONE

@@ -163,8 +163,8 @@ def test_who_is_on_the_way_to_its_target_joins_again_in_the_classic_group(gives_
     seat = driver.join("seat-2", instance_id="seat")
     assert isinstance(driver.group, ClassicGroup)
     assert driver.sync("seat's sync", seat, instance_id="seat").error is ErrorCode.REBALANCE_IN_PROGRESS
-    told = ErrorCode.ILLEGAL_GENERATION if gives_up else ErrorCode.REBALANCE_IN_PROGRESS
-    assert driver.heartbeat(other) is told
+    expected = ErrorCode.ILLEGAL_GENERATION if gives_up else ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.heartbeat(other) is expected
     assert driver.join("a", other.member_id) is None
     again = driver.join("seat-2", seat.member_id, instance_id="seat")
     assert driver.answers["a"].generation == again.generation > other.generation

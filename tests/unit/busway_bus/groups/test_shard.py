@@ -48,9 +48,9 @@ def committed(
         topic_id=TOPIC_ID,
         expire_timestamp_ms=expires,
     ).record()
-    found = parse(key_bytes(key), value_bytes(key, value))
-    assert found is not None
-    shard.apply(found, at)
+    parsed = parse(key_bytes(key), value_bytes(key, value))
+    assert parsed is not None
+    shard.apply(parsed, at)
 
 
 def emptied(shard: GroupShard, group: str, at: int) -> None:
@@ -64,9 +64,14 @@ def test_a_committed_offset_keeps_every_field() -> None:
     """The id of the topic too, which Kafka 4.3 writes since version 4 of the value."""
     under = shard()
     committed(under, "g", 10)
-    found = under.offsets["g"]["t", 0]
-    assert (found.offset, found.leader_epoch, found.metadata, found.commit_timestamp_ms) == (5, 2, "m", 10)
-    assert found.topic_id == TOPIC_ID
+    committed_offset = under.offsets["g"]["t", 0]
+    assert (
+        committed_offset.offset,
+        committed_offset.leader_epoch,
+        committed_offset.metadata,
+        committed_offset.commit_timestamp_ms,
+    ) == (5, 2, "m", 10)
+    assert committed_offset.topic_id == TOPIC_ID
 
 
 def expired(shard: GroupShard, now: int, retention_ms: int, topic_exists: TopicExists) -> list[Any]:

@@ -20,8 +20,8 @@ def asked_to_give_up() -> Driver:
     epoch = driver.consumer_heartbeat("a", instance_id="seat").epoch
     driver.consumer_heartbeat("a", epoch, owned=ALL)
     driver.consumer_heartbeat("b")
-    told = driver.consumer_heartbeat("a", epoch, owned=ALL)
-    assert {topic: len(numbers) for topic, numbers in told.assigned.items()} == {T: 2}
+    answer = driver.consumer_heartbeat("a", epoch, owned=ALL)
+    assert {topic: len(numbers) for topic, numbers in answer.assigned.items()} == {T: 2}
     assert len(driver.group.members["a"].revoking[T]) == 2
     return driver
 

@@ -67,8 +67,8 @@ def bases(log: PartitionLog) -> list[int]:
 
 def all_there(log: PartitionLog) -> bool:
     """Whether each batch from the start on can be read."""
-    found = [header.base_offset for raw in log.batches(log.start_offset) for header, _ in iter_batches(raw)]
-    return found == list(range(log.start_offset, COUNT))
+    base_offsets = [header.base_offset for raw in log.batches(log.start_offset) for header, _ in iter_batches(raw)]
+    return base_offsets == list(range(log.start_offset, COUNT))
 
 
 @pytest.mark.parametrize("flushed", [0, 10])

@@ -90,10 +90,10 @@ def trace(tmp_path, monkeypatch):
     events = []
     real = {name: getattr(os, name) for name in ("fsync", "fdatasync", "rename", "replace", "mkdir")}
 
-    def spy(name, told):
+    def spy(name, function):
         def call(*args, **kwargs):
             outcome = real[name](*args, **kwargs)
-            events.append((name, told(*args)))
+            events.append((name, function(*args)))
             return outcome
 
         monkeypatch.setattr(os, name, call)

@@ -173,8 +173,8 @@ def test_a_time_is_found_in_every_segment():
         assert offset_for_time(log, wanted, up_to=31) == limited
     assert max_timestamp(log) == (times.index(max(times)), max(times), 2)
     log.advance_start(20, NOW)
-    found = offset_for_time(log, NOW, up_to=60)
-    assert found[0] == 20
+    match = offset_for_time(log, NOW, up_to=60)
+    assert match[0] == 20
 
 
 def test_times_of_an_empty_log_and_of_records_without_any():

@@ -295,8 +295,8 @@ def test_a_bad_index_of_an_older_segment_is_made_anew(suffix, damage):
     for offset in reversed(range(100)):  # a reader that goes on is not looked up
         header, _ = next(iter_batches(after.read(offset, 1, up_to=100)))
         assert header.base_offset == offset
-        *_, found = [*everything(after.search_time(NOW + offset, up_to=100))]
-        assert found == (offset, NOW + offset, 3)
+        *_, match = [*everything(after.search_time(NOW + offset, up_to=100))]
+        assert match == (offset, NOW + offset, 3)
     assert [segment.max_timestamp for segment in after._segments] == [
         segment.max_timestamp for segment in before._segments
     ]
@@ -398,8 +398,8 @@ def test_the_last_five_batches_are_known_wherever_the_snapshot_lies(closed):
             before.close(clean=True)
         after = reopen(files, flushed=count)
         for number in range(count - 5, count):
-            found = after.append(batch(number), leader_epoch=3, now_ms=NOW)
-            assert (found.duplicate, found.first_offset) == (True, number)
+            appended = after.append(batch(number), leader_epoch=3, now_ms=NOW)
+            assert (appended.duplicate, appended.first_offset) == (True, number)
 
 
 def test_a_damaged_snapshot_is_passed_over():

@@ -187,20 +187,20 @@ def test_a_start_removes_only_what_a_committed_deletion_names_and_keeps_the_rest
     before = {name: content(files, name) for name in ("t-0", "u-0", "torn-0")}
     again = start(files)
     known = {("t", 0): TOPIC, ("again", 0): UUID(int=9), ("v", 0): UUID(int=10)}
-    found = again.settle(known, {GONE})
-    assert found.deleted == [f"again-0.{GONE.hex}-delete", f"gone-0.{GONE.hex}-delete", f"v-0.{GONE.hex}-delete"]
+    settled = again.settle(known, {GONE})
+    assert settled.deleted == [f"again-0.{GONE.hex}-delete", f"gone-0.{GONE.hex}-delete", f"v-0.{GONE.hex}-delete"]
     strays = {name: f"{name}.{UUID(int=100).hex}-stray" for name in ("u-0", "torn-0")}
-    assert found.strays == strays
+    assert settled.strays == strays
     assert content(files, "t-0") == before["t-0"]
     for name, kept in strays.items():
         assert content(files, kept) == before[name]
     names = set(files.list("."))
     assert {"no-logs", "looks-like-0", "w-0.00-delete"} <= names
-    assert not names & {"gone-0", "again-0", "u-0", "torn-0", *found.deleted}
+    assert not names & {"gone-0", "again-0", "u-0", "torn-0", *settled.deleted}
     assert "again 0 3" not in text(files, "recovery-point-offset-checkpoint")
     assert again.open("again", 0, UUID(int=9), CONFIG, NOW, new=False).end_offset == 0
     assert again.open("t", 0, TOPIC, CONFIG, NOW, new=False).end_offset == 3
-    assert [line for line in found.lines() if "u-0" in line and "kept as" in line]
+    assert [line for line in settled.lines() if "u-0" in line and "kept as" in line]
     third = start(files).settle(known, {GONE})
     assert (third.deleted, third.strays, third.earlier) == ([], {}, sorted(strays.values()))
     assert "2 directories set aside" in "".join(third.lines())

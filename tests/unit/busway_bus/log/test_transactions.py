@@ -241,14 +241,14 @@ def test_an_index_that_a_crash_left_unfinished_is_no_damage(caplog, tail):
     files.open(f"t-0/{named[-1]}").append([tail])
     log = open_log(files, clean=False, flushed=flushed)
     assert seen(log) == before
-    told = [record.levelname for record in caplog.records if "txnindex" in record.getMessage()]
-    assert told == ["DEBUG"]
+    levels = [record.levelname for record in caplog.records if "txnindex" in record.getMessage()]
+    assert levels == ["DEBUG"]
     caplog.clear()
     log.close(clean=True)
     files.open(f"t-0/{named[0]}").append([tail[:1]])
     assert seen(open_log(files, clean=False, flushed=flushed)) == before
-    told = [record.levelname for record in caplog.records if "txnindex" in record.getMessage()]
-    assert told == ["WARNING"]
+    levels = [record.levelname for record in caplog.records if "txnindex" in record.getMessage()]
+    assert levels == ["WARNING"]
 
 
 def test_a_damaged_index_that_is_read_is_told():
@@ -358,8 +358,8 @@ def test_a_reader_is_told_of_few_aborted_transactions_at_a_time(monkeypatch):
         end(log, at, committed=False)
         write(log, at, (b"k", b"%d" % at), sequence=1)
         end(log, at, committed=True)
-    batches, told = log.committed_slice(0, 10**6, up_to=log.end_offset)
-    assert len(told) == 3
+    batches, aborted = log.committed_slice(0, 10**6, up_to=log.end_offset)
+    assert len(aborted) == 3
     assert batches is not None
     assert len(batches) < log.size_bytes
     assert [record.value for record in committed(log, max_bytes=10**6)] == [b"%d" % at for at in range(10)]
@@ -375,8 +375,8 @@ def test_transactions_that_are_open_at_once_are_all_told_however_many(monkeypatc
     for producer in range(6):
         end(log, producer, committed=False)
     end(log, 9, committed=True)
-    _, told = log.committed_slice(5, 10**6, up_to=log.end_offset)
-    assert {producer for producer, _ in told} == set(range(6))
+    _, aborted = log.committed_slice(5, 10**6, up_to=log.end_offset)
+    assert {producer for producer, _ in aborted} == set(range(6))
     assert [record.value for record in committed(log, offset=5)] == [b"yes"]
 
 

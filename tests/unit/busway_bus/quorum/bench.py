@@ -130,13 +130,13 @@ class Bench:
 
     def answer_vote(self, node_id: int, *, granted: bool, election: Election | None = None) -> None:
         """A voter answers."""
-        told = election or Election(epoch=self.core.epoch)
-        self.answer(node_id, vote_response(ErrorCode.NONE, told, granted=granted))
+        response_election = election or Election(epoch=self.core.epoch)
+        self.answer(node_id, vote_response(ErrorCode.NONE, response_election, granted=granted))
 
     def answer_fetch(self, node_id: int, records: bytes = b"", **values: Any) -> None:
         """The leader answers a fetch."""
-        told = Election(epoch=self.core.epoch, leader_id=node_id)
-        body = fetch_response(ErrorCode.NONE, told, log_start_offset=0, **values)
+        election = Election(epoch=self.core.epoch, leader_id=node_id)
+        body = fetch_response(ErrorCode.NONE, election, log_start_offset=0, **values)
         body.responses[0].partitions[0].records = records
         self.answer(node_id, body)
 

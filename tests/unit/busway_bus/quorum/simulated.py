@@ -340,8 +340,8 @@ class Simulation:
                 node = self.chance.choice(list(self.nodes.values()))
                 node.frozen_until_ms = self.now_ms + self.chance.uniform(50, 1_000)
             case "isolate":
-                one = self.chance.choice(ids)
-                self.cut = {(a, b) for a in ids for b in ids if (a == one) != (b == one)}
+                node_id = self.chance.choice(ids)
+                self.cut = {(a, b) for a in ids for b in ids if (a == node_id) != (b == node_id)}
             case "one_way":
                 self.cut.add((self.chance.choice(ids), self.chance.choice(ids)))
             case "ring":

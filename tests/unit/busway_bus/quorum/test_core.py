@@ -365,7 +365,7 @@ def test_a_leader_without_a_majority_resigns() -> None:
     assert bench.discarded == [proposal]
     body = bench.last_to(2).body
     assert isinstance(body, EndQuorumEpochRequest)
-    assert [one.candidate_id for one in body.topics[0].partitions[0].preferred_candidates] == [2, 3]
+    assert [candidate.candidate_id for candidate in body.topics[0].partitions[0].preferred_candidates] == [2, 3]
     with pytest.raises(NotLeading):
         bench.core.propose(batch(), bench.now_ms)
 
@@ -523,10 +523,10 @@ def test_an_observer_finds_the_leader_and_never_stands() -> None:
     bench.wait(10 * SETTINGS.fetch_timeout_ms)
     assert bench.core.role is Role.UNATTACHED
     asked = bench.sent[-1].to
-    told = Election(epoch=4, leader_id=5 - asked)
-    bench.answer(asked, fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER, told, log_start_offset=0))
-    assert (bench.core.role, bench.core.leader_id) == (Role.FOLLOWER, told.leader_id)
-    bench.answer_fetch(told.leader_id, batch(offset=0, epoch=4), high_watermark=1)
+    election = Election(epoch=4, leader_id=5 - asked)
+    bench.answer(asked, fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER, election, log_start_offset=0))
+    assert (bench.core.role, bench.core.leader_id) == (Role.FOLLOWER, election.leader_id)
+    bench.answer_fetch(election.leader_id, batch(offset=0, epoch=4), high_watermark=1)
     assert bench.applied == [1]
     bench.wait(10 * SETTINGS.fetch_timeout_ms)
     assert bench.core.role is Role.FOLLOWER

@@ -231,7 +231,7 @@ async def test_every_flipped_bit_is_found_after_a_clean_stop_too():
     image = node.image
     store.close()
     whole, mark = files.read_bytes(LOG), files.read_bytes(".kafka_cleanshutdown")
-    told = []
+    problems = []
     for bit in range(0, len(whole) * 8, 5):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -241,10 +241,10 @@ async def test_every_flipped_bit_is_found_after_a_clean_stop_too():
         try:
             assert start(files).image == image, bit
         except CorruptLog as problem:
-            told.append(str(problem))
-    assert len(told) > len(whole)
-    assert all("restore __cluster_metadata-0 from a copy" in text for text in told)
-    assert not any("accept the loss" in text for text in told)
+            problems.append(str(problem))
+    assert len(problems) > len(whole)
+    assert all("restore __cluster_metadata-0 from a copy" in text for text in problems)
+    assert not any("accept the loss" in text for text in problems)
 
 
 @pytest.mark.parametrize("number", [28, 5], ids=["full", "failing"])

@@ -212,7 +212,7 @@ def test_observers_are_counted_in_bounds_and_forgotten() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "parted", "cut"),
+    ("leader_epochs", "theirs", "parted", "cut"),
     [
         ((1, 1, 1), (1, 1, 1), None, 3),
         ((1, 1, 1), (1,), None, 1),
@@ -223,9 +223,11 @@ def test_observers_are_counted_in_bounds_and_forgotten() -> None:
         ((1, 1), (1, 1, 1), Diverging(OffsetAndEpoch(2, 1)), 2),
     ],
 )
-def test_logs_part_by_epoch(mine: tuple[int, ...], theirs: tuple[int, ...], parted: Diverging | None, cut: int) -> None:
+def test_logs_part_by_epoch(
+    leader_epochs: tuple[int, ...], theirs: tuple[int, ...], parted: Diverging | None, cut: int
+) -> None:
     """The leader names the largest epoch that both may have, and the other cuts there (KIP-101, KIP-595)."""
-    leader, follower = log(*mine), log(*theirs)
+    leader, follower = log(*leader_epochs), log(*theirs)
     assert leader.where_parted(follower.end_offset, follower.last_epoch) == parted
     if parted is not None:
         assert follower.truncation_offset(parted.end) == cut
@@ -241,9 +243,9 @@ def test_who_is_behind_the_beginning_is_told_of_the_snapshot() -> None:
 
 def test_a_log_covers_another_by_last_epoch_then_by_length() -> None:
     """What a vote asks for."""
-    mine = log(1, 2, 2)
+    own_log = log(1, 2, 2)
     assert [
-        mine.is_covered_by(log(*theirs).end) for theirs in ((1, 2, 2), (1, 2), (3,), (1, 1, 1, 1), (2, 2, 2, 2))
+        own_log.is_covered_by(log(*theirs).end) for theirs in ((1, 2, 2), (1, 2), (3,), (1, 1, 1, 1), (2, 2, 2, 2))
     ] == [
         True,
         False,

@@ -346,11 +346,11 @@ class ThreeReplicas(RuleBasedStateMachine):
             self.acknowledgements.add(last, acks, acknowledged)
 
     @precondition(lambda self: not self.leads)
-    @rule(count=st.integers(1, 5), told=st.integers(0, 50))
-    def copy(self, count: int, told: int) -> None:
+    @rule(count=st.integers(1, 5), high_watermark=st.integers(0, 50))
+    def copy(self, count: int, high_watermark: int) -> None:
         """A fetch from the leader was answered."""
         self.happened(self.state.appended(self.state.log_end_offset + count))
-        self.happened(self.state.leader_high_watermark(told))
+        self.happened(self.state.leader_high_watermark(high_watermark))
 
     @precondition(lambda self: not self.leads)
     @rule(back=st.integers(0, 5))

@@ -45,18 +45,18 @@ async def test_one_connection_waits_for_one_turn_of_a_host_of_500(clock: list[fl
 
 async def test_a_turn_is_short_while_others_wait(clock: list[float], turns: FairScheduler) -> None:
     """And goes on where nobody does, until the round is over."""
-    told = []
+    turns_over = []
 
     def turn() -> None:
-        told.append(turns.over())
+        turns_over.append(turns.over())
         clock[0] += TURN_S
-        told.append(turns.over())
+        turns_over.append(turns.over())
 
     turns.wait("a", turn)
     turns.wait("a", turn)
-    while len(told) < 4:
+    while len(turns_over) < 4:
         await asyncio.sleep(0)
-    assert told == [False, True, False, False]
+    assert turns_over == [False, True, False, False]
     assert not turns.over()
     clock[0] += 0.005
     assert turns.over()

@@ -47,8 +47,8 @@ def say(
     state: SharePartitionState, first: int, last: int, *types: int, member: str = "a", limits: ShareLimits = LIMITS
 ) -> list[StateBatch]:
     """Acknowledge and have it written; what was written."""
-    told = [Acknowledgement(first=first, last=last, types=types)]
-    change = state.acknowledge(member, told, limits, 0)
+    acknowledgements = [Acknowledgement(first=first, last=last, types=types)]
+    change = state.acknowledge(member, acknowledgements, limits, 0)
     state.commit(change)
     return change.batches
 
@@ -323,8 +323,8 @@ def test_acknowledgements_one_by_one_are_linear() -> None:
     say(state, 0, 9_999, *types, limits=limits)
     assert state.complete_count == 4_999, "the first one is done with"
     assert len(take(state, log, max_records=10_000, limits=limits)) == 5_000
-    told = [Acknowledgement(first=offset, last=offset, types=[2]) for offset in range(1, 10_000, 2)]
-    state.commit(state.acknowledge("a", told, limits, 0))
+    acknowledgements = [Acknowledgement(first=offset, last=offset, types=[2]) for offset in range(1, 10_000, 2)]
+    state.commit(state.acknowledge("a", acknowledgements, limits, 0))
     rolled_back = [(offset, offset) for offset in range(1, 10_000, 4)]
     assert len(take(state, log, max_records=10_000, limits=limits, aborted=rolled_back)) == 2_500
     assert state.start == 3
@@ -334,9 +334,9 @@ def test_a_record_that_is_acknowledged_twice_in_one_request() -> None:
     """Nothing of the request holds."""
     state = begun()
     take(state, [(0, 9)])
-    told = [Acknowledgement(first=0, last=5, types=[1]), Acknowledgement(first=5, last=9, types=[1])]
+    acknowledgements = [Acknowledgement(first=0, last=5, types=[1]), Acknowledgement(first=5, last=9, types=[1])]
     with pytest.raises(KafkaError) as problem:
-        state.acknowledge("a", told, LIMITS, 0)
+        state.acknowledge("a", acknowledgements, LIMITS, 0)
     assert problem.value.code is ErrorCode.INVALID_RECORD_STATE
     assert say(state, 0, 9, 1) == [kept(0, 9, ACKNOWLEDGED)]
 
@@ -379,7 +379,7 @@ def test_dead_letters_of_one_batch_are_taken_in_together(monkeypatch: pytest.Mon
     take(state, [(0, 3999)], max_records=4000, limits=limits)
     say(state, 0, 3999, *([4] + [3, 4] * 1999 + [3]), limits=limits)
     letters = state.letters(limits, 500)
-    assert [(one.first, one.last) for one in letters] == [(number, number) for number in range(1, 1000, 2)]
+    assert [(letter.first, letter.last) for letter in letters] == [(number, number) for number in range(1, 1000, 2)]
     joined, join = [], InFlight.join
     monkeypatch.setattr(InFlight, "join", lambda self: (joined.append(self), join(self)))
     batches = state.buried(letters)
@@ -396,7 +396,7 @@ def test_a_dead_letter_of_what_the_log_lost_meanwhile() -> None:
     take(state, [(0, 9)], limits=limits)
     say(state, 2, 8, 3, limits=limits)
     letters = state.letters(limits, 500)
-    assert [(one.first, one.last) for one in letters] == [(2, 8)]
+    assert [(letter.first, letter.last) for letter in letters] == [(2, 8)]
     state.log_start_moved(5)
     assert state.buried(letters) == [kept(5, 8, ARCHIVED)]
     assert state.buried(letters) == []

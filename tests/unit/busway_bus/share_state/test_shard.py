@@ -255,7 +255,7 @@ OPERATIONS = st.tuples(
 def test_the_log_says_what_is_in_force(operations: list[Any], updates_per_snapshot: int) -> None:
     """Whatever is done and wherever the log is cut, who reads it has the same states; cut off is only what nothing needs."""
     bench = Bench(updates_per_snapshot)
-    for operation, topic, number, epoch, start, told in operations:
+    for operation, topic, number, epoch, start, state_batches in operations:
         key = SharePartitionKey(group_id="g", topic_id=TOPICS[topic], partition=number)
         bench.wall_ms += 1
         before = len(bench.log), dict(bench.shard.partitions)
@@ -265,7 +265,7 @@ def test_the_log_says_what_is_in_force(operations: list[Any], updates_per_snapsh
             elif operation == "read":
                 bench.read(key, epoch)
             elif operation == "write":
-                batches = [batch(first, first + more, state, count) for first, more, state, count in told]
+                batches = [batch(first, first + more, state, count) for first, more, state, count in state_batches]
                 bench.write(*batches, key=key, state_epoch=-1, leader_epoch=epoch, start_offset=start, complete=start)
             elif operation == "delete":
                 bench.carry_out(bench.shard.delete(key))

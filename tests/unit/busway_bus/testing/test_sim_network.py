@@ -206,8 +206,8 @@ def test_names_and_ports() -> None:
                 await loop.create_server(asyncio.Protocol, "server", PORT)
             with pytest.raises(OSError, match="not an address of server"):
                 await loop.create_server(asyncio.Protocol, "world", PORT)
-            (found,) = await loop.getaddrinfo("server", PORT)
-            assert found[4] == (host.address, PORT)
+            (address,) = await loop.getaddrinfo("server", PORT)
+            assert address[4] == (host.address, PORT)
             with pytest.raises(socket.gaierror, match="no host nowhere"):
                 await loop.create_connection(asyncio.Protocol, "nowhere", PORT)
             listening.close()

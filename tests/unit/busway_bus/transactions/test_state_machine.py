@@ -150,14 +150,14 @@ class Transactions(RuleBasedStateMachine):
         """To both partitions; the broker asks whether they are in the transaction (KIP-890)."""
         identity = self.identity(name, age)
         try:
-            told: Any = self.bench.shard.verify("x", identity, (P0, P1))
+            error_code: Any = self.bench.shard.verify("x", identity, (P0, P1))
         except KafkaError as problem:
-            told = problem.code
+            error_code = problem.code
         there = self.opened or set()
         wanted = self.stranger(identity) or (
             BUSY if self.ending else {place: NONE if place in there else ABORTABLE for place in (P0, P1)}
         )
-        assert told == wanted
+        assert error_code == wanted
 
     @rule(name=PRODUCERS, age=st.sampled_from([1, 1, 2, 3]), commit=st.booleans(), client=CLIENTS)
     def ends(self, name: str, age: int, commit: bool, client: int) -> None:

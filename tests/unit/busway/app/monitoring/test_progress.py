@@ -8,8 +8,8 @@ ONE = TopicPartition("t", 0)
 
 def of(progress: Progress, now_s: float) -> PartitionProgress:
     """The only partition."""
-    (found,) = progress.all(now_s)
-    return found
+    (progress_row,) = progress.all(now_s)
+    return progress_row
 
 
 def test_a_partition_with_work_that_does_not_get_on_is_stuck() -> None:

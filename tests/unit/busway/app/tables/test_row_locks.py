@@ -49,12 +49,12 @@ class Calls:
 
     def due(self) -> list[asyncio.Task[None]]:
         """Whose turn it must be: everybody's before whom nobody is who is for the same rows."""
-        found, before = [], list[Hashable]()
+        tasks, before = [], list[Hashable]()
         for task, key in self.here.items():
             if not (before if key is WHOLE else {key, WHOLE} & set(before)):
-                found.append(task)
+                tasks.append(task)
             before.append(key)
-        return found
+        return tasks
 
 
 async def settled() -> None:
