@@ -23,8 +23,8 @@ WRAPPED = re.compile(r"@(.+)|async with (.+?):")
 
 def code_of(span: str) -> str | None:
     """What can be run of a span: an import, or what has a call in it, `name=Call(…)` too; None for everything else."""
-    if found := WRAPPED.fullmatch(span):
-        span = found[1] or found[2]
+    if quoted := WRAPPED.fullmatch(span):
+        span = quoted[1] or quoted[2]
     try:
         parsed = ast.parse(span)
     except SyntaxError:

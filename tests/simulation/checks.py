@@ -94,4 +94,6 @@ def check(history: History, rules: Rules) -> list[Anomaly]:
         letter_checks,
         service_checks,
     )
-    return [anomaly for family in families for one in family.CHECKS for anomaly in one(history, rules)]
+    return [
+        anomaly for family in families for check_history in family.CHECKS for anomaly in check_history(history, rules)
+    ]

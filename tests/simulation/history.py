@@ -439,8 +439,10 @@ def _runs(records: Sequence[Seen]) -> Iterator[str]:
     offsets: dict[Partition, list[int]] = {}
     for record in records:
         offsets.setdefault(record.partition, []).append(record.offset)
-    for partition, found in offsets.items():
-        yield f"{partition} {found[0]}" + (f" to {found[-1]}" if len(found) > 1 else "")
+    for partition, partition_offsets in offsets.items():
+        yield f"{partition} {partition_offsets[0]}" + (
+            f" to {partition_offsets[-1]}" if len(partition_offsets) > 1 else ""
+        )
 
 
 Values = Mapping[bytes, Send]

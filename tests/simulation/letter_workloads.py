@@ -100,6 +100,6 @@ async def _all(consumer: busway.Consumer, key: busway.TopicPartition) -> list[De
 
 
 def _letter(record: busway.Record) -> DeadLetter:
-    told = {name.removeprefix("__dlq.errors."): (value or b"").decode() for name, value in record.headers}
-    place = Partition(told["topic"], int(told["partition"]))
-    return DeadLetter(place, int(told["offset"]), int(told["delivery.count"]), record.value)
+    headers = {name.removeprefix("__dlq.errors."): (value or b"").decode() for name, value in record.headers}
+    place = Partition(headers["topic"], int(headers["partition"]))
+    return DeadLetter(place, int(headers["offset"]), int(headers["delivery.count"]), record.value)

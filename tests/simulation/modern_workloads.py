@@ -177,8 +177,8 @@ def record_classic_beats(client: Client, consumer: busway.Consumer, group: str) 
         coordinator.ask = asks
         return coordinator
 
-    def started(heartbeat_loop: Any, told: Any) -> None:
-        start(lambda coordinator, on_response: heartbeat_loop(noted(coordinator), on_response), told)
+    def started(heartbeat_loop: Any, callback: Any) -> None:
+        start(lambda coordinator, on_response: heartbeat_loop(noted(coordinator), on_response), callback)
 
     member._heartbeat_thread.start = started
 
@@ -217,8 +217,8 @@ def _record_seats(client: Client, thread: Any, group: str) -> None:
         coordinator.ask = asks
         return coordinator
 
-    def started(heartbeat_loop: Any, told: Any) -> None:
-        start(lambda coordinator, on_response: heartbeat_loop(noted(coordinator), on_response), told)
+    def started(heartbeat_loop: Any, callback: Any) -> None:
+        start(lambda coordinator, on_response: heartbeat_loop(noted(coordinator), on_response), callback)
 
     async def closed(last: Any = None) -> None:
         await close(last and (lambda coordinator: last(noted(coordinator))))
@@ -287,12 +287,14 @@ async def all_are_owned(bootstrap: str, group: str, members: list[Client]) -> No
         while True:
             with contextlib.suppress(BuswayError):
                 described = await admin.describe_group(group)
-                told = Counter(Partition(*one) for member in described.members for one in member.partitions)
-                mine = Counter(partition for client in members for partition in client.owned)
+                described_owners = Counter(
+                    Partition(*partition) for member in described.members for partition in member.partitions
+                )
+                known_owners = Counter(partition for client in members for partition in client.owned)
                 topics = {topic for client in members for topic in topics_of(client)}
                 partitions = members[0].stage.partitions_of()
                 wanted = Counter(Partition(topic, number) for topic in topics for number in range(partitions[topic]))
-                if told == mine == wanted:
+                if described_owners == known_owners == wanted:
                     _note_group(described, members)
                     return
             await asyncio.sleep(RETRY_S)

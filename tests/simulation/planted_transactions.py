@@ -59,8 +59,8 @@ def _in_force_at_once(_: Any) -> Any:
 
 def _tells_no_aborts(original: Any) -> Any:
     def committed_slice(self: Any, *args: Any, **more: Any) -> Any:
-        found, _ = original(self, *args, **more)
-        return found, []
+        sliced, _ = original(self, *args, **more)
+        return sliced, []
 
     return committed_slice
 

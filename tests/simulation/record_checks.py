@@ -67,9 +67,9 @@ def _positions(history: History) -> dict[Partition, dict[int, bytes | None]]:
 def inconsistent_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
     """Two values at one offset."""
     values: dict[tuple[Partition, int], bytes | None] = {}
-    told = [(send.partition, send.offset or 0, send.value) for send in _acknowledged(history)]
-    told += [(record.partition, record.offset, record.value) for _, record in _readings(history)]
-    for partition, offset, value in told:
+    reports = [(send.partition, send.offset or 0, send.value) for send in _acknowledged(history)]
+    reports += [(record.partition, record.offset, record.value) for _, record in _readings(history)]
+    for partition, offset, value in reports:
         if not _rules(rules, partition).durable or _rules(rules, partition).recreated:
             continue
         other = values.setdefault((partition, offset), value)
@@ -81,9 +81,9 @@ def duplicates(history: History, rules: Rules) -> Iterator[Anomaly]:
     """A record of an idempotent producer at two offsets."""
     idempotent = {send.value for send in history.of(Send) if send.idempotent and send.value is not None}
     places: dict[tuple[Partition, bytes], int] = {}
-    told = [(send.partition, send.offset or 0, send.value) for send in _acknowledged(history)]
-    told += [(record.partition, record.offset, record.value) for _, record in _readings(history)]
-    for partition, offset, value in told:
+    reports = [(send.partition, send.offset or 0, send.value) for send in _acknowledged(history)]
+    reports += [(record.partition, record.offset, record.value) for _, record in _readings(history)]
+    for partition, offset, value in reports:
         if value is None or value not in idempotent or not _rules(rules, partition).durable:
             continue
         other = places.setdefault((partition, value), offset)
@@ -161,9 +161,11 @@ def disagreeing_readers(history: History, rules: Rules) -> Iterator[Anomaly]:
             continue
         other = first.setdefault(final.partition, final)
         start = max(other.start, final.start)
-        mine, theirs = ([record for record in read.records if record.offset >= start] for read in (final, other))
-        if mine != theirs:
-            text = f"{other.process} and {final.process} of {final.partition}: {len(theirs)} and {len(mine)} records"
+        final_records, theirs = (
+            [record for record in read.records if record.offset >= start] for read in (final, other)
+        )
+        if final_records != theirs:
+            text = f"{other.process} and {final.process} of {final.partition}: {len(theirs)} and {len(final_records)} records"
             yield Anomaly("disagreeing readers", text)
 
 
@@ -312,29 +314,29 @@ def compacted_wrong(history: History, rules: Rules) -> Iterator[Anomaly]:
             continue  # see `transaction_checks.compacted_wrong`
         newest: dict[bytes, tuple[int, bytes | None]] = {}
         uncertain = {send.key for send in history.of(Send) if not send.ok and send.value is None}
-        told = [
+        reports = [
             (send.key, send.offset or 0, send.value)
             for send in _acknowledged(history)
             if send.partition == final.partition
         ]
-        told += [
+        reports += [
             (record.key, record.offset, record.value)
             for _, record in _readings(history)
             if record.partition == final.partition
         ]
-        for key, offset, value in told:
+        for key, offset, value in reports:
             if key is not None and offset >= newest.get(key, (-1, None))[0]:
                 newest[key] = (offset, value)
         there = {record.offset: record for record in final.records}
         for key, (offset, value) in newest.items():
             if key in uncertain or offset < final.start:
                 continue
-            found = there.get(offset)
-            if value is not None and (found is None or found.value != value):
+            record = there.get(offset)
+            if value is not None and (record is None or record.value != value):
                 yield Anomaly(
                     "compaction lost a key", f"{final.partition}: {shown(value)} at {offset} is the last of its key"
                 )
-            if value is None and found is None:
+            if value is None and record is None:
                 older = [record for record in final.records if record.key == key and record.offset < offset]
                 if older:
                     text = f"{shown(older[0].value)} at {older[0].offset} is back; the tombstone was at {offset}"
@@ -351,9 +353,9 @@ def lost_track(history: History, rules: Rules) -> Iterator[Anomaly]:
     if not all(rule.durable for rule in rules.values()):
         return
     unwritten = {
-        found[1]
+        match[1]
         for event in history.of(Happening)
-        if (found := _NO_SNAPSHOT.match(event.text)) and event.kind == "warning"
+        if (match := _NO_SNAPSHOT.match(event.text)) and event.kind == "warning"
     }
     for event in history.of(Happening):
         if event.kind == "refused":

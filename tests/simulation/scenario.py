@@ -132,25 +132,27 @@ def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Verdict:
     random.seed(plan.seed)
     world = World(plan.seed, steps_max=_STEPS_MAX, strict=False)
     scenario = Scenario(plan, world, tell)
-    found: list[Anomaly] = []
+    anomalies: list[Anomaly] = []
     listening = _Listening(scenario)
     logging.getLogger("busway").addHandler(listening)
     try:
         with _epochs_up_to(plan.epoch_max), _at_levels(plan.levels), _slow_markers(plan), watched_fencing(scenario):
             world.run(scenario.play)
     except Stuck as problem:
-        found.append(Anomaly("stuck", str(problem)))
+        anomalies.append(Anomaly("stuck", str(problem)))
     except Never as problem:
-        found.append(Anomaly("never", str(problem)))
+        anomalies.append(Anomaly("never", str(problem)))
     except Mistaken as problem:
-        found.append(Anomaly("workload", f"seed {plan.seed}: {problem}"))
+        anomalies.append(Anomaly("workload", f"seed {plan.seed}: {problem}"))
     except Exception:
-        found.append(Anomaly("broken", traceback.format_exc()))
+        anomalies.append(Anomaly("broken", traceback.format_exc()))
     finally:
         logging.getLogger("busway").removeHandler(listening)
-    found += [Anomaly("mistake", problem) for problem in world.loop.problems]
-    found += check(scenario.history, plan.rules)
-    return Verdict(anomalies=found, counts=scenario.counts(), digest=world.trace.digest[:12], history=scenario.history)
+    anomalies += [Anomaly("mistake", problem) for problem in world.loop.problems]
+    anomalies += check(scenario.history, plan.rules)
+    return Verdict(
+        anomalies=anomalies, counts=scenario.counts(), digest=world.trace.digest[:12], history=scenario.history
+    )
 
 
 @contextlib.contextmanager
@@ -255,18 +257,18 @@ class Scenario:
 
     def counts(self) -> Counter[str]:
         """What happened how often."""
-        found = Counter(
+        totals = Counter(
             f"{type(operation).__name__.lower()} {operation.outcome}"
             for operation in self.history.operations
             if not isinstance(operation, Happening)
         )
-        found.update(event.kind for event in self.history.of(Happening) if event.kind not in {"start", "warning"})
-        found["records read"] = sum(len(poll.records) for poll in self.history.of(Poll))
+        totals.update(event.kind for event in self.history.of(Happening) if event.kind not in {"start", "warning"})
+        totals["records read"] = sum(len(poll.records) for poll in self.history.of(Poll))
         letters = {(read.group, letter) for read in self.history.of(ShareLetters) for letter in read.letters}
-        found["records given up"] = len(letters)
-        found["bytes lost"] = sum(event.lost_bytes for event in self.history.of(Happening))
-        found["steps"] = self.world.loop.steps
-        return found
+        totals["records given up"] = len(letters)
+        totals["bytes lost"] = sum(event.lost_bytes for event in self.history.of(Happening))
+        totals["steps"] = self.world.loop.steps
+        return totals
 
     # The run
 
@@ -410,13 +412,13 @@ class Scenario:
                 value = value_of(probe.process, number, partition)
                 send = self.history.begin(Send(process=probe.process, partition=partition, value=value, key=b"probe"))
                 try:
-                    told = await producer.send_and_wait(
+                    metadata = await producer.send_and_wait(
                         partition.topic, send.value, send.key, partition=partition.number
                     )
                 except BuswayError as problem:
                     self.history.end(send, Outcome.INFO, problem)
                     raise Never(f"a record for {partition} is not taken: {problem}") from None
-                send.offset = told.offset
+                send.offset = metadata.offset
                 self.history.end(send)
         finally:
             await producer.stop(timeout_s=1.0)

@@ -62,7 +62,7 @@ class ShareRequest(Operation):
 
     def describe(self) -> str:
         """What was said and given."""
-        parts = [str(one) for one in (*self.said, *self.given)]
+        parts = [str(part) for part in (*self.said, *self.given)]
         what = "share fetch" if self.fetches else "share acknowledge"
         life = " (begins)" * self.begins + " (ends)" * self.ends
         return f"{what} of {self.member[:6]} in {self.group}{life}: {'; '.join(parts) or 'nothing'}"

@@ -40,9 +40,9 @@ def topics(history: History, _: Rules) -> Iterator[Anomaly]:
                 text=f"{deed.process} was told: {deed.describe()}",
             )
         )
-    for name, found in steps.items():
+    for name, topic_steps in steps.items():
         try:
-            blocked = unexplained(found, None)
+            blocked = unexplained(topic_steps, None)
         except Undecided:
             continue
         if blocked is not None:

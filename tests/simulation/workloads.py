@@ -236,8 +236,8 @@ def seen(records: dict[busway.TopicPartition, list[busway.Record]]) -> list[Seen
     """Records as the history keeps them."""
     return [
         Seen(Partition(*partition), record.offset, record.value, record.key)
-        for partition, found in records.items()
-        for record in found
+        for partition, partition_records in records.items()
+        for record in partition_records
     ]
 
 
@@ -286,11 +286,11 @@ async def ask_end(client: Client, consumer: busway.Consumer, partition: Partitio
     """Where a partition ends."""
     operation = client.history.begin(EndOffset(process=client.process, partition=partition))
     try:
-        found = await consumer.end_offsets([busway.TopicPartition(*partition)])
+        end_offsets = await consumer.end_offsets([busway.TopicPartition(*partition)])
     except BuswayError as problem:
         client.history.end(operation, Outcome.INFO, problem)
         return
-    operation.offset = found.get(busway.TopicPartition(*partition))
+    operation.offset = end_offsets.get(busway.TopicPartition(*partition))
     client.history.end(operation)
 
 

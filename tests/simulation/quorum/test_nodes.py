@@ -209,11 +209,11 @@ def test_voters_of_a_release_without_pre_votes_elect_all_the_same(monkeypatch: p
     """What such a question would be is known here: whoever asks stands at once (KIP-996)."""
     served = [
         ApiVersion(
-            api_key=one.api_key,
-            min_version=one.min_version,
-            max_version=1 if one.api_key == ApiKey.VOTE else one.max_version,
+            api_key=served.api_key,
+            min_version=served.min_version,
+            max_version=1 if served.api_key == ApiKey.VOTE else served.max_version,
         )
-        for one in api_versions._served
+        for served in api_versions._served
     ]
     monkeypatch.setattr(api_versions, "_served", served)
 

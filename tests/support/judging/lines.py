@@ -64,9 +64,9 @@ class BadLine(ValueError):
     """A line that is no part of a history; says which, and what is wrong with it."""
 
 
-def line(f: str, process: str, **told: Any) -> str:
+def line(f: str, process: str, **fields: Any) -> str:
     """One line, at this moment."""
-    return json.dumps({"f": f, "process": process, "at": time.monotonic_ns(), **told}, separators=(",", ":")) + "\n"
+    return json.dumps({"f": f, "process": process, "at": time.monotonic_ns(), **fields}, separators=(",", ":")) + "\n"
 
 
 def read(lines: Iterable[str]) -> History:
