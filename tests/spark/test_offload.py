@@ -48,7 +48,7 @@ def second_schema() -> type:
 
 def seen(numbers: range, **more: Any) -> list[dict[str, Any]]:
     """Events of these users."""
-    return [{"user": one, "movie": f"m{one}", "at": AT, **more} for one in numbers]
+    return [{"user": user, "movie": f"m{user}", "at": AT, **more} for user in numbers]
 
 
 def run_job(bus: Any, out: Path, *more: str) -> None:

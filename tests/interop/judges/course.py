@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.broker import Broker
 from tests.interop.judges import readings
-from tests.interop.judges.loops import Loop, Told
+from tests.interop.judges.loops import Arguments, Loop
 from tests.interop.judges.telling import Teller, Telling
 from tests.simulation.history import Partition, value_of
 from tests.support.patience import patient
@@ -60,10 +60,10 @@ class Feeder:
             value = value_of("feeder", number, partition)
             since = time.monotonic_ns()
 
-            def told(problem: object, message: object, value: bytes = value, since: int = since) -> None:
+            def on_delivery(problem: object, message: object, value: bytes = value, since: int = since) -> None:
                 self._told(problem, message, value, since)
 
-            self._producer.produce(self._topic, value, partition=partition.number, on_delivery=told)
+            self._producer.produce(self._topic, value, partition=partition.number, on_delivery=on_delivery)
             self._producer.poll(0)
         self.fed += count
 
@@ -93,13 +93,15 @@ class Watcher:
     def _run(self) -> None:
         while not self._ended:
             since = time.monotonic_ns()
-            found = [each for each in self._consumer.consume(1000, 0.2) if each.error() is None]
-            if not found:
+            messages = [each for each in self._consumer.consume(1000, 0.2) if each.error() is None]
+            if not messages:
                 continue
-            records = [[f"{each.topic()}-{each.partition()}", each.offset(), each.value().decode()] for each in found]
+            records = [
+                [f"{each.topic()}-{each.partition()}", each.offset(), each.value().decode()] for each in messages
+            ]
             self._history.tell("committed_poll", "watcher", since=since, records=records)
             with self._more:
-                self._seen.update(each.value().partition(b"~")[0] for each in found)
+                self._seen.update(each.value().partition(b"~")[0] for each in messages)
                 self._more.notify_all()
         self._consumer.close()
 
@@ -151,7 +153,7 @@ class Course:
         protocol = self.protocol if self.loop.in_group else f"assigned:{self._share(slot)}"
         self.begun += 1
         process = f"{self.loop.name}-{slot}-{self.begun}"
-        told = Told(
+        arguments = Arguments(
             bootstrap=self.broker.bootstrap_servers,
             source=f"{self.name}-in",
             target=f"{self.name}-out",
@@ -162,7 +164,7 @@ class Course:
             protocol=protocol,
         )
         translate = _as_it_is if self.loop.tells else _nothing
-        command = self.loop.command(told)
+        command = self.loop.command(arguments)
         self.members[slot] = Teller(process, command, self.history, self.loop.environment, translate)
         self.deeds.append(f"start {slot}")
 

@@ -47,9 +47,9 @@ class Telling:
         with self._news:
             assert self._news.wait_for(done, PATIENCE_SECONDS), said()
 
-    def tell(self, f: str, process: str, **told: Any) -> None:
+    def tell(self, f: str, process: str, **fields: Any) -> None:
         """Something that is over at this moment."""
-        self.add(line(f, process, **told))
+        self.add(line(f, process, **fields))
 
     def close(self) -> None:
         """All of it is in the file."""
@@ -84,8 +84,8 @@ class Teller:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for text in self._process.stdout:
-            if text.endswith("\n") and (told := self._translate(text)) is not None:
-                self._history.add(told)
+            if text.endswith("\n") and (translated := self._translate(text)) is not None:
+                self._history.add(translated)
             self._history.wake()
         self._process.wait()
         self._history.wake()

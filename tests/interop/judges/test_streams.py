@@ -94,12 +94,12 @@ class Smoke:
 
     def said(self) -> str:
         """The last of what was printed, and all complaints."""
-        return "".join(self.all[-60:]) + "\n".join(f"{one.name}: {one.errors}" for one in self.running)
+        return "".join(self.all[-60:]) + "\n".join(f"{client.name}: {client.errors}" for client in self.running)
 
     def close(self) -> None:
         """Nobody runs any more."""
-        for one in self.running:
-            one.kill()
+        for client in self.running:
+            client.kill()
 
 
 def test_the_smoke_test_of_kafka_streams(judged_broker: Broker, tmp_path: Path, ledger: Ledger) -> None:
