@@ -224,28 +224,28 @@ async def test_the_clock_moves_every_timer() -> None:
     """A handler's sleep and deadline, commits, sessions: minutes pass in no time, and the member stays in its group."""
     app = App("patient")
     sales = app.topic("sales", value=Sale, format="json", partitions=1)
-    told: list[tuple[str, float]] = []
+    timers: list[tuple[str, float]] = []
 
     @app.subscribe(sales, timeout_s=100, retry=Retry(attempts=1), dead_letter=True)
     async def wait(sale: Sale) -> None:
-        told.append((sale.shop, bus._clock.now_s))
+        timers.append((sale.shop, bus._clock.now_s))
         await asyncio.sleep(sale.amount)
-        told.append((sale.shop, bus._clock.now_s))
+        timers.append((sale.shop, bus._clock.now_s))
 
     async with app.test(clock="manual") as bus, Admin(app.bootstrap_servers) as admin:
         assert app.worker is not None
         member = app.worker.consumer.member_id()
         await bus.send(sales, Sale("short", 60))
         await bus.advance(59.9)
-        assert told == [("short", 0)]
+        assert timers == [("short", 0)]
         assert not any(at.offset for at in (await admin.list_group_offsets("patient")).values())
         await bus.advance(2)
-        assert told == [("short", 0), ("short", 60)]
+        assert timers == [("short", 0), ("short", 60)]
         assert [at.offset for at in (await admin.list_group_offsets("patient")).values()] == [1]
         await bus.send(sales, Sale("long", 150))
         await bus.advance(200)
         await bus.settle()
-        assert [one.error for one in await bus.dead_letters(sales)] == [
+        assert [letter.error for letter in await bus.dead_letters(sales)] == [
             "HandlerTimedOut: the handler took longer than 100 s"
         ]
         assert app.worker.consumer.member_id() == member

@@ -99,15 +99,15 @@ COMPACT = {"cleanup.policy": "compact"}
 @pytest.fixture
 async def registry(tmp_path: Path) -> AsyncIterator[FickleRegistry]:
     """One that is there at first."""
-    async with fickle_registry(tmp_path) as found:
-        yield found
+    async with fickle_registry(tmp_path) as url:
+        yield url
 
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[LocalCluster]:
     """A broker."""
-    async with LocalCluster() as found:
-        yield found
+    async with LocalCluster() as local_cluster:
+        yield local_cluster
 
 
 @pytest.mark.parametrize("kind", ["table", "global_table"])

@@ -242,7 +242,7 @@ async def test_partitions_go_at_once_although_their_producer_is_renewed() -> Non
                 await asyncio.sleep(0.01)
             second.set()
             await proxy.asked(ApiKey.JOIN_GROUP, joins + 1)
-            while sum(service.worker.positions().get(one, 0) for one in (EMPTY, FULL)) < 2:
+            while sum(service.worker.positions().get(partition, 0) for partition in (EMPTY, FULL)) < 2:
                 await asyncio.sleep(0.01)
             assert sorted([record.value or 0 async for record in service.app.read(service.copies)]) == [1, 2]
 

@@ -220,9 +220,9 @@ class World:
     async def until_timed_out(self, slot: int) -> int:
         """Return when the open transaction of a producer has timed out and is aborted; its epoch then."""
         async with asyncio.timeout(DEADLINE_S):
-            while (found := (await self.transactions())[slot // 2])[0] != "CompleteAbort":
+            while (transaction := (await self.transactions())[slot // 2])[0] != "CompleteAbort":
                 await asyncio.sleep(0.005)
-        return found[1]
+        return transaction[1]
 
     async def state(self) -> str:
         """Of the group, as a classic one."""
@@ -231,18 +231,18 @@ class World:
 
     async def modern_state(self) -> str:
         """Of the group, as a consumer group; empty where it is none."""
-        found = await self._described()
-        return "" if found.error_code else str(found.group_state)
+        described = await self._described()
+        return "" if described.error_code else str(described.group_state)
 
     async def has_pattern(self) -> bool:
         """Whether a member of the consumer group subscribes by the pattern."""
-        found = await self._described()
-        return any(member.subscribed_topic_regex == PATTERN for member in found.members)
+        described = await self._described()
+        return any(member.subscribed_topic_regex == PATTERN for member in described.members)
 
     async def pattern_resolved(self) -> None:
         """Return when the pattern, which is new to the group, is resolved: the group is to be balanced anew then."""
         async with asyncio.timeout(DEADLINE_S):
-            while (found := await self._described()).group_epoch <= found.assignment_epoch:
+            while (described := await self._described()).group_epoch <= described.assignment_epoch:
                 pass
 
     async def _described(self) -> Any:

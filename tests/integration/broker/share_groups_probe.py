@@ -75,8 +75,8 @@ class SharesRun(Run):
                 answer = await self.heartbeat("", member, epoch, group=group)
                 assert answer.error_code == 0, answer
                 epoch = answer.member_epoch
-                found = await self.members(group)
-                if sum(len(topic.partitions) for topic in found[member].assignment.topic_partitions) == count:
+                described = await self.members(group)
+                if sum(len(topic.partitions) for topic in described[member].assignment.topic_partitions) == count:
                     return epoch
                 await asyncio.sleep(0.02)
 
@@ -100,8 +100,8 @@ class SharesRun(Run):
                 DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
                 for name, numbers in topics.items()
             ]
-        one = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=wanted)
-        return await self.ask(label, DescribeShareGroupOffsetsRequest(groups=[one]))
+        group_request = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=wanted)
+        return await self.ask(label, DescribeShareGroupOffsetsRequest(groups=[group_request]))
 
     async def alter(self, label: str, offsets: dict[str, dict[int, int]], group: str = "g") -> Any:
         """AlterShareGroupOffsets."""
@@ -191,7 +191,7 @@ async def members(run: SharesRun) -> None:
     answer = await run.heartbeat("", "m2", 0, ["read"], rack="r")
     run.note(
         "22 a second one, whichever partition it has",
-        [len(one.partitions) for one in answer.assignment.topic_partitions],
+        [len(topic.partitions) for topic in answer.assignment.topic_partitions],
     )
     second = await run.until_assigned("m2", answer.member_epoch, 1)
     epoch = await run.until_assigned("m1", epoch, 1)

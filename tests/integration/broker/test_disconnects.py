@@ -311,7 +311,7 @@ async def test_a_member_that_waits_on_a_connection_is_not_fenced_for_another() -
         def others() -> list[str]:
             group = groups.group("g")
             assert isinstance(group, ClassicGroup)
-            return [one for one in group.members if one != member.member_id]
+            return [member_id for member_id in group.members if member_id != member.member_id]
 
         async with asyncio.timeout(patient(10)):
             while not others():

@@ -165,9 +165,9 @@ async def test_a_client_that_says_it_is_a_replica_reads_nothing(
     async with RawClient(cluster.bootstrap_servers) as client:
         await create(client, 1)
         await produce(client, 0)
-        told = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
+        metadata = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
         request = fetching(FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2_000))
-        request.topics[0].topic_id = told.topics[0].topic_id
+        request.topics[0].topic_id = metadata.topics[0].topic_id
         plain = await client.ask(request, version)
         assert plain.responses[0].partitions[0].records
         if version < REPLICA_STATE_SINCE:

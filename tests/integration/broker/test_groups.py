@@ -206,8 +206,8 @@ async def test_groups_whose_log_was_refused_are_served_when_it_is_back(
                 with pytest.raises(KafkaError) as refusal:
                     groups.shard("g")
                 assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            told = "is offline" if refused == "open" else "is not served"
-            assert sum(told in line and "__consumer_offsets" in line for line in caplog.text.splitlines()) == 1
+            reason = "is offline" if refused == "open" else "is not served"
+            assert sum(reason in line and "__consumer_offsets" in line for line in caplog.text.splitlines()) == 1
         await cluster.node._reopen()
         await groups.runtime.wait_loaded(within_s=patient(5))
         async with run_against(cluster.bootstrap_servers) as run:
@@ -235,8 +235,8 @@ async def test_expiry_leaves_the_groups_of_a_topic_made_anew_alone(monkeypatch: 
         await groups.ensure()
         assert [partition_for(group_id, 2) for group_id in ("b", "a")] == [0, 1]
         for number, group_id in enumerate(("b", "a")):
-            found = functools.partial(GroupShard.create, group_id=group_id, request=JOIN, now=0)
-            await groups.runtime.write(number, found)
+            create = functools.partial(GroupShard.create, group_id=group_id, request=JOIN, now=0)
+            await groups.runtime.write(number, create)
         write = groups.runtime.write
 
         async def meanwhile(number: int, operation: Callable[[GroupShard], Decision[None]]) -> None:

@@ -71,12 +71,12 @@ def grow(number):
 
 
 def alter(number):
-    one = configs.AlterConfigsResource(
+    resource = configs.AlterConfigsResource(
         resource_type=2,
         resource_name=f"t{number}",
         configs=[configs.AlterableConfig(name="retention.ms", value=str(number + 99))],
     )
-    return configs.AlterConfigsRequest(resources=[one], validate_only=False)
+    return configs.AlterConfigsRequest(resources=[resource], validate_only=False)
 
 
 def coordinator(number):
@@ -88,10 +88,10 @@ def producer(number):
 
 
 def records(number):
-    one = offsets.DeleteRecordsTopic(
+    topic = offsets.DeleteRecordsTopic(
         name=f"t{number}", partitions=[offsets.DeleteRecordsPartition(partition_index=0, offset=-1)]
     )
-    return offsets.DeleteRecordsRequest(topics=[one], timeout_ms=1000)
+    return offsets.DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
 
 
 CASES = {

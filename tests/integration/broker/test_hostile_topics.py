@@ -79,10 +79,10 @@ def test_more_partitions_than_files_may_be_open_are_all_served():
         consumer.assign([TopicPartition(topic, number, 0) for topic in topics for number in range(100)])
         seen: set[tuple[str, int]] = set()
         while len(seen) < 400:
-            found = consumer.poll(patient(20))
-            assert found is not None, f"{400 - len(seen)} partitions gave nothing"
-            assert found.error() is None
-            seen.add((found.topic(), found.partition()))
+            message = consumer.poll(patient(20))
+            assert message is not None, f"{400 - len(seen)} partitions gave nothing"
+            assert message.error() is None
+            seen.add((message.topic(), message.partition()))
         consumer.close()
         host, _, port = process.bootstrap_servers.rpartition(":")
         sockets = [socket.create_connection((host, int(port)), timeout=patient(10)) for _ in range(300)]

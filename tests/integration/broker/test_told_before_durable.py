@@ -103,8 +103,8 @@ async def test_records_are_neither_acknowledged_nor_read_before_they_are_durable
             assert topic.log.end_offset == 2, "the duplicate is not written"
             wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=10**6)
             fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="read", partitions=[wanted])])
-            (found,) = (await run.admin.request(fetch, at_most=12)).responses[0].partitions
-            assert (found.high_watermark, len(found.records)) == (1, len(batch(0)))
+            (partition_response,) = (await run.admin.request(fetch, at_most=12)).responses[0].partitions
+            assert (partition_response.high_watermark, len(partition_response.records)) == (1, len(batch(0)))
             for timestamp, end in ((-1, 1), (-3, 0), (NOW, 0)):
                 asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
                 listed = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="read", partitions=[asked])])

@@ -592,8 +592,8 @@ async def test_no_client_adds_an_internal_topic_to_its_transaction(cluster: Loca
             request = AddPartitionsToTxnRequest(transactions=[transaction])
         answer = await run.admin.request(request, at_most=version)
         rows = answer.results_by_transaction[0].topic_results if version > 3 else answer.results_by_topic_v3_and_below
-        told = {row.name: row.results_by_partition[0].partition_error_code for row in rows}
-        assert told == {
+        error_codes = {row.name: row.results_by_partition[0].partition_error_code for row in rows}
+        assert error_codes == {
             **dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
             "one": ErrorCode.OPERATION_NOT_ATTEMPTED,
             "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -52,8 +52,10 @@ class Producer:
 
     async def init(self, label: str = "init") -> None:
         """InitProducerId, once there is a coordinator."""
-        found = FindCoordinatorRequest(coordinator_keys=[self.transactional_id], key_type=1)
-        await self._until(lambda: self.run.admin.request(found), lambda answer: answer.coordinators[0].error_code)
+        find_coordinator = FindCoordinatorRequest(coordinator_keys=[self.transactional_id], key_type=1)
+        await self._until(
+            lambda: self.run.admin.request(find_coordinator), lambda answer: answer.coordinators[0].error_code
+        )
         request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=60_000)
         answer = await self._until(lambda: self.run.admin.request(request, at_most=5), lambda answer: answer.error_code)
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch

@@ -182,10 +182,10 @@ async def lists(run: TransactionsRun) -> None:
     first = await run.begun("begin a", "list-a")
     second = await run.begun("begin b", "list-b")
     await run.add("add", "list-b", second)
-    mine = [first[0], second[0]]
+    producer_ids = [first[0], second[0]]
 
     def asked(**filters: object) -> ListTransactionsRequest:
-        return ListTransactionsRequest(**{"state_filters": [], "producer_id_filters": mine, **filters})  # type: ignore[arg-type]
+        return ListTransactionsRequest(**{"state_filters": [], "producer_id_filters": producer_ids, **filters})  # type: ignore[arg-type]
 
     for version in range(3):
         await run.ask(f"all, v{version}", asked(), at_most=version)

@@ -26,8 +26,8 @@ async def offset_of(cluster: Cluster, group: str, partition: TopicPartition) -> 
     async with Consumer(
         bootstrap_servers=cluster.bootstrap_servers, group_id=group, isolation_level="read_committed"
     ) as consumer:
-        found = await consumer.committed(partition)
-        return None if found is None else found.offset
+        committed_offset = await consumer.committed(partition)
+        return None if committed_offset is None else committed_offset.offset
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["request", "answer"])

@@ -44,7 +44,7 @@ async def read(cluster: Cluster, topic: str, isolation: str, partitions: int = 1
         await consumer.assign(where)
         ends = await consumer.end_offsets(where)
         async with asyncio.timeout(patient(30)):
-            while any([await consumer.position(one) < ends[one] for one in where]):
+            while any([await consumer.position(partition) < ends[partition] for partition in where]):
                 for records in (await consumer.getmany(timeout_ms=100)).values():
                     values += [record.value for record in records]
     return values
@@ -91,7 +91,7 @@ async def test_records_need_not_be_awaited(transactional: Cluster, topic: str) -
     async with Producer(transactional.bootstrap_servers, transactional_id=topic, linger_ms=600_000) as sending:
         async with asyncio.timeout(patient(30)), sending.transaction():
             sent = [await sending.send(topic, b"%d" % number, partition=0) for number in range(100)]
-        assert all(one.done() for one in sent)
+        assert all(future.done() for future in sent)
     assert await committed(transactional.bootstrap_servers, topic) == [b"%d" % number for number in range(100)]
 
 
@@ -272,9 +272,9 @@ async def test_offsets_are_committed_with_the_transaction(transactional: Cluster
                 topic, bootstrap_servers=address, isolation_level="read_committed", max_poll_records=2, **options
             ) as consumer:
                 async with asyncio.timeout(patient(30)):
-                    while not (found := await consumer.getmany(timeout_ms=1_000)):
+                    while not (polled := await consumer.getmany(timeout_ms=1_000)):
                         pass
-                records = found[where]
+                records = polled[where]
                 try:
                     async with sending.transaction():
                         for record in records:
@@ -305,10 +305,10 @@ async def test_a_member_that_was_replaced_commits_nothing(transactional: Cluster
         producer(transactional, topic) as sending,
     ):
         record = await consumer.getone()
-        mine = consumer.group_metadata()
+        metadata = consumer.group_metadata()
         for theirs in (
-            GroupMetadata(group_id=group, generation=mine.generation + 1, member_id=mine.member_id),
-            GroupMetadata(group_id=group, generation=mine.generation, member_id="somebody"),
+            GroupMetadata(group_id=group, generation=metadata.generation + 1, member_id=metadata.member_id),
+            GroupMetadata(group_id=group, generation=metadata.generation, member_id="somebody"),
         ):
             await sending.begin_transaction()
             await sending.send_and_wait(f"{topic}-out", b"stale", partition=0)
@@ -317,7 +317,7 @@ async def test_a_member_that_was_replaced_commits_nothing(transactional: Cluster
             await sending.abort_transaction()
         async with sending.transaction():
             await sending.send(f"{topic}-out", b"fresh", partition=0)
-            await sending.send_offsets_to_transaction({TopicPartition(topic, 0): record.offset + 1}, mine)
+            await sending.send_offsets_to_transaction({TopicPartition(topic, 0): record.offset + 1}, metadata)
     assert await committed(address, f"{topic}-out") == [b"fresh"]
 
 

@@ -16,14 +16,14 @@ ENVIRONMENT = {
 
 async def at(rest: Rest, name: str, number: int) -> bool:
     """Whether a counting source has stored this number."""
-    _, found = await rest.call("GET", f"/connectors/{name}/offsets")
-    return bool(found["offsets"]) and found["offsets"][0]["offset"]["n"] == number
+    _, response = await rest.call("GET", f"/connectors/{name}/offsets")
+    return bool(response["offsets"]) and response["offsets"][0]["offset"]["n"] == number
 
 
 async def failed(rest: Rest, name: str) -> bool:
     """Whether the connector or its task has failed."""
-    _, found = await rest.call("GET", f"/connectors/{name}/status")
-    return "FAILED" in {found["connector"]["state"], *(one["state"] for one in found["tasks"])}
+    _, response = await rest.call("GET", f"/connectors/{name}/status")
+    return "FAILED" in {response["connector"]["state"], *(task["state"] for task in response["tasks"])}
 
 
 @pytest.mark.slow
@@ -58,8 +58,8 @@ async def test_a_reference_that_has_no_value_any_more_fails_its_connector_alone(
         rest = Rest(server.url)
         await until(lambda: at(rest, "good", 2))
         await until(lambda: failed(rest, "gone"))
-        _, found = await rest.call("GET", "/connectors/gone/status")
-        assert "errors.retry.delay.max.ms: the environment has no BUSWAY_DELAY" in found["connector"]["trace"]
+        _, response = await rest.call("GET", "/connectors/gone/status")
+        assert "errors.retry.delay.max.ms: the environment has no BUSWAY_DELAY" in response["connector"]["trace"]
         assert (await rest.call("DELETE", "/connectors/gone"))[0] == 204
         await rest.http.aclose()
 

@@ -86,7 +86,7 @@ def canary(registry: Registry) -> Iterator[Canary]:
 
 
 def record(name: str, *fields: tuple[str, Any]) -> dict[str, Any]:
-    return {"type": "record", "name": name, "fields": [{"name": one, "type": kind} for one, kind in fields]}
+    return {"type": "record", "name": name, "fields": [{"name": name, "type": kind} for name, kind in fields]}
 
 
 def laughs(levels: int, last: str) -> Any:
@@ -170,17 +170,17 @@ def test_half_sent_requests(registry: Registry, canary: Canary) -> None:
     head = b"POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n"
     open_ = [socket.create_connection((registry.host, registry.port), timeout=patient(60)) for _ in range(300)]
     try:
-        for number, one in enumerate(open_):
-            one.sendall(head if number % 2 else head[:40])
-        for one in open_[1:80:2]:
+        for number, connection in enumerate(open_):
+            connection.sendall(head if number % 2 else head[:40])
+        for connection in open_[1:80:2]:
             with contextlib.suppress(OSError):  # refused, and closed
-                one.sendall(b"x" * 3_900_000)
+                connection.sendall(b"x" * 3_900_000)
             for _ in range(8):  # one after another, as the measure is of one
                 registry.call("GET", "/schemas/ids/1")
         assert registry.register("small", "int")[0] == 200
     finally:
-        for one in open_:
-            one.close()
+        for connection in open_:
+            connection.close()
     assert registry.register("again", "long")[0] == 200
 
 
