@@ -55,7 +55,7 @@ SELECT id, 'CARD', 5000, currency, now() FROM accounts RETURNING id
 async def measure(site: Site) -> Figures:
     """One turn."""
     writers = [generate.Writer("", number, seed=1, per_s=PER_S) for number in range(WRITERS)]
-    opened = [one for writer in writers for one in writer.accounts]
+    opened = [account for writer in writers for account in writer.accounts]
     async with Parts(site.folder, site.environment) as parts, httpx2.AsyncClient(timeout=20) as client:
         postgres = await Postgres.start(parts)
         await _tables(postgres)
@@ -65,7 +65,7 @@ async def measure(site: Site) -> Figures:
         connect = await parts.start("connect", *BUSWAY, "connect", "--port", "0", "--json")
         connect_url = json.loads(await connect.line())["connect"]
         await capture.install(connect_url, capture.settings("127.0.0.1", postgres.port))
-        await _thresholds(client, url, [one.id for one in opened])
+        await _thresholds(client, url, [account.id for account in opened])
         async with receiving(site.bootstrap_servers, site.schema_registry) as received:
             held = await _burst(postgres, received, QUICK_BURST if site.quick else BURST, len(opened))
             since = asyncio.get_running_loop().time() + WARM_UP_S

@@ -112,7 +112,7 @@ class City:
 
     def assign(self) -> Iterator[Ride]:
         """Matches for those who wait, the one who waits longest first."""
-        for ride in sorted(self.waiting.values(), key=lambda one: (one.requested_at, one.ride_id)):
+        for ride in sorted(self.waiting.values(), key=lambda ride: (ride.requested_at, ride.ride_id)):
             if not self.drivers.idle:
                 return
             after = matching.match(ride, self.drivers)

@@ -120,10 +120,10 @@ def match(ride: Ride, drivers: Drivers) -> Ride:
     """The ride with its driver, if one is near and free; else as it was."""
     if ride.status is not Status.WAITING:
         return ride
-    found = drivers.closest(ride.lat, ride.lng, but=ride.declined)
-    if found is None:
+    closest = drivers.closest(ride.lat, ride.lng, but=ride.declined)
+    if closest is None:
         return ride
-    return replace(ride, status=Status.MATCHED, driver_id=found[0], matched_at=drivers.now)
+    return replace(ride, status=Status.MATCHED, driver_id=closest[0], matched_at=drivers.now)
 
 
 def obey(ride: Ride, command: Command, offset: int) -> Ride:

@@ -120,8 +120,8 @@ class Cities(Extension):
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Forget the cities of these partitions."""
-        for one in partitions:
-            self._by_partition.pop(one.partition, None)
+        for partition in partitions:
+            self._by_partition.pop(partition.partition, None)
         self.tell()
 
 
@@ -204,21 +204,21 @@ async def _pass_time(city: City, partition: int) -> None:
     if passed is None:
         return
     newest, closed = passed
-    told = {one.cell: one for one in closed if one.end == newest}
+    newest_windows = {window.cell: window for window in closed if window.end == newest}
     for cell, row in [(cell, row) for cell, row in surges.items() if row.city == city.name]:
-        if row.window_end < newest and cell not in told:
+        if row.window_end < newest and cell not in newest_windows:
             await surges.delete(cell)
             cities.feed(city.name).put(http.tile(cell, None))
-    for cell, one in told.items():
+    for cell, window in newest_windows.items():
         before = surges.get(cell)
-        if before is None or before.window_end < one.end:
+        if before is None or before.window_end < window.end:
             row = Surge(
                 cell=cell,
                 city=city.name,
-                window_end=one.end,
-                demand=one.demand,
-                supply=one.supply,
-                percent=one.percent,
+                window_end=window.end,
+                demand=window.demand,
+                supply=window.supply,
+                percent=window.percent,
             )
             await surges.put(cell, row, partition=partition)
             cities.feed(city.name).put(http.tile(cell, row))
@@ -230,5 +230,5 @@ def surge_percent(command: Command) -> int:
     """What a ride from there is multiplied by now."""
     assert command.lat is not None
     assert command.lng is not None
-    found = surges.get(geo.surge_cell(command.lat, command.lng))
-    return PLAIN_PERCENT if found is None else found.percent
+    row = surges.get(geo.surge_cell(command.lat, command.lng))
+    return PLAIN_PERCENT if row is None else row.percent

@@ -55,8 +55,8 @@ class Snapshot:
         # Spark writes moments as INT96, which tells neither unit nor zone; they are in UTC.
         at = table["at"].cast(pa.timestamp("us", "UTC"))
         rows = table.set_column(table.column_names.index("at"), "at", at).to_pylist()
-        found = [one for row in rows if (one := _entry(row)) is not None]
-        return sorted(found, key=lambda one: (one.partition, one.offset))
+        entries = [entry for row in rows if (entry := _entry(row)) is not None]
+        return sorted(entries, key=lambda entry: (entry.partition, entry.offset))
 
 
 def _entry(row: dict[str, Any]) -> Entry | None:

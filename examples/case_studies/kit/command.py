@@ -28,10 +28,10 @@ def run_demo(demo: Coroutine[Any, Any, int], *problems: type[Exception]) -> int:
         on_signals(whole.cancel, signal.SIGTERM, signal.SIGHUP)
         return await demo
 
-    told: tuple[type[Exception], ...] = (DemoFailed, BuswayError, *problems)
+    expected: tuple[type[Exception], ...] = (DemoFailed, BuswayError, *problems)
     try:
         return asyncio.run(ended_by_signals())
-    except told as problem:
+    except expected as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
     except KeyboardInterrupt:

@@ -89,5 +89,5 @@ class KillsInTurn:
     def tell(self, summary: Summary) -> None:
         """A line of the summary: each was killed, once, while the load went on."""
         if self._names:
-            told = ", ".join(self._names)
-            summary.figure("killed without warning under load", ", ".join(self.killed), must_be=told)
+            names = ", ".join(self._names)
+            summary.figure("killed without warning under load", ", ".join(self.killed), must_be=names)

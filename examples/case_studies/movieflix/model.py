@@ -71,12 +71,12 @@ async def publish(
         BuswayError: a record was not acknowledged.
     """
     recommend.assemble(version, complete, movies)
-    await _send(topic, ((f"{version}/{one.movie_id}", ModelPart(version=version, movie=one)) for one in movies))
+    await _send(topic, ((f"{version}/{movie.movie_id}", ModelPart(version=version, movie=movie)) for movie in movies))
     await topic.send(ModelPart(version=version, complete=complete), f"{version}/{recommend.COMPLETE}")
     rows = {record.key: record.value async for record in app.read(topic)}
     there = {key: part for key, part in rows.items() if key is not None and part is not None}
-    found, problems = newest(there, above=version - 1)
-    if found is None:
+    newest_model, problems = newest(there, above=version - 1)
+    if newest_model is None:
         raise recommend.Damaged(
             f"model {version} was not found whole after it was sent: {'; '.join(problems) or 'no end'}"
         )

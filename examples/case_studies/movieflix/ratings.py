@@ -40,9 +40,9 @@ class BadRatings(ValueError):
 
 def source() -> Path:
     """The file: the one inside pyspark if it is installed, else the extract."""
-    found = importlib.util.find_spec("pyspark")
-    if found is not None and found.origin is not None:
-        inside = Path(found.origin).parent / _IN_PYSPARK
+    spec = importlib.util.find_spec("pyspark")
+    if spec is not None and spec.origin is not None:
+        inside = Path(spec.origin).parent / _IN_PYSPARK
         if inside.exists():
             return inside
     return EXTRACT

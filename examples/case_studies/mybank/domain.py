@@ -146,9 +146,9 @@ def hourly(
     """
     if transaction.kind not in OUTGOING:
         return hour, None
-    mine = Outflow(transaction_id=transaction.id, amount=transaction.amount, booked_at=transaction.booked_at)
+    own_flow = Outflow(transaction_id=transaction.id, amount=transaction.amount, booked_at=transaction.booked_at)
     others = [flow for flow in hour.outflows if flow.transaction_id != transaction.id]
-    flows = sorted([*others, mine], key=lambda flow: (flow.booked_at, flow.transaction_id))
+    flows = sorted([*others, own_flow], key=lambda flow: (flow.booked_at, flow.transaction_id))
     newest = flows[-1].booked_at
     flows = [flow for flow in flows if newest - flow.booked_at < HOUR][-OUTFLOWS_MOST:]
     limit = None if wishes is None else wishes.hourly

@@ -80,8 +80,8 @@ async def judge(change: TransactionChange, record: ConsumerRecord[TransactionKey
     transaction = domain.booked(change, row, account.after if account is not None else None)
     hour = hours.get(row.account_id) or Hour(account_id=row.account_id)
     wishes = thresholds.get(row.account_id)
-    after, found = domain.judge(hour, transaction, wishes, dt.datetime.now(dt.UTC))
-    new = [alert for alert in found if alert.alert_id not in alerts]
+    after, raised = domain.judge(hour, transaction, wishes, dt.datetime.now(dt.UTC))
+    new = [alert for alert in raised if alert.alert_id not in alerts]
     for alert in new:
         await alerts.put(alert.alert_id, alert, partition=record.partition)
     if after is not hour:

@@ -61,9 +61,9 @@ def check(activity: Activity, received: dt.datetime | None = None) -> None:
         )
 
 
-def _check_id(name: str, found: str | None) -> None:
-    if not found or len(found) > ID_MOST or _SEPARATOR in found:
-        raise Impossible(f"{name} is {found!r:.120}; give 1 to {ID_MOST} characters without {_SEPARATOR!r}")
+def _check_id(name: str, value: str | None) -> None:
+    if not value or len(value) > ID_MOST or _SEPARATOR in value:
+        raise Impossible(f"{name} is {value!r:.120}; give 1 to {ID_MOST} characters without {_SEPARATOR!r}")
 
 
 @dataclass(slots=True)

@@ -87,7 +87,7 @@ async def test_load_is_bounded_and_in_order() -> None:
         nonlocal most
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         futures.append(future)
-        most = max(most, sum(not one.done() for one in futures))
+        most = max(most, sum(not future.done() for future in futures))
         asyncio.get_running_loop().call_later(0.001, future.set_result, None)
         return future
 

@@ -46,7 +46,7 @@ def thresholds(hourly: str | None = None, **single: str) -> Thresholds:
 
 
 @pytest.mark.parametrize(
-    ("amount", "wishes", "told"),
+    ("amount", "wishes", "alerted"),
     [
         ("999.99", None, False),
         ("1000.00", None, True),
@@ -55,9 +55,9 @@ def thresholds(hourly: str | None = None, **single: str) -> Thresholds:
         ("50.00", thresholds(CARD="50.00"), False),
     ],
 )
-def test_an_owner_is_told_from_the_threshold_on(amount: str, wishes: Thresholds | None, *, told: bool) -> None:
+def test_an_owner_is_told_from_the_threshold_on(amount: str, wishes: Thresholds | None, *, alerted: bool) -> None:
     """At the threshold, to the cent, of the transaction's own kind; the default where none is set."""
-    assert (domain.single(booked(amount=amount), wishes, NOON) is not None) is told
+    assert (domain.single(booked(amount=amount), wishes, NOON) is not None) is alerted
 
 
 @given(st.lists(st.tuples(st.integers(1, 500), st.integers(0, 3 * 3600)), max_size=30), st.integers(0, 29))
@@ -66,12 +66,12 @@ def test_an_hour_is_told_each_time_it_goes_over_and_never_twice(flows: list[tupl
     wishes, hour, alerts, expected, over = thresholds(hourly="800.00"), Hour(account_id="a"), [], [], False
     for offset, (amount, second) in enumerate(flows):
         transaction = booked(offset, f"{amount}.00", second=second)
-        hour, found = domain.judge(hour, transaction, wishes, NOON)
-        alerts += [alert.transaction_id for alert in found]
+        hour, raised = domain.judge(hour, transaction, wishes, NOON)
+        alerts += [alert.transaction_id for alert in raised]
         if offset == again:
             assert domain.judge(hour, transaction, wishes, NOON) == (hour, [])
-        newest = max(one for _, one in flows[: offset + 1])
-        total = sum(one for one, at in flows[: offset + 1] if newest - at < 3600)
+        newest = max(amount for _, amount in flows[: offset + 1])
+        total = sum(amount for amount, at in flows[: offset + 1] if newest - at < 3600)
         expected += [offset] if total >= 800 and not over else []
         over = total >= 800
     assert alerts == expected
@@ -112,8 +112,8 @@ def read(change: TransactionChange, account: AccountRow | None) -> Transaction:
 
 def test_a_row_becomes_a_transaction() -> None:
     """Amounts to the cent, times in UTC, whatever zone the database shows."""
-    found = read(captured(), AccountRow(id="a", owner="customer", currency="EUR"))
-    assert found == Transaction(
+    transaction = read(captured(), AccountRow(id="a", owner="customer", currency="EUR"))
+    assert transaction == Transaction(
         id=1, account_id="a", kind=Kind.CARD, amount=Decimal("10.00"), currency="EUR",
         booked_at=NOON + dt.timedelta(microseconds=1), committed_at=NOON,
     )  # fmt: skip

@@ -39,5 +39,5 @@ def possible(decoded: DataFrame) -> DataFrame:
 
 
 def _is_id(name: str) -> Column:
-    found = F.col(name)
-    return (F.length(found) > 0) & (F.length(found) <= ID_MOST) & ~F.contains(found, F.lit("/"))
+    column = F.col(name)
+    return (F.length(column) > 0) & (F.length(column) <= ID_MOST) & ~F.contains(column, F.lit("/"))
