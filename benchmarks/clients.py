@@ -63,7 +63,7 @@ def create_topic(bootstrap_servers: str, name: str, partitions: int) -> None:
 
 
 def delete_topic(bootstrap_servers: str, name: str) -> None:
-    """Remove a topic, and let what it left in the page cache go to disk, so that it burdens nobody's turn."""
+    """Remove a topic, and let what it left in the page cache go to disk, so that it burdens no other measurement."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": _ERRORS})
     for future in admin.delete_topics([name]).values():
         future.result(WAIT_SECONDS)

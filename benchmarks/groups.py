@@ -93,7 +93,7 @@ class Rebalance:
 
 
 class Many:
-    """Very many groups and partitions, of which nobody wants anything but now and then the list.
+    """Very many groups and partitions, of which clients want only the list now and then.
 
     Args:
         groups: each has committed offsets for ten partitions.

@@ -156,7 +156,7 @@ class ClassicMember(Member):
         return int(joined.generation_id)
 
     def _assignments(self, members: list[str]) -> list[SyncGroupRequestAssignment]:
-        """What the leader says; nobody else knows any members."""
+        """What the leader says; no other member knows any."""
         if not members:
             return []
         subscriptions = {member: Subscription(topics=(self._share.topic,)) for member in members}
@@ -168,7 +168,7 @@ class ClassicMember(Member):
 
 
 class ConsumerMember(Member):
-    """A member by the consumer protocol (KIP-848), which gives up and takes over at once what it is told to."""
+    """A member by the consumer protocol (KIP-848), which gives up and takes over at once what it is asked to."""
 
     def __init__(self, bootstrap_servers: str, group: str, share: Share) -> None:
         super().__init__(bootstrap_servers, group, share)

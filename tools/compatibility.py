@@ -50,7 +50,7 @@ CONTROLLERS_HEAD = (
 
 
 def handlers() -> list[ModuleType]:
-    """The modules that serve an API of which clients of a new cluster are told, by key."""
+    """The modules that serve an API of which clients of a new cluster see, by key."""
     names = [module.name for module in pkgutil.iter_modules(busway_bus.handlers.__path__)]
     modules = [importlib.import_module(f"busway_bus.handlers.{name}") for name in names]
     levels = levels_of_new_clusters()

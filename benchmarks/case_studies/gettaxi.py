@@ -93,7 +93,7 @@ async def _matches(devices: Devices, traffic: Traffic, seconds: int) -> list[flo
     wanted = seconds * REQUESTS_PER_S
 
     class Watch:
-        """Told of every ride, in the place of the devices' own."""
+        """Gets every ride, in the place of the devices' own."""
 
         def on_ride(self, ride: Ride) -> None:
             begun = asked.pop(ride.ride_id, None) if ride.status is Status.MATCHED else None

@@ -4,8 +4,8 @@ Here: the load and the figures.
 Not here: brokers, turns, the table (`frame`).
 
 PostgreSQL, connector and service are processes of their own. First many transactions are committed at once: the rate until the last one
-of each account is told, and with it all before. Then transactions are committed at an even pace by writers that wait for each commit, and
-every one is told: the time from the database's commit until the alert has been read from `mybank.alerts`.
+of each account is alerted, and with it all before. Then transactions are committed at an even pace by writers that wait for each commit, and
+every one is alerted: the time from the database's commit until the alert has been read from `mybank.alerts`.
 
     python -m benchmarks.case_studies.mybank
 """
@@ -89,7 +89,7 @@ async def _tables(postgres: Postgres) -> None:
 
 
 async def _thresholds(client: httpx2.AsyncClient, url: str, accounts: list[str]) -> None:
-    """From one unit of money on everything is told; the accounts are there once they were captured."""
+    """From one unit of money on everything is alerted; the accounts are there once they were captured."""
     body = {"single": {kind.value: "1.00" for kind in Kind}}
     for account in accounts:
         async with asyncio.timeout(WAIT_S):
@@ -98,7 +98,7 @@ async def _thresholds(client: httpx2.AsyncClient, url: str, accounts: list[str])
 
 
 async def _burst(postgres: Postgres, received: Received, count: int, accounts: int) -> float:
-    """Transactions per second from the commit until the last one of each account is told."""
+    """Transactions per second from the commit until the last one of each account is alerted."""
     async with await psycopg.AsyncConnection.connect(postgres.dsn) as connection:
         await connection.execute(INSERT_MANY, (count // accounts,))
         last = await (await connection.execute(INSERT_LAST)).fetchall()

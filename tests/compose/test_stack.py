@@ -38,7 +38,7 @@ def test_what_is_ours_has_no_rights(stack: Stack) -> None:
 
 
 async def test_a_client_here_and_one_among_the_containers(stack: Stack) -> None:
-    """Each is told an address that it can reach: what is written from this machine is read in the network, and the other way round."""
+    """Each gets an address that it can reach: what is written from this machine is read in the network, and the other way round."""
     here = f"127.0.0.1:{stack.ports['BUS']}"
     async with Admin(here) as admin:
         assert list((await admin.describe_cluster()).brokers.values()) == [("127.0.0.1", stack.ports["BUS"])]
@@ -71,7 +71,7 @@ async def test_the_bus_is_killed(stack: Stack) -> None:
 
 
 async def test_a_stop_and_a_start(stack: Stack) -> None:
-    """Everything ends in order when it is told to, and what was there is there again."""
+    """Everything ends in order when it is asked to, and what was there is there again."""
     parts = scenarios(stack)
     async with clients(stack, parts) as http:
         await asyncio.gather(*(part.prepare(http[part.service]) for part in parts))

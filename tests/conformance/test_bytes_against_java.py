@@ -39,7 +39,7 @@ def snake(name: str) -> str:
 
 
 def examples(cls: type[Any], version: int) -> list[Any]:
-    """Messages from the definitions; one of them carries tagged fields that nobody knows."""
+    """Messages from the definitions; one of them carries tagged fields that no reader knows."""
     messages_made: list[Any] = []
 
     @settings(max_examples=EXAMPLES, derandomize=True)

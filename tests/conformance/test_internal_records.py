@@ -179,7 +179,7 @@ def comparable(records: Iterator[dict[str, Any]]) -> list[Any]:
         return [plain(item) for item in value] if isinstance(value, list) else value
 
     plain_records = [plain(record) for record in records]
-    # Kafka writes down a new group before it has members, so that its own tables can hold it; nobody reads that back.
+    # Kafka writes down a new group before it has members, so that its own tables can hold it; no broker reads that back.
     born = {"protocolType": "", "generation": 0}
     kept = [
         record

@@ -170,7 +170,7 @@ async def test_versions(store):
 
 
 async def test_settings_of_a_subject(store):
-    """All that applies to it at once: its own and the registry's, of nobody else."""
+    """All that applies to it at once: its own and the registry's, of no other subject."""
     async with store.write() as tx:
         assert await tx.settings("s") == {}
         await tx.put_setting("config", GLOBAL, {"compatibilityLevel": "FULL"})

@@ -33,7 +33,7 @@ def code_of(span: str) -> str | None:
 
 
 def synchronous(kind: type) -> Any:
-    """An object whose methods take what those of the class take, and return nothing that is to be awaited."""
+    """An object whose methods take what those of the class take, and return nothing awaitable."""
     made = create_autospec(kind, instance=True)
     for name, method in inspect.getmembers(kind, inspect.iscoroutinefunction):
         taken = inspect.signature(method)

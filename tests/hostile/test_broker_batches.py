@@ -1,4 +1,4 @@
-"""Batches that take long to look through: whoever sends them waits, and nobody else does."""
+"""Batches that take long to look through: their sender waits, no other client does."""
 
 import asyncio
 import struct

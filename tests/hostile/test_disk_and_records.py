@@ -52,7 +52,7 @@ def stored(peer: socket.socket, name: str, records: bytes) -> int:
 def test_a_batch_of_very_many_records_is_looked_into_beside_others(
     hostile_broker: BuswayProcess, canary: Canary
 ) -> None:
-    """A compacted topic opens what comes: 200,000 records in one batch, taken or refused, stall nobody."""
+    """A compacted topic opens what comes: 200,000 records in one batch, taken or refused, stall no other client."""
     create(hostile_broker, "compacted", cleanup_policy="compact")
     with peers(hostile_broker, 1) as (peer,):
         stored(peer, "compacted", many_records(200_000))

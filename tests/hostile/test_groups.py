@@ -76,7 +76,7 @@ def sharer(group: str, topics: list[str]) -> ShareGroupHeartbeatRequest:
 
 
 def leave(peer: socket.socket, group: str, member_id: str) -> None:
-    """What the member held is free for whoever comes."""
+    """What the member held is free for the next member."""
     request = LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=member_id)])
     assert put(peer, request, 3).error_code == 0
 
@@ -122,7 +122,7 @@ def test_a_host_that_joins_without_end_leaves_room_to_others(hostile_broker: Bus
 
 
 def test_a_group_that_is_named_again_and_again(hostile_broker: BuswayProcess, canary: Canary) -> None:
-    """Its members hold megabytes, and one request names it twelve thousand times: it is told once, as with its offsets."""
+    """Its members hold megabytes, and one request names it twelve thousand times: it is described once, as with its offsets."""
     names = long_names(4_000)
     with peers(hostile_broker, 1, source="127.0.0.9") as (peer,):
         assert put(peer, consumer("again-consumer", names), 1).error_code == 0

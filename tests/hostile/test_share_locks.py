@@ -1,4 +1,4 @@
-"""Very many records of share groups, each with a lock and an answer of its own: nobody else notices."""
+"""Very many records of share groups, each with a lock and an answer of its own: no other client notices."""
 
 import asyncio
 from collections.abc import Iterator

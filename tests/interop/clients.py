@@ -11,7 +11,7 @@ The clients that are libraries have a program each, which takes
 - `member BOOTSTRAP TOPIC GROUP`: reads and commits as one member of a group until it is killed;
 - `since BOOTSTRAP TOPIC TIMESTAMP`: the first record of partition 0 at or after a time;
 and prints each record it reads as a line of JSON. A member's session is `BUSWAY_INTEROP_SESSION_MS` long, 3,000 ms if that is not set; its
-heartbeat interval is a tenth of it, 3 s at most. kcat and Kafka's console tools are told the same in their own words.
+heartbeat interval is a tenth of it, 3 s at most. kcat and Kafka's console tools get the same as their own options.
 """
 
 import json

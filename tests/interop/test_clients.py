@@ -23,7 +23,7 @@ RECORDS = 20
 GROUP_RECORDS = 300
 BASE = 1_700_000_000_000
 ASKS_FOR_NONE = frozenset({"franz-go"})
-"""Clients that never ask for a topic to be made, unless told to."""
+"""Clients that never ask for a topic to be made, unless configured to."""
 NO_COORDINATOR = {
     confluent_kafka.KafkaError.NOT_COORDINATOR,
     confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -192,7 +192,7 @@ def lose_one_of_three(members: Sequence[Client], topic: str, broker: Broker, adm
 
 
 def test_a_topic_is_made_on_first_use(client: Client, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
-    """The client is told first that it is not there, asks again and writes."""
+    """The first answer is that it is not there, asks again and writes."""
     topic = f"first-use-{client.name}"
     if client.name in ASKS_FOR_NONE:
         create(admin, topic, 1)

@@ -229,7 +229,7 @@ def test_kafka_log_dirs(tool: Tool, broker: Broker, admin: AdminClient, ledger: 
 
 
 def test_kafka_metadata_quorum(tool: Tool, ledger: Ledger) -> None:
-    """One voter, which leads and lags behind nobody."""
+    """One voter, which leads and lags behind none."""
     output = tool("kafka-metadata-quorum", "describe", "--status")
     assert re.search(r"LeaderId:\s+1\n", output), output
     assert re.search(r"MaxFollowerLag:\s+0\n", output), output

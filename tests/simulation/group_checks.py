@@ -25,7 +25,7 @@ from tests.simulation.history import (
 from tests.simulation.linearizable import IMPOSSIBLE, Step, Undecided, unexplained
 
 EFFECT_MS: Final = 60_000.0
-"""What nobody got an answer to takes effect by then, or never."""
+"""What was not answered takes effect by then, or never."""
 NEVER: Final = 1 << 60
 
 

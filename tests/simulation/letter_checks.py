@@ -1,9 +1,9 @@
-"""Checks of the dead letters of share groups (KIP-1191): who is given up has one on disk first, and nobody else has.
+"""Checks of the dead letters of share groups (KIP-1191): a record that is given up has one on disk first, and no other has.
 
 Here: one function for each anomaly.
 Not here: what becomes of records otherwise (`share_checks`). A record that a group is done with was accepted, or was
 given up: rejected, or delivered as often as it may be. What is accepted is answered to who accepts it, so whatever
-nobody can have accepted was given up, and has a letter; two letters are as good as one.
+that no member can have accepted was given up, and has a letter; two letters are as good as one.
 """
 
 from collections import defaultdict
@@ -45,7 +45,7 @@ def _looks(history: History, readings: dict[str, list[ShareLetters]]) -> Iterato
 
 
 def missing(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """A group is done with a record that nobody can have accepted, and there is no dead letter of it on disk."""
+    """A group is done with a record that no member can have accepted, and there is no dead letter of it on disk."""
     readings = _readings(history)
     if not readings:
         return
@@ -79,7 +79,7 @@ def missing(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def unfounded(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """There is a dead letter of a record that nobody has rejected, and that was not delivered as often as it may be."""
+    """There is a dead letter of a record that no member has rejected, and that was not delivered as often as it may be."""
     shares, limits = Shares(history, rules), limits_of(history)
     for group, letter in _letters(history, rules):
         fate = shares.offsets.get((group, letter.partition), {}).get(letter.offset)

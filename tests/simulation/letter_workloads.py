@@ -66,7 +66,7 @@ async def read_letters(client: Client, admin: busway.Admin, group: str, topic: s
         last: nothing goes wrong any more: a topic that is not there has none.
 
     Raises:
-        BuswayError: nobody says.
+        BuswayError: no broker says.
     """
     operation = client.history.begin(ShareLetters(process=client.process, group=group))
     consumer = busway.Consumer(

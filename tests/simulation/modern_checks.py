@@ -61,7 +61,7 @@ def _tenures(history: History) -> dict[tuple[str, Partition], list[_Tenure]]:
 
 
 def two_live_owners(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A member is told that a partition is its own while another has it, and the coordinator goes on to take that one's heartbeats.
+    """A member is assigned a partition while another has it, and the coordinator goes on to accept that one's heartbeats.
 
     Who was killed, or is cut off until its session ends, has it too, but knows no better: its heart is heard no more.
     """
@@ -116,7 +116,7 @@ def falling_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def held_seats(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A static member was told that it has left for a while, and who comes for its seat is told that somebody has it."""
+    """A static member's temporary leave was acknowledged, and who comes for its seat is refused because it is taken."""
     seats: dict[tuple[str, str], list[Seat]] = defaultdict(list)
     for seat in history.of(Seat):
         seats[seat.group, seat.instance].append(seat)
@@ -185,7 +185,7 @@ def _are_level(counts: Iterable[int]) -> bool:
 def held_back(history: History, _: Rules) -> Iterator[Anomaly]:
     """A static member left temporarily, and the partitions that it was revoking are still not assigned to another.
 
-    Only where nothing else happens meanwhile: what it is to have may have changed, or the next owner have been away.
+    Only where nothing else happens meanwhile: its target may have changed, or the next owner have been away.
     """
     events = [event for event in history.of(Happening) if event.kind != "warning"]
     for left in history.of(Seat):

@@ -82,7 +82,7 @@ class Given:
         return gone
 
     def to_try(self, client: Client, generation: int) -> list[tuple[Membership, Partition]]:
-        """What is to be committed in the name of before: what the coordinator, too, knows to be given up, since the epoch has moved on."""
+        """Commits with the epoch before: what the coordinator, too, knows to be given up, since the epoch has moved on."""
         over = [
             (membership, partition)
             for membership, partition, ended in self._past
@@ -184,7 +184,7 @@ def record_classic_beats(client: Client, consumer: busway.Consumer, group: str) 
 
 
 def _record_seats(client: Client, thread: Any, group: str) -> None:
-    """Note when a static member comes and goes, and what it is told."""
+    """Note when a static member comes and goes, and the answer."""
     start, close = thread.start, thread.close
 
     def noted(coordinator: Any) -> Any:
@@ -265,7 +265,7 @@ async def grow(client: Client) -> None:
 
 
 async def _until_done(work: Callable[[], Any]) -> None:
-    """Ask until it is known to be done, whoever's asking it was."""
+    """Ask until it is known to be done, whichever attempt it was."""
     while True:
         try:
             await work()

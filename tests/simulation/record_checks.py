@@ -103,7 +103,7 @@ def misrouted(history: History, _: Rules) -> Iterator[Anomaly]:
 
 
 def lost(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """Acknowledged, or read by somebody, and not there at the end of the run."""
+    """Acknowledged, or read by a client, and not there at the end of the run."""
     excused = cut_for_damage(history)
     for final in history.of(FinalRead):
         rule = _rules(rules, final.partition)
@@ -111,7 +111,7 @@ def lost(history: History, rules: Rules) -> Iterator[Anomaly]:
             continue
         there = {record.offset: record.value for record in final.records}
         values = set(there.values())
-        for send in history.of(Send):  # acknowledged, with others: nobody said where
+        for send in history.of(Send):  # acknowledged, with others: the answer said no offset
             anywhere = send.ok and send.offset is None and send.partition == final.partition and final.start == 0
             if anywhere and send.value not in values:
                 yield Anomaly("lost write", f"{shown(send.value)} was acknowledged, and is not in {final.partition}")
@@ -131,7 +131,7 @@ def lost(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def start_moved(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """Records went from the beginning of a partition that nobody and no retention may have removed."""
+    """Records went from the beginning of a partition that no client and no retention may have removed."""
     allowed: dict[Partition, int] = defaultdict(int)
     for deletion in history.of(DeleteRecords):
         if deletion.outcome is not Outcome.FAIL:
@@ -170,7 +170,7 @@ def disagreeing_readers(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def skipped(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """A reader jumps over a record, or goes back, without having been given the partition anew."""
+    """A reader jumps over a record, or goes back, without a new assignment of the partition."""
     known = {partition: sorted(offsets) for partition, offsets in _positions(history).items()}
     ranks = {partition: {offset: rank for rank, offset in enumerate(offsets)} for partition, offsets in known.items()}
     last: dict[tuple[str, Partition], int] = {}
@@ -204,7 +204,7 @@ def _rank(by_offset: Mapping[int, int], offset: int) -> int | None:
 
 def skipped_after_loss(history: History, rules: Rules) -> Iterator[Anomaly]:
     """Where a power cut may take the end of a partition, a reader is still given all that is there in the end, from where it began; one
-    that gives it up to others begins anew."""
+    that gives it up to others begins again."""
     finals = {final.partition: final for final in history.of(FinalRead) if final.ok}
     readings: dict[tuple[str, Partition, int], list[Seen]] = defaultdict(list)
     times: dict[tuple[str, Partition], int] = defaultdict(int)
@@ -270,7 +270,7 @@ def offset_regress(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def end_regress(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """The end of a partition falls behind what was told or read before."""
+    """The end of a partition falls behind what was answered or read before."""
     highest: dict[Partition, int] = defaultdict(int)
     at_invocation: dict[int, int] = {}
     relevant = [
@@ -346,7 +346,7 @@ def compacted_wrong(history: History, rules: Rules) -> Iterator[Anomaly]:
 def lost_track(history: History, rules: Rules) -> Iterator[Anomaly]:
     """Broker and producer disagree about sequence numbers although nothing was lost.
 
-    A producer has one batch of a partition under way, so there is never a gap; it mends the disagreement by itself, and nobody else would
+    A producer has one batch of a partition under way, so there is never a gap; it mends the disagreement by itself, and no other check would
     notice. What a producer's last batch was is lost where that was deleted while a full disk had no room for a snapshot; retention has to
     make the room.
     """

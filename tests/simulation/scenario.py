@@ -73,7 +73,7 @@ from tests.simulation.workloads import Client, produce, read, seen, trim
 LIVENESS_S: Final = 240.0
 """Virtual time in which everything must come right: twice the delivery timeout, and the longest session."""
 QUIET_S: Final = 61.0
-"""After it, what nobody got an answer to has taken effect or never does."""
+"""After it, what was not answered has taken effect or never does."""
 _STEPS_MAX: Final = 2_000_000
 _LOOK_S: Final = 0.5
 _NOTICED_S: Final = 5.0
@@ -171,7 +171,7 @@ def _epochs_up_to(epoch_max: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _at_levels(levels: Mapping[str, int]) -> Iterator[None]:
-    """Let directories be formatted with these levels of features; 0 is without the feature."""
+    """Format directories with these levels of features; 0 is without the feature."""
     usual = metadata_log.levels_of_new_clusters
 
     def formatted() -> dict[str, int]:
@@ -186,7 +186,7 @@ def _at_levels(levels: Mapping[str, int]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _slow_markers(plan: Plan) -> Iterator[None]:
-    """Let the markers of a transaction be on their way for up to `marker_ms`, as those for many partitions are."""
+    """Delay the markers of a transaction by up to `marker_ms`, as for many partitions."""
     longest_ms, chance = plan.weather.get("marker_ms", 0.0), random.Random(f"markers/{plan.seed}")
     usual = LocalMarkerWriter.write
 
@@ -366,7 +366,7 @@ class Scenario:
         """Kill it and start it again."""
         self._processes[name].crash()
         if not self._running[name].cancelled():
-            self._running[name].exception()  # nobody waits for it
+            self._running[name].exception()  # no task waits for it
         self.start_client(name)
 
     def process_of(self, name: str) -> SimProcess | None:
@@ -447,7 +447,7 @@ class Scenario:
             await client.persist(consumer.start)
             try:
                 for partition in client.partitions():
-                    # The end is looked for anew each time: what was on its way may be there by now.
+                    # The end is looked for again each time: what was on its way may be there by now.
                     while (await ask_committed(client, consumer, Partition(*partition)) or 0) != (
                         await consumer.end_offsets([partition])
                     )[partition]:

@@ -78,7 +78,7 @@ class Shares:
                 yield place, offset, fate
 
     def was_reset(self, place: Place, first: int, last: int) -> bool:
-        """Whether the group may have begun anew between two places in the order of events."""
+        """Whether the group may have been reset between two places in the order of events."""
         return any(
             reset.invoked < last and ((reset.returned or NEVER) if reset.ok else NEVER) > first
             for reset in self.resets.get(place, ())
@@ -125,7 +125,7 @@ def accepted_again(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def double_locks(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """A record is acquired while somebody has it."""
+    """A record is acquired while a member has it."""
     shares = Shares(history, rules)
     for place, offset, fate in shares.each():
         for request, _ in fate.given:
@@ -215,7 +215,7 @@ def limits_of(history: History) -> dict[str, int]:
 
 
 def hidden_from(history: History) -> dict[str, set[bytes | None]]:
-    """What may never be given to a group, as it is to have committed records only and these may be aborted."""
+    """What may never be given to a group, as it reads committed records only and these may be aborted."""
     values: set[bytes | None] = {
         value
         for transaction in history.of(Transaction)
@@ -242,7 +242,7 @@ def starts(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def passed_over(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """A group is done with all of a partition, and nobody accepted or rejected a record that was acknowledged, nor was it delivered as often
+    """A group is done with all of a partition, and no member accepted or rejected a record that was acknowledged, nor was it delivered as often
     as it may be."""
     limits = limits_of(history)
     shares = Shares(history, rules)
@@ -271,7 +271,7 @@ def passed_over(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def aborted(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A group that is to have committed records only is given one of a transaction that is not."""
+    """A group that reads committed records only is given one of a transaction that is not."""
     transactions = {value: transaction for transaction in history.of(Transaction) for _, value in transaction.values}
     cut = {partition.topic for partition in cut_for_damage(history)}  # of a marker, maybe
     for taken in history.of(ShareTaken):

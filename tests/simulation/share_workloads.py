@@ -63,7 +63,7 @@ async def prepare(admin: busway.Admin, clients: Iterable[ClientPlan]) -> None:
 
 
 async def share(client: Client) -> None:
-    """Be a member until all groups are done with everything; whoever leaves or dies comes back as another."""
+    """Be a member until all groups are done with everything; a member that leaves or dies comes back as another."""
     left = client.plan.operations
     leaves_at = left // 2 if client.option("leaves") else -1
     while not client.stage.drained.is_set():
@@ -145,7 +145,7 @@ class _Member:
         self._acknowledge(record, "accept")
 
     def _say_late(self) -> None:
-        """Whoever takes long may be too late."""
+        """A slow member may be too late."""
         if self._held and self._client.chance.random() < 0.3:
             self._acknowledge(self._held.pop(0), self._client.chance.choice(["accept", "release"]))
 
@@ -273,7 +273,7 @@ async def look_at_starts(client: Client, admin: busway.Admin, group: str) -> Sta
     """Where a group goes on.
 
     Raises:
-        BuswayError: nobody says.
+        BuswayError: no broker says.
     """
     asked = client.history.mark(), client.history.now_ms()
     start_offsets = await admin.list_share_group_offsets(group)
@@ -378,7 +378,7 @@ async def groups_are_done(client: Client, groups: Sequence[str]) -> None:
 
 
 async def nothing_is_left(client: Client) -> None:
-    """Ask for records of a group that is done with everything, as a member that nobody knows."""
+    """Ask for records of a group that is done with everything, as a member that the group does not know."""
     consumer = busway.ShareConsumer(
         client.plan.topic,
         bootstrap_servers=client.stage.bootstrap,

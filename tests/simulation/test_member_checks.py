@@ -44,7 +44,7 @@ def names(history: History, check: Callable[..., object]) -> list[str]:
 
 
 def test_two_live_owners() -> None:
-    """Whoever had it and is heard afterwards is live; whoever is not heard knows no better."""
+    """An owner whose heartbeat comes afterwards is live; one without a heartbeat knows no better."""
     history = History()
     history.note(ownership_of("a", 1))
     history.note(ownership_of("b", 2))
@@ -64,7 +64,7 @@ def test_two_live_owners_of_both_protocols() -> None:
 
 
 def test_who_gives_up_first_is_no_second_owner() -> None:
-    """Nor is a heartbeat after that a sign of anything, or one that was asked before the other was told."""
+    """Nor is a heartbeat after that a sign of anything, or one that was asked before the other was assigned."""
     history = History()
     history.note(ownership_of("a", 1))
     heartbeat = history.begin(ConsumerHeartbeat(process="a", group="g", member="a", epoch=1))
@@ -97,7 +97,7 @@ def test_a_fenced_commit() -> None:
 
 
 def test_a_falling_offset() -> None:
-    """One that nobody knows the end of may come late, and what is read on from there is not falling."""
+    """One whose end is unknown may come late, and what is read on from there is not falling."""
     history, doubtful = History(), History()
     for made, outcome in (commit(5), commit(9), commit(7)):
         history.end(history.begin(made), outcome)
@@ -112,7 +112,7 @@ def seat(member: str, outcome: Outcome = Outcome.OK, *, leaves: bool = False) ->
 
 
 def test_a_seat_that_is_not_free() -> None:
-    """Who has left, and knows it, has its seat no more; whoever may have come since then has it."""
+    """Who has left, and knows it, has its seat no more; a member that may have come since then has it."""
     left, refused = seat("a", leaves=True), seat("c", Outcome.FAIL)
     for made, expected in (
         ([left, refused], ["seat not free"]),

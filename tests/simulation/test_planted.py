@@ -1,4 +1,4 @@
-"""Bugs put in on purpose are found; how soon is told in `planted`."""
+"""Bugs put in on purpose are found; `planted` says how soon."""
 
 import inspect
 import os

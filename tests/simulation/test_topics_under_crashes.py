@@ -1,4 +1,4 @@
-"""Topics under crashes of whole nodes that take a snapshot at every change: what was told is so after the next start."""
+"""Topics under crashes of whole nodes that take a snapshot at every change: what was answered is so after the next start."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ ROUNDS = 6
 
 
 async def change(bootstrap_servers: str, number: int, existing: dict[str, bool]) -> None:
-    """Create topics and delete some; `told` has what was asked, and whether it is so."""
+    """Create topics and delete some; `existing` has what was asked, and whether it is so."""
     async with busway.Admin(bootstrap_servers) as admin:
         for name in (f"t{number}.0", f"t{number}.1"):
             existing.pop(name, None)

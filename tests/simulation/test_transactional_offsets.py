@@ -1,5 +1,5 @@
 """Offsets within transactions under crashes and power cuts of whole nodes, at every step: all of a transaction or nothing, and what was
-told is so after the next start."""
+answered is so after the next start."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ async def work(bootstrap_servers: str, first: int, progress: Progress) -> None:
 
 
 async def look(bootstrap_servers: str) -> tuple[list[int], list[int]]:
-    """The offsets of both partitions, at once and when nothing is undecided: whoever has the id now ends what was open."""
+    """The offsets of both partitions, at once and when nothing is undecided: the new owner of the id ends what was open."""
     host, _, port = bootstrap_servers.rpartition(":")
     run = Run(host, int(port))
     try:

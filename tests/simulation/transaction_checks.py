@@ -42,9 +42,9 @@ def _visible(history: History, rules: Rules) -> dict[str, dict[bytes, Seen]]:
 
 
 def aborted_reads(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A reader of committed records is given one of a transaction that is not committed, or whose commit nobody has asked for yet."""
+    """A reader of committed records is given one of a transaction that is not committed, or whose commit was not requested yet."""
     transactions = _by_value(history)
-    # What is cut where it is damaged may be a marker: then nobody knows of the end of that transaction.
+    # What is cut where it is damaged may be a marker: then the end of that transaction is unknown.
     cut = {partition.topic for partition in cut_for_damage(history)}
     for operation in history.operations:
         if not isinstance(operation, CommittedPoll | CommittedRead) or operation.returned is None:
@@ -179,7 +179,7 @@ def exactly_once(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def flow_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """An offset is told that no transaction has committed, or one that is behind what a transaction had committed before it was asked."""
+    """An offset is returned that no transaction has committed, or one that is behind what a transaction had committed before it was asked."""
     transactions = [transaction for transaction in history.of(Transaction) if transaction.offsets]
     for look in history.of(GroupOffset):
         if not look.ok or not _whole(rules, look.partition):

@@ -48,7 +48,7 @@ _PROTOCOLS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 async def transact(client: Client) -> None:
-    """Write in transactions, commit most of them; whoever is fenced or killed comes back with the same transactional id."""
+    """Write in transactions, commit most of them; a producer that is fenced or killed comes back with the same transactional id."""
     left, number = client.plan.operations, 0
     while left:
         producer = await _producer(client)
@@ -221,7 +221,7 @@ async def _aborted(producer: busway.Producer) -> bool:
 
 
 async def _die_open(client: Client, producer: busway.Producer, number: int) -> None:
-    """Leave a transaction open: whoever has the id next ends it, or its timeout does."""
+    """Leave a transaction open: the next owner of the id ends it, or its timeout does."""
     transaction = client.history.begin(Transaction(process=client.process, transactional_id=_id(client)))
     try:
         await producer.begin_transaction()

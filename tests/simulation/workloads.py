@@ -2,7 +2,7 @@
 
 Here: what every client has (`Client`), producers, plain readers, deletions of records.
 Not here: groups (`group_workloads`), topics (`admin_workloads`), faults and the node (`scenario`). Clients are the
-SDK's, unchanged; what they are told goes into the history, an unclear answer as `INFO`.
+SDK's, unchanged; what they are answered goes into the history, an unclear answer as `INFO`.
 """
 
 import asyncio

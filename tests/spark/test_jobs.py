@@ -79,7 +79,7 @@ def test_busway_spark_runs_a_job_of_ones_own(bus: Any, spark: Any, tmp_path: Pat
 
 
 def test_a_job_of_one_file_is_found_and_goes_to_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the name of its file, without a package around it; Spark's settings are told to spark-submit before the job runs."""
+    """By the name of its file, without a package around it; Spark's settings are passed to spark-submit before the job runs."""
     (tmp_path / "hourly_counts.py").write_text(JOB)
     monkeypatch.syspath_prepend(tmp_path)
     module = find_job("hourly_counts")

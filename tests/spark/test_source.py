@@ -313,7 +313,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(bus: Any, spark: Any, change
 
 
 def test_a_stream_waits_for_a_broker_that_restarts(bus: Any) -> None:
-    """What a stream asks at each micro-batch is answered when the broker is back; a batch is told at once that it is away."""
+    """What a stream asks at each micro-batch is answered when the broker is back; a batch fails at once when it is away."""
     bus.topic("t", 1)
     bus.send("t", [(None, b"x")])
     asker = Asker(bootstrap_servers=bus.bootstrap_servers, topics=("t",), read_committed=True)

@@ -144,7 +144,7 @@ def test_unions_of_several_types(bus: Any, spark: Any) -> None:
 
 
 def test_a_record_whose_fields_are_all_null_is_no_damage(bus: Any, spark: Any) -> None:
-    """All-null events are told from damaged bodies, of writers with fewer and more fields than the reader."""
+    """All-null events are distinguished from damaged bodies, of writers with fewer and more fields than the reader."""
     narrow = {"type": "record", "name": "N", "fields": [{"name": "a", "type": ["null", "int"], "default": None}]}
     wide = {**narrow, "fields": [*narrow["fields"], {"name": "b", "type": ["null", "string"], "default": None}]}
     bus.topic("t")
@@ -226,7 +226,7 @@ def test_a_subject_of_another_naming_and_an_event_class_as_reader(bus: Any, spar
 
 
 def test_options_of_sparks_own_source_reach_it_and_are_refused_for_ours(bus: Any, spark: Any) -> None:
-    """Brokers that want TLS or SASL are told so by Kafka's names; our own source, which speaks neither, says that it does not."""
+    """Brokers that want TLS or SASL get it by Kafka's names; our own source, which speaks neither, says that it does not."""
     schema = {"type": "record", "name": "Seen", "fields": [{"name": "user", "type": "long"}]}
     bus.topic("t")
     schema_id = bus.register("t-value", schema)

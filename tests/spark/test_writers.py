@@ -115,4 +115,4 @@ def test_each_record_is_read_as_with_its_own_schema_alone(bus: Any, spark: Any) 
     assert good >= {*range(1, 10), *range(100, 100 + PLENTY)}
     assert (
         events_by_id[ids[9]] == events_by_id[ids[10]] == [None, None]
-    )  # what no reader can make of them is told as damage
+    )  # what no reader can make of them is reported as damage

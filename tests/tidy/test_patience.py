@@ -25,7 +25,7 @@ BRIEF_S = 1.0
 
 
 def test_patience_is_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By one, where nobody asks for more."""
+    """By one, unless asked for more."""
     monkeypatch.delenv(VARIABLE, raising=False)
     assert (patient(20), patient_ms(1_500)) == (20, 1_500)
     monkeypatch.setenv(VARIABLE, "2.5")

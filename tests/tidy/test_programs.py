@@ -31,7 +31,7 @@ def ignored() -> Iterator[None]:
 
 
 def plain(output: str) -> str:
-    """What a program told, without the address of its function."""
+    """What a program printed, without the address of its function."""
     return output.strip().replace("<built-in function default_int_handler>", str(signal.default_int_handler))
 
 

@@ -75,7 +75,7 @@ class Drivers:
         return True
 
     def follow(self, ride_id: str, driver_id: str | None) -> None:
-        """A ride's driver, by its newest state; None when nobody drives it any more, or not yet."""
+        """A ride's driver, by its newest state; None when no driver has it any more, or not yet."""
         before = self._driver_of.pop(ride_id, None)
         if before is not None and before != driver_id:
             rides = self._rides_of[before]

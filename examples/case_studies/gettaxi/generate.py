@@ -45,7 +45,7 @@ class Devices:
         self.traffic = {devices.plan.city: devices for devices in traffic}
         self.positions = self.rider_positions = self.commands = 0
         """How many were acknowledged."""
-        # Rides are written in transactions: what was not committed is nobody's.
+        # Rides are written in transactions: what was not committed does not count.
         self.app = App(
             name,
             bootstrap_servers=bootstrap_servers,

@@ -133,7 +133,7 @@ class _Sender:
     async def _all(
         reports: Sequence[Any], topic: Topic[str, Any], kind: type[Any], check: Callable[..., Any]
     ) -> Response:
-        """Send all of them, or none where one makes no sense; which is told by its place in the list."""
+        """Send all of them, or none where one makes no sense; the error names its place in the list."""
         now = dt.datetime.now(dt.UTC)
         checked = []
         for number, report in enumerate(reports):
@@ -289,7 +289,7 @@ class Place:
 
 
 Change: TypeAlias = Position | Ride | Tile | Place
-"""What the page is told: the events as they are in the topics; of drivers that were there before it came, their place."""
+"""What the page gets: the events as they are in the topics; of drivers that were there before it came, their place."""
 
 
 def identity(change: Change) -> tuple[str, str]:

@@ -21,7 +21,7 @@ BUSY: Final = frozenset({Status.MATCHED, Status.ON_RIDE})
 
 
 class Impossible(ValueError):
-    """An event that nobody can mean; names the field and what it should be."""
+    """An event that cannot be meant; names the field and what it should be."""
 
 
 def check_position(position: Position | None, *, key: str | None, recorded_at: dt.datetime) -> Position:
@@ -146,7 +146,7 @@ def give_back(ride: Ride) -> Ride:
 
 
 def expire(ride: Ride, now: dt.datetime) -> Ride:
-    """The ride, given up if nobody came for it in time."""
+    """The ride, given up if no driver came for it in time."""
     if ride.status is Status.WAITING and now - ride.requested_at > WAITS_AT_MOST:
         return replace(ride, status=Status.EXPIRED)
     return ride

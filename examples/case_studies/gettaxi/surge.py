@@ -66,7 +66,7 @@ class Windows:
     Events are kept once for each slide, as a window is a row of them; rides and drivers are kept by name, so one that comes twice counts once.
 
     Args:
-        since: windows that begin before it are not told: part of what happened in them was not seen.
+        since: windows that begin before it are not published: part of what happened in them was not seen.
     """
 
     def __init__(self, since: dt.datetime) -> None:

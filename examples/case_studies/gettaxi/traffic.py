@@ -1,6 +1,6 @@
 """A city in motion: drivers on a grid of streets, riders who want to go somewhere.
 
-Here: what devices report, pure and the same for a seed as long as the same is told at the same steps.
+Here: what devices report, pure and the same for a seed as long as the same comes in at the same steps.
 Not here: sending (`generate`), matching: drivers learn whom they drive from the topic of the rides, like a device
 would.
 """

@@ -75,7 +75,7 @@ def apply(truck: Truck | None, position: Position, offset: int) -> tuple[Truck, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A position in a history, and which layer told it."""
+    """A position in a history, and which layer it comes from."""
 
     partition: int
     offset: int
@@ -163,6 +163,6 @@ def meet(ends: Mapping[int, int], recent: Mapping[int, Recent], truck_id: str) -
 
 
 def each_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries without those that are told again later: a dead letter that was replayed is in the topic twice, and in the store."""
+    """The entries without those that come again later: a dead letter that was replayed is in the topic twice, and in the store."""
     newest = {astuple(entry.position): entry for entry in entries}
     return tuple(sorted(newest.values(), key=lambda entry: (entry.partition, entry.offset)))

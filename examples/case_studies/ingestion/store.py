@@ -81,7 +81,7 @@ def newest(folder: Path, known: Snapshot | None = None) -> Snapshot:
     """
     known = known or Snapshot()
     files = _committed(folder / _LOG, folder)
-    if not set(known.files) <= set(files):  # it was written anew: nothing that was known holds
+    if not set(known.files) <= set(files):  # it was written again: nothing that was known holds
         known = Snapshot()
     ends = dict(known.ends)
     for path in sorted(set(files) - set(known.files)):

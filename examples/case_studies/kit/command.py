@@ -19,7 +19,7 @@ def run_demo(demo: Coroutine[Any, Any, int], *problems: type[Exception]) -> int:
 
     Args:
         demo: ended by SIGTERM and SIGHUP as by a cancellation, so that it ends its parts.
-        problems: further exceptions that are told in one line.
+        problems: further exceptions that are reported in one line.
     """
 
     async def ended_by_signals() -> int:

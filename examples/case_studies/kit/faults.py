@@ -30,7 +30,7 @@ class KillsInTurn:
     under load however fast the machine is, and no two are away at once. `async with` ends when all that were killed are back.
 
     Args:
-        victims: in their order; none for a demo that nobody disturbs.
+        victims: in their order; none for a demo without disturbance.
     """
 
     def __init__(self, victims: Sequence[Victim]) -> None:

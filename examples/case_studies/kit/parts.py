@@ -86,7 +86,7 @@ class Part:
         self.process = await _start(self.command, self.environment, self.log)
 
     async def kill(self) -> None:
-        """End it and its children without warning, as a power cut would; what it printed and nobody read is gone."""
+        """End it and its children without warning, as a power cut would; what it printed and was not read is gone."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)  # a session of its own: see `_start`
         self.kills += 1
@@ -198,7 +198,7 @@ async def _start(command: tuple[str, ...], environment: dict[str, str], log: Pat
 
 
 def free_port(wanted: int = 0) -> int:
-    """`wanted` if nobody has it on the loopback address, else a port that is free now."""
+    """`wanted` if it is free on the loopback address, else a port that is free now."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -22,7 +22,7 @@ _TRAINED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What the job told of a model.
+    """What the job printed of a model.
 
     Attributes:
         version: of the model.

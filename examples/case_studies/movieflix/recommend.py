@@ -33,7 +33,7 @@ class Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """A movie, and the stars that the viewer is expected to give; None where nobody has said anything yet."""
+    """A movie, and the stars that the viewer is expected to give; None without any rating yet."""
 
     movie_id: int
     stars: float | None
@@ -146,7 +146,7 @@ def recommend(model: Model, taste: Taste, count: int) -> Recommendations:
 
     Args:
         model: what is known of movies.
-        taste: the viewer's; empty for somebody new.
+        taste: the viewer's; empty for a new viewer.
         count: how many, at most `COUNT_MOST`.
     """
     out = {model.index[seen.movie_id] for seen in taste.seen if seen.movie_id in model.index}

@@ -50,7 +50,7 @@ class Recommender(Extension):
         self._popular_at = float("-inf")
 
     def next_of(self, user_id: int, count: int = PUSHED) -> recommend.Recommendations:
-        """What the viewer may see next; by popularity for somebody of whom nothing is known."""
+        """What the viewer may see next; by popularity for an unknown viewer."""
         taste = self._tastes.get(user_id) or Taste(user_id=user_id)
         if self.served is not None:
             return recommend.recommend(self.served, taste, count)
@@ -65,7 +65,7 @@ class Recommender(Extension):
         return self._popular
 
     def changed(self, user_id: int) -> None:
-        """A viewer's taste has changed: tell whoever looks at their recommendations."""
+        """A viewer's taste has changed: notify the listeners for their recommendations."""
         if (feed := self._feeds.get(user_id)) is not None:
             feed.put(self.next_of(user_id))
 

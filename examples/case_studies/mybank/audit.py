@@ -3,7 +3,7 @@
 Here: the queries.
 Not here: the rules as the service has them (`domain`), with which they share nothing.
 
-`wishes` holds what owners set: from transaction `from_id` on, `kind` (NULL for the hour) is told from `amount` on.
+`wishes` holds what owners set: from transaction `from_id` on, `kind` (NULL for the hour) is alerted from `amount` on.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The bank's own side: transfers over HTTP, and what customers are told. `busway run mybank.bank:app` runs it.
+"""The bank's own side: transfers over HTTP, and notices to customers. `busway run mybank.bank:app` runs it.
 
 Here: an outbox and an inbox on the bank's database.
 Not here: alerts (`service`); the two share topics and nothing else.
@@ -56,7 +56,7 @@ app = App(
     "mybank-bank",
     bootstrap_servers=os.environ.get("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092"),
     schema_registry=os.environ.get("BUSWAY_SCHEMA_REGISTRY", "http://localhost:8081"),
-    # Alerts are written in transactions: what was not committed is nobody's.
+    # Alerts are written in transactions: what was not committed does not count.
     consumer={"group_instance_id": os.environ.get("MYBANK_BANK_INSTANCE"), "isolation_level": "read_committed"},
     lifespan=ledger,
 )

@@ -1,5 +1,5 @@
 """`busway demo mybank`: PostgreSQL, the bus, the registry, the connector, the service and the bank as processes of their own; customers
-who pay, owners who are told.
+who pay, owners who get alerts.
 
 Here: starting, paying, killing, counting.
 Not here: the load (`generate`), what must come of it (`audit`).
@@ -55,7 +55,7 @@ TRANSFERS: Final = (
     Account(id="EU99-0003", owner="Ole Payee", currency="EUR"),
 )
 SURE: Final = Decimal("5000.00")
-"""Told by every threshold that is set here."""
+"""Alerted by every threshold that is set here."""
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class Demo:
         await audit.wish(self.postgres.dsn, account_id, single, hourly)
 
     async def change_thresholds(self) -> None:
-        """An owner who changes their mind: what is paid after each answer is told by the new threshold, and by no other."""
+        """An owner who changes their mind: what is paid after each answer is judged by the new threshold, and by no other."""
         for threshold in ("400.00", "600.00", "500.00", "500.01"):
             await self.pay(CHANGED.id, Decimal("500.00"))
             await self.alerted(await self.pay(CHANGED.id, SURE))  # so that what came before was judged by the old one
@@ -169,7 +169,7 @@ class Demo:
         return done
 
     async def transferred(self) -> set[int]:
-        """The payers' bookings of the transfers that the outbox told of; one that it told twice counts once."""
+        """The payers' bookings of the transfers that the outbox published; one that it published twice counts once."""
         app = App("mybank-audit", self.parts.bootstrap_servers, self.parts.schema_registry)
         topic = app.topic("mybank.transfers", value=Transferred, read_only=True)
         async with app:

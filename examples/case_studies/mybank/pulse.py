@@ -42,7 +42,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """What a listener is told: one of the two."""
+    """What a listener gets: one of the two."""
 
     alert: Alert | None = None
     tick: Tick | None = None

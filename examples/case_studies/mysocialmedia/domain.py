@@ -72,7 +72,7 @@ class Changes:
 
     Attributes:
         posts: by id.
-        marks: by key; None for one that is to be taken away.
+        marks: by key; None for one that is removed.
         ignored: activities that said nothing new, or came for a deleted post.
         live, likes, comments: by how much the sums over all posts that are not deleted change.
     """
@@ -123,7 +123,7 @@ class Wall:
             received: when the bus got it, if that is known.
 
         Raises:
-            Impossible: the post is not there, somebody else deletes it, or the activity makes no sense; `changes` is as it was.
+            Impossible: the post is not there, another user deletes it, or the activity makes no sense; `changes` is as it was.
         """
         check(activity, received)
         post = changes.posts.get(activity.post_id) or self._posts.get(activity.post_id)

@@ -17,7 +17,7 @@ Not here: totals (`service`), rules (`domain`), the server, health and metrics (
 | `GET /live` | what the page shows, as server-sent events |
 
 What users do is answered with 202 and its place in the topic once it is acknowledged, so it is never lost; it is in the totals moments
-later. Above `IN_FLIGHT_MOST` such requests more are refused with 503 and Retry-After: who can wait is told to, and memory stays bounded.
+later. Above `IN_FLIGHT_MOST` such requests more are refused with 503 and Retry-After: clients that can wait do, and memory stays bounded.
 """
 
 import datetime as dt

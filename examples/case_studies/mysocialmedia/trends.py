@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mysocialmedia")
 
 TICK_S: Final = 0.25
-"""How often pages are told."""
+"""How often pages are updated."""
 TICKS_PER_ROW: Final = 4
 """How many times as often as the topic."""
 PACES: Final = 240
@@ -74,8 +74,8 @@ class Trends(Extension):
 
     Args:
         posts: all of them.
-        rows: where the hottest of each partition are told.
-        wall: told when partitions came or went.
+        rows: where the hottest of each partition are published.
+        wall: notified when partitions came or went.
         half_life: of what warms a post.
     """
 

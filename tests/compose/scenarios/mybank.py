@@ -1,4 +1,4 @@
-"""Customers of MyBank: they order transfers at the bank, which knows nothing of the bus, and are told of what reaches their thresholds.
+"""Customers of MyBank: they order transfers at the bank, which knows nothing of the bus, and are alerted to what reaches their thresholds.
 
 Here: the orders, and which alerts and notices must come of them. Accounts are rows of the bank's database, as in any
 bank; the connector is installed with the command that compose/README.md tells.

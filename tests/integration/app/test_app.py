@@ -576,7 +576,7 @@ async def test_a_registry_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyP
 
 
 async def test_dead_letters_need_no_broker_that_makes_topics() -> None:
-    """Production brokers make no topic because somebody asks for it; the app makes its dead-letter topic, and no other one."""
+    """Production brokers make no topic on a request for it; the app makes its dead-letter topic, and no other one."""
     async with LocalCluster(properties={"auto.create.topics.enable": "false"}) as cluster:
         app = service(bootstrap_servers=cluster.bootstrap_servers)
         rides = app.topic("rides", value=Ride, format="json", partitions=1)
@@ -908,7 +908,7 @@ async def test_a_rebalance_waits_for_the_handler_and_hands_over_what_it_committe
 
 
 async def test_a_partition_that_goes_during_a_back_off_is_not_held_up() -> None:
-    """Whoever gets it begins with the record that was about to be tried again."""
+    """Its next owner begins with the record that was about to be tried again."""
     async with LocalCluster() as cluster:
         app = service(bootstrap_servers=cluster.bootstrap_servers)
         rides = app.topic("rides", value=Ride, format="json")
@@ -986,7 +986,7 @@ async def test_servers_that_are_not_there_are_named() -> None:
 
 
 async def test_stop_while_starting_ends_the_start() -> None:
-    """Whoever started it is told; a second start works, and two at once do not."""
+    """Its starter gets the error; a second start works, and two at once do not."""
     async with LocalCluster() as cluster:
         entered = asyncio.Event()
         left: list[bool] = []

@@ -82,7 +82,7 @@ async def test_totals_are_exact_wherever_the_service_is_killed(point: str) -> No
     ("point", "times"), [("before-handler", 1), ("after-handler", 2), ("before-commit", 2), ("after-commit", 1)]
 )
 async def test_a_killed_service_does_again_what_it_had_not_committed(point: str, times: int) -> None:
-    """One record: before the commit its handler is called again, after it not; the dead member keeps nobody waiting."""
+    """One record: before the commit its handler is called again, after it not; the dead member keeps no other waiting."""
     service = Counting()
     async with service.app.test() as bus:
         crash = bus.crash(at=point)
@@ -125,7 +125,7 @@ async def test_a_service_that_is_giving_its_partitions_up_can_be_killed() -> Non
 
 
 async def test_a_record_under_way_is_not_settled() -> None:
-    """What the app itself has sent and nobody waits for is handled when the bus has settled."""
+    """What the app itself has sent and no caller waits for is handled when the bus has settled."""
     service = Counting()
     async with service.app.test() as bus:
         for number in range(200):
@@ -135,7 +135,7 @@ async def test_a_record_under_way_is_not_settled() -> None:
 
 
 async def test_what_a_killed_service_was_about_to_send_is_not_sent() -> None:
-    """From that moment on nothing leaves it: neither a record nor a commit, and who still calls it is told."""
+    """From that moment on nothing leaves it: neither a record nor a commit, and later calls are refused."""
     service = Counting()
     async with service.app.test() as bus:
         crash = bus.crash(at="before-handler")
@@ -151,7 +151,7 @@ async def test_what_a_killed_service_was_about_to_send_is_not_sent() -> None:
 
 
 async def test_a_crash_that_does_not_come_is_told() -> None:
-    """A step that nothing reaches, a step that there is not, a crash that nobody awaited."""
+    """A step that nothing reaches, a step that there is not, a crash that was not awaited."""
     service = Counting()
 
     async def forget() -> None:
@@ -187,7 +187,7 @@ async def test_a_service_outlives_its_broker(end: str) -> None:
 
 
 async def test_a_test_moves_the_clock() -> None:
-    """Each wait ends when its time has come and not before; what fails again waits anew within the same step of the clock."""
+    """Each wait ends when its time has come and not before; what fails again waits again within the same step of the clock."""
     app = App("moody")
     sales = app.topic("sales", value=Sale, format="json", partitions=1)
     attempts: list[float] = []

@@ -164,7 +164,7 @@ async def test_gaps_are_remembered_as_long_as_there_is_room() -> None:
 
 
 async def test_what_cannot_be_replayed_stays_open() -> None:
-    """Its topic is gone, or nobody wrote down where it came from; the others are replayed, Spring's with their binary numbers too."""
+    """Its topic is gone, or its origin was not recorded; the others are replayed, Spring's with their binary numbers too."""
     async with LocalCluster() as cluster, Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic("rides", 2), NewTopic(DLT, 1)])
         async with Producer(cluster.bootstrap_servers) as producer:
@@ -221,7 +221,7 @@ def test_selections_that_make_no_sense(wanted: dict[str, int], text: str) -> Non
 
 @pytest.mark.parametrize("renamed", [False, True])
 async def test_other_handlers_of_the_group_do_not_see_a_replay(renamed: bool) -> None:
-    """They have handled the record; only if nobody has the name of the one that failed, all get it, because none may be lost."""
+    """They have handled the record; only if none has the name of the handler that failed, all get it, because none may be lost."""
     app = App("surge", commit_interval_s=0.01)
     orders = app.topic("orders", value=bytes, format="raw")
     billed, shipped = [], []

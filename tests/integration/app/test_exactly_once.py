@@ -55,7 +55,7 @@ class Shop:
             raise ValueError(f"sale {sale.amount}")
 
     async def receipted(self, bus: TestBus) -> list[int]:
-        """The sales that shops were told of; each must be there once, and once at the head office."""
+        """The sales with receipts for shops; each must be there once, and once at the head office."""
         amounts: dict[str, list[int]] = {"shops": [], "head office": []}
         for record in await bus.records(self.receipts):
             assert record.value is not None
@@ -235,7 +235,7 @@ async def test_what_cannot_be_exactly_once_is_refused_by_name() -> None:
 
 
 async def test_a_fenced_producer_is_replaced() -> None:
-    """Its partitions are begun anew from what is committed: nothing is lost, nothing counts twice, the app goes on."""
+    """Its partitions are begun again from what is committed: nothing is lost, nothing counts twice, the app goes on."""
     service = Shop()
     async with service.app.test() as bus, Admin(service.app.bootstrap_servers) as admin:
         for begin in (1, 21, 41):

@@ -140,7 +140,7 @@ async def until_shared(bootstrap: str, count: int) -> None:
 
 
 async def make_topics(bootstrap: str) -> None:
-    """Before somebody writes to them."""
+    """Before a service writes to them."""
     async with Admin(bootstrap) as admin:
         await admin.create_topics([NewTopic("sales", 2), NewTopic("receipts", 2)])
 
@@ -186,7 +186,7 @@ async def test_a_process_that_was_frozen_writes_nothing_afterwards(bootstrap: st
 
 
 async def test_kills_under_load_lose_and_double_nothing(bootstrap: str) -> None:
-    """SIGKILL at random moments while sales come in: each is told of once, and counted once, by a handler that does not look."""
+    """SIGKILL at random moments while sales come in: each has one receipt, and counted once, by a handler that does not look."""
     chance = random.Random(seed(1))
     await make_topics(bootstrap)
     sold: dict[str, list[int]] = {shop: [] for shop in SHOPS}

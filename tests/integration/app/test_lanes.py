@@ -50,7 +50,7 @@ async def test_a_parked_key_holds_itself_alone() -> None:
 
 async def test_what_was_handled_ahead_of_a_parked_record_does_not_come_again() -> None:
     """The service is killed while a record waits: the next one handles that record and its key, and nothing that was finished beyond it;
-    an offset that somebody else has committed since, without metadata, is followed to the letter."""
+    an offset that another client has committed since, without metadata, is followed to the letter."""
     app = service()
     rides = app.topic("rides", value=Ride, format="json", partitions=1)
     parked = asyncio.Event()

@@ -39,7 +39,7 @@ class Recorder:
         self._came.set()
 
     async def came(self, count: int) -> None:
-        """So much has been told."""
+        """Wait until so many entries are recorded."""
         async with asyncio.timeout(patient(20)):
             while len(self.recorded) < count:
                 self._came.clear()

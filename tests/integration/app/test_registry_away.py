@@ -114,7 +114,7 @@ async def cluster() -> AsyncIterator[LocalCluster]:
 async def test_rows_of_another_version_are_read_back_once_the_registry_is_there(
     cluster: LocalCluster, registry: FickleRegistry, kind: str
 ) -> None:
-    """It goes away between the start of the app and the reading of its rows; the app waits, or ends when it is told to."""
+    """It goes away between the start of the app and the reading of its rows; the app waits, or ends on request."""
 
     @contextlib.asynccontextmanager
     async def without_registry(app: App) -> AsyncIterator[None]:

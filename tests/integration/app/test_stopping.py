@@ -1,4 +1,4 @@
-"""An app that is told to stop ends soon, whatever its brokers and handlers do."""
+"""An app that is stopped ends soon, whatever its brokers and handlers do."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from busway_protocol.apis import ApiKey
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("programs_end")]
 SOON_S = patient(10)
-"""Far below the 120 s of the delivery timeout; what is asserted is that nobody waits for that."""
+"""Far below the 120 s of the delivery timeout; the test asserts that the stop does not wait for it."""
 
 
 @pytest.fixture(autouse=True)

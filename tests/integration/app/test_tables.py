@@ -204,7 +204,7 @@ async def test_a_row_of_another_partition_is_refused_with_the_way_out() -> None:
         assert "NotHere: table drivers" in letter.error
         assert "another instance may have" in letter.error
         assert dict(drivers) == {}
-        await drivers.put(5, 7)  # nobody's handler: this instance has all partitions
+        await drivers.put(5, 7)  # no handler: this instance has all partitions
         assert drivers[5] == 7
         home = drivers.home(5)
         assert home is not None
@@ -324,7 +324,7 @@ async def test_rows_go_with_their_partitions_to_another_instance() -> None:
 
 
 async def test_rows_stay_while_a_rebalance_gives_their_partitions_back(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody who looks meanwhile finds a row gone, and none is read again but for what somebody else has written since."""
+    """No reader finds a row gone meanwhile, and none is read again but for what another instance has written since."""
     caplog.set_level("INFO", "busway.app")
     shops = Shops(consumer={**FAST, "partition_assignment_strategy": ("range",)})  # which gives everything up first
     async with on_one_bus(shops.app), shops.app:
@@ -472,7 +472,7 @@ def test_types_of_a_table() -> None:
 
 
 async def test_rows_by_another_key_need_their_events_in_order() -> None:
-    """A record that is tried again comes after later ones of other keys, so what is in the row could not be told."""
+    """A record that is tried again comes after later ones of other keys, so what is in the row would be unknown."""
     refusals: list[str] = []
     app = App("shops", consumer=FAST)
     sales = app.topic("sales", value=Sale, format="json", partitions=1)
@@ -645,7 +645,7 @@ async def test_a_batch_may_change_a_row_more_than_once() -> None:
 
 
 async def test_a_batch_that_asks_what_is_in_a_row_cannot_flush() -> None:
-    """What is in a row is told by its last record, so half a batch that stays would pass for the whole; refused with the way out."""
+    """The last record of a row has its value, so half a batch that stays would pass for the whole; refused with the way out."""
     app = App("shops", consumer=FAST)
     sales = app.topic("sales", value=Sale, format="json", partitions=1)
     totals = app.table("totals", value=int, format="json")

@@ -340,7 +340,7 @@ async def test_health_turns_red_on_a_stall_and_green_again() -> None:
 
 
 async def test_health_of_an_app_that_has_failed_and_of_one_without_handlers() -> None:
-    """A handler without dead letters stops its app, which is told; an app that only sends is ready at once."""
+    """A handler without dead letters stops its app, which is reported; an app that only sends is ready at once."""
     app = App("strict")
     rides = app.topic("rides", value=dict, format="json", partitions=1)
 

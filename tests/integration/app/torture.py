@@ -39,7 +39,7 @@ SESSION_MS: Final = 6_000
 """A member that was killed while it joined is unknown to who killed it; the others wait for so long."""
 RETRY: Final = Retry(attempts=4, backoff=Exponential(0.002, 2, 0.02))
 PATIENT: Final = Retry(attempts=30, backoff=Exponential(0.002, 2, 0.02), give_up_on=(ValueError,))
-"""Only poison is put aside: of a record that was, and came again after a crash, nobody could say whether it counts."""
+"""Only poison is put aside: of a record that was, and came again after a crash, it would be unknown whether it counts."""
 Where = tuple[str, int, int]
 FAULTS: Final = ("join", "join", "drain", "kill", "kill", "restart broker", "crash broker", "wait")
 

@@ -88,7 +88,7 @@ _VARIES = frozenset(
     {"log_dir", "total_bytes", "usable_bytes", "high_watermark", "log_end_offset", "cluster_id", "port"}
     | {"last_fetch_timestamp", "last_caught_up_timestamp", "throttle_time_ms", "producer_id"}
 )
-"""Fields of which is told whether they say anything."""
+"""Fields that are compared by whether they have a value."""
 _LEFT_OUT = frozenset({"listeners"})
 """One node opens no listener for controllers."""
 
@@ -135,7 +135,7 @@ class AdminRun(Run):
                     if entry.name in {
                         "listener.security.protocol.map",
                         "listeners",
-                    }:  # read at the start here, and that is told
+                    }:  # read at the start here, and is reported so
                         entry.read_only = True
             return {
                 struct_field.name: self._plain(getattr(value, struct_field.name), struct_field.name)
@@ -155,7 +155,7 @@ class AdminRun(Run):
 
 
 async def log_directories(run: AdminRun) -> None:
-    """Sizes of logs, in all versions; of partitions that do not exist, nothing is told."""
+    """Sizes of logs, in all versions; of partitions that do not exist, nothing is reported."""
     asked = [
         DescribableLogDirTopic(topic="read", partitions=[0, 1, 0, 7]),
         DescribableLogDirTopic(topic="missing", partitions=[0]),

@@ -94,7 +94,7 @@ class Member:
         return answer
 
     async def confirm(self, label: str) -> Any:
-        """Have what it was told, and say so."""
+        """Take over the assignment, and report it."""
         if self.assigned is not None:
             self.owned = self.assigned
         return await self.beat(label, topic_partitions=self.owned)

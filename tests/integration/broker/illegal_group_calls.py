@@ -30,7 +30,7 @@ from busway_protocol.messages.groups_modern import ConsumerGroupHeartbeatRequest
 
 @dataclass(frozen=True)
 class Join:
-    """JoinGroup; a `number` that nobody has yet is a new member, and so is whoever comes `anew`, without the id that it has."""
+    """JoinGroup; a `number` that no member has yet is a new member, and so is one that comes without its id."""
 
     number: int
     protocol_type: str
@@ -56,7 +56,7 @@ class Join:
             return LEFT_OUT
         if instance is not None and modern not in {"", "Empty", "Stable"}:
             # It may take the place of the last member of the consumer protocol while others still move. The classic group that is made then
-            # has to rebalance in Busway; in Kafka it is stable with what was to be, and partitions have no reader, or two.
+            # has to rebalance in Busway; in Kafka it is stable with its target assignment, and partitions have no reader, or two.
             return LEFT_OUT
         says = None if named else ""
         answer = await world.join(
@@ -120,7 +120,7 @@ class Leave:
             handed_out = generation - member.shift
             asked_for_an_id = handed_out < 0 and (member_id, handed_out) in world.everyone
             if asked_for_an_id and await world.state() in {"Stable", "CompletingRebalance"}:
-                # Whoever leaves before it has joined has the others join again in Kafka; in Busway they stay as they are.
+                # A member that leaves before it has joined has the others join again in Kafka; in Busway they stay as they are.
                 return LEFT_OUT
         if self.version < 3:
             request = LeaveGroupRequest(group_id=world.group_id, member_id=who[0][0])
@@ -200,7 +200,7 @@ class ConsumerBeat:
         }
         adds_nothing = migrates or (self.subscribes == "pattern" and self.version > 0)
         if self.epoch == 0 and adds_nothing and await world.state() not in {"Dead", "Empty", "Stable"}:
-            # A group that migrates with one of its own members, or with a pattern that nobody has resolved, is balanced anew in Busway where
+            # A group that migrates with one of its own members, or with a pattern that is not resolved yet, is rebalanced in Busway where
             # a partition has no reader, in Kafka never.
             return LEFT_OUT
         said: dict[str, Any] = {"topic_partitions": world.owned[number]} if modern else {}

@@ -43,7 +43,7 @@ MOST_MEMBERS: Final = 3
 MOST_IDS: Final = 20
 """As many as the calls of an example can be given."""
 AT_ONCE: Final = 20
-"""Longer than any example takes: nobody is taken out for being late."""
+"""Longer than any example takes: no member is fenced for being late."""
 PASSING: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -205,7 +205,7 @@ class World:
         self.saw(message, newest if at_most is None else min(at_most, newest), answer)
 
     async def settled(self) -> None:
-        """Return when no transaction of this example is being ended: that is told by codes that differ from moment to moment."""
+        """Return when no transaction of this example is being ended: the codes for that differ from moment to moment."""
         async with asyncio.timeout(DEADLINE_S):
             while any(state.startswith("Prepare") for state, _ in await self.transactions()):
                 await asyncio.sleep(0.002)
@@ -240,7 +240,7 @@ class World:
         return any(member.subscribed_topic_regex == PATTERN for member in described.members)
 
     async def pattern_resolved(self) -> None:
-        """Return when the pattern, which is new to the group, is resolved: the group is to be balanced anew then."""
+        """Return when the pattern, which is new to the group, is resolved: the group rebalances then."""
         async with asyncio.timeout(DEADLINE_S):
             while (described := await self._described()).group_epoch <= described.assignment_epoch:
                 pass
@@ -280,7 +280,7 @@ class World:
         instance: str | None,
         member_id: str | None,
     ) -> Any:
-        """JoinGroup of a member, or of a new one; whoever it has to wait for joins too.
+        """JoinGroup of a member, or of a new one; members that it has to wait for join too.
 
         Args:
             who: its number, None for the next one.
@@ -317,7 +317,7 @@ class World:
         return answer
 
     async def _join_around(self, call: "asyncio.Future[Any]", says: str) -> None:
-        """All others join; a member that was refused joins as it should, so that nobody waits for it."""
+        """All others join; a member that was refused joins as it should, so that no member waits for it."""
         others = asyncio.ensure_future(self._all_join(says))
         try:
             answer = await call

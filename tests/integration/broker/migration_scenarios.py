@@ -105,7 +105,7 @@ async def both_ways(run: Run) -> None:
 
 
 async def while_it_rebalances(run: Run) -> None:
-    """Those that wait are told to join again."""
+    """Those that wait have to join again."""
     first, second = await alone(run, "a", "busy"), await run.peer("b", "busy")
     await second.join("asks for an id")
     waits = second.later("waits")
@@ -120,7 +120,7 @@ async def while_it_rebalances(run: Run) -> None:
 
 
 async def while_it_completes(run: Run) -> None:
-    """Who waits for the leader's assignment is told to join again."""
+    """Who waits for the leader's assignment has to join again."""
     first, second = await alone(run, "a", "late"), await run.peer("b", "late")
     await second.join("asks for an id")
     waits = second.later("second")

@@ -184,7 +184,7 @@ async def members(run: SharesRun) -> None:
     await run.listed("16 of another state", states=["Empty"])
     await run.heartbeat("17 unknown member", "m9", 3)
     await run.heartbeat("18 a later epoch", "m1", epoch + 1)
-    answer = await run.heartbeat("", "m1", epoch - 1)  # here it is told again what it has
+    answer = await run.heartbeat("", "m1", epoch - 1)  # here it is assigned its partitions again
     run.note("19 the epoch before", [answer.error_code, answer.member_epoch])
     await run.heartbeat("20 join again", "m1", 0, ["read"])
     await run.heartbeat("21 leave an unknown member", "m9", -1)
@@ -212,7 +212,7 @@ async def members(run: SharesRun) -> None:
 
 
 async def offsets(run: SharesRun) -> None:
-    """Offsets that are told, set and forgotten, and what is refused."""
+    """Offsets that are described, set and deleted, and what is refused."""
     await run.prepare()
     await run.produce("read", 7)
     await run.offsets("01 no group", "none")

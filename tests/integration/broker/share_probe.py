@@ -1,4 +1,4 @@
-"""Members of share groups for tests: each with a connection of its own, what they are told in a form that can be compared.
+"""Members of share groups for tests: each with a connection of its own, responses in a form that can be compared.
 
 Here: producing, fetching, acknowledging.
 Not here: what is asked for (`share_scenarios`), and joining a group, which is different for each broker.

@@ -61,7 +61,9 @@ class StatesRun(Run):
         await self.prepare()
         for group in groups:
             for number in range(2):
-                await self.again(lambda group=group, number=number: self.coordinator_error(f"{group}:{self.text_id()}:{number}"))  # type: ignore[misc]
+                await self.again(
+                    lambda group=group, number=number: self.coordinator_error(f"{group}:{self.text_id()}:{number}")
+                )  # type: ignore[misc]
                 await self.again(lambda group=group, number=number: self.summed(group, number))  # type: ignore[misc]
 
     def text_id(self, topic: str = "read") -> str:

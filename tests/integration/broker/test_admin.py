@@ -1,4 +1,4 @@
-"""Administration of one node: what is told of settings, logs, leaders and the quorum. Beside Kafka: `test_admin_beside_kafka`."""
+"""Administration of one node: descriptions of settings, logs, leaders and the quorum. Beside Kafka: `test_admin_beside_kafka`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -78,7 +78,7 @@ async def test_the_default_of_the_cluster_is_told_as_one(cluster: LocalCluster, 
 
 
 async def test_the_nodes_id_is_told_as_given(cluster: LocalCluster, connection: Connection) -> None:
-    """By both of its names, whoever chose it."""
+    """By both of its names, also where it was configured."""
     entries = await described(connection, BROKER, "1")
     assert sources(entries["node.id"]) == ("1", 4, [("node.id", "1", 4)])
     assert sources(entries["broker.id"]) == ("1", 4, [("broker.id", "1", 4), ("broker.id", "-1", 5)])
@@ -97,7 +97,7 @@ async def test_the_own_setting_is_told_to_those_who_set_it(cluster: LocalCluster
 
 @pytest.mark.parametrize("name", sorted(INTERNAL))
 async def test_internal_topics_are_flushed_and_nobody_can_change_that(name: str) -> None:
-    """Under a broker with log.durability=os: told as flush, read-only; setting it is refused by its name, whichever way."""
+    """Under a broker with log.durability=os: described as flush, read-only; setting it is refused by its name, whichever way."""
     async with LocalCluster(properties={"log.durability": "os"}) as cluster:
         host, _, port = cluster.bootstrap_servers.rpartition(":")
         connection = Connection(host, int(port), client_id="test", timeout_s=10)
@@ -187,7 +187,7 @@ async def test_no_election_is_needed(cluster: LocalCluster, connection: Connecti
 async def test_resources_are_described_once_and_each_with_its_own(
     cluster: LocalCluster, connection: Connection
 ) -> None:
-    """However often they are named; what has the same settings as another is told them all the same."""
+    """However often they are named; what has the same settings as another is described with them all the same."""
     await connection.request(
         CreateTopicsRequest(topics=[topic("a"), topic("b"), topic("c", retention_ms="9")], timeout_ms=1000)
     )

@@ -1,4 +1,4 @@
-"""What is no Kafka request ends its own connection, with one line in the log, and disturbs nobody."""
+"""What is no Kafka request ends its own connection, with one line in the log, and disturbs no other connection."""
 
 import asyncio
 import logging

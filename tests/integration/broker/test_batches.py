@@ -123,7 +123,7 @@ async def test_the_records_at_fault_are_told(cluster: LocalCluster, count: int) 
 
 
 async def test_a_topic_may_go_while_a_batch_is_looked_through(cluster: LocalCluster) -> None:
-    """The batch is for nobody then; a new topic of the name does not get it."""
+    """The batch is dropped then; a new topic of the name does not get it."""
     await create(cluster, "t")
     assert cluster.node is not None
     slices = cluster.node.services.replicas.slices

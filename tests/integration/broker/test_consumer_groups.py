@@ -156,7 +156,7 @@ async def test_librdkafka_moves_a_group_to_the_new_protocol_and_back() -> None:
 
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
 async def test_a_large_group_is_balanced_after_the_heartbeat(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
-    """Its members have what they are to have a heartbeat later, whatever they speak; as if every group was large."""
+    """Its members have their target assignment a heartbeat later, whatever they speak; as if every group was large."""
     large = functools.partial(ConsumerLimits, assigned_at_once=0)
     monkeypatch.setattr("busway_bus.coordinator.consumer_groups.ConsumerLimits", large)
     settings = {**SETTINGS, "group.consumer.migration.policy": "bidirectional", "group.consumer.max.size": "9"}

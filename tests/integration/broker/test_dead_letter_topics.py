@@ -96,7 +96,7 @@ async def dead_letters(cluster: LocalCluster, count: int, topic: str = DEAD) -> 
 
 @contextlib.asynccontextmanager
 async def fetching(consumer: ShareConsumer) -> AsyncIterator[None]:
-    """A member that fetches, so that its partitions are taken up, and gets nothing: what is given up comes to nobody."""
+    """A member that fetches, so that its partitions are taken up, and gets nothing: what is given up comes to no member."""
 
     async def fetch() -> None:
         while True:
@@ -325,7 +325,7 @@ async def test_a_crash_around_the_letter_loses_none(
 
 
 async def test_a_disk_that_fails_once_is_tried_again(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refusal that passes by is not told to any member."""
+    """A refusal that passes by is reported to no member."""
     await prepare(cluster)
     await send(cluster, b"a")
     write, problems = DeadLetters.write, [KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)] * 3

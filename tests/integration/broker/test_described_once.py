@@ -1,4 +1,4 @@
-"""Who names the same thing again and again is told of it once: the answer does not grow beyond what there is."""
+"""Who names the same thing again and again gets it once: the answer does not grow beyond what there is."""
 
 from typing import Any
 
@@ -127,7 +127,7 @@ async def test_an_offset_that_is_asked_for_again_is_told_once(cluster: LocalClus
 async def test_what_does_not_fit_into_an_answer_is_to_be_asked_for_again(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Room for one row: the first is told as it is, the others are refused with what clients retry."""
+    """Room for one row: the first is returned as it is, the others are refused with what clients retry."""
     monkeypatch.setattr("busway_bus.handlers.common.response_room.AnswerRoom.__init__.__defaults__", (1,))
     async with RawClient(cluster.bootstrap_servers) as client:
         await coordinators(client)

@@ -1,4 +1,4 @@
-"""Levels of features on a node: told, kept over every end, raised in data directories of earlier versions, acted by at once."""
+"""Levels of features on a node: described, kept over every end, raised in data directories of earlier versions, acted by at once."""
 
 import pytest
 from tests.integration.broker.features_scenarios import SAFE, feature_response, update
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 async def levels(run: Run) -> dict[str, int]:
-    """The finalized levels, as a client is told."""
+    """The finalized levels, as a client gets them."""
     return {feature.name: feature.max_version_level for feature in (await feature_response(run)).finalized_features}
 
 

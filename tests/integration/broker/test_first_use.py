@@ -63,7 +63,7 @@ def about(*names: str) -> MetadataRequest:
 
 
 async def test_a_topic_is_made_behind_the_first_question(cluster: LocalCluster, connection: Connection) -> None:
-    """The first answer says that it is not there; it comes though nobody waits for it."""
+    """The first answer says that it is not there; it comes without a waiting client."""
     first = await connection.request(about("t", "t", "__transaction_state", "a/b"))
     topics = {topic.name: (topic.error_code, topic.is_internal) for topic in first.topics}
     assert topics == {
@@ -120,7 +120,7 @@ def join(member_id: str = "") -> JoinGroupRequest:
 
 
 async def test_groups_end_with_the_topic_of_their_offsets(cluster: LocalCluster, connection: Connection) -> None:
-    """Who waits for a rebalance is told to look for the coordinator; the next who does has the topic made, and no old group."""
+    """Who waits for a rebalance has to look for the coordinator; the next who does has the topic made, and no old group."""
     await connection.request(FindCoordinatorRequest(coordinator_keys=["g"]))
     before = cluster.node.services.image.topics["__consumer_offsets"].topic_id
     known = await connection.request(join())

@@ -1,4 +1,4 @@
-"""Settings that a group has of its own: kept, told, and refused where the broker does not let a group have them."""
+"""Settings that a group has of its own: kept, described, and refused where the broker does not let a group have them."""
 
 import pytest
 

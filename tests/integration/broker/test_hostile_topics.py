@@ -1,4 +1,4 @@
-"""Topics of very many partitions: nobody else waits while they are made and removed, and each is there when it is said to be."""
+"""Topics of very many partitions: no other client waits while they are made and removed, and each is there when it is said to be."""
 
 import socket
 import sys
@@ -50,7 +50,7 @@ def produce(bootstrap_servers: str, topic: str, partitions: range) -> None:
 
 
 def test_a_thousand_partitions_are_made_and_removed_beside_others(broker):
-    """It took 14 s in which nobody else got an answer; now no answer waits for more than 100 ms of the loop's time."""
+    """It took 14 s in which no other client got an answer; now no answer waits for more than 100 ms of the loop's time."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     question = KafkaQuestion(broker.bootstrap_servers)
     settings = {"request_timeout": patient(100), "operation_timeout": patient(100)}

@@ -1,4 +1,4 @@
-"""One node on two listeners: a client of either is told that one's address, and the bounds count both."""
+"""One node on two listeners: a client of either gets that listener's address, and the bounds count both."""
 
 import asyncio
 import contextlib
@@ -107,7 +107,7 @@ async def test_connections_of_all_listeners_count_together() -> None:
 async def test_connections_leave_descriptors_to_the_logs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where fewer files may be open than max.connections says, the limit is told that counts."""
+    """Where fewer files may be open than max.connections says, the limit in force is logged."""
     monkeypatch.setattr(Descriptors, "left", 1)
     async with LocalCluster() as cluster:
         assert cluster.node is not None

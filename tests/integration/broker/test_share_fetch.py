@@ -76,7 +76,7 @@ async def test_scenarios_come_to_their_end(scenario: Scenario, run: ShareRun) ->
 
 
 async def test_told_of_where_share_groups_are_in_force() -> None:
-    """Without share.version no client is told of the calls, and who makes them all the same is refused by name."""
+    """Without share.version no client sees the calls, and who makes them all the same is refused by name."""
     async with LocalCluster() as cluster, share_run(cluster.bootstrap_servers) as run:
         await without_share_groups(cluster.bootstrap_servers)
         answer = await run.admin.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
@@ -124,7 +124,7 @@ async def test_a_fetch_waits_for_bytes(run: ShareRun) -> None:
 
 
 async def test_an_acknowledgement_is_kept_before_it_is_answered(run: ShareRun, persister: MemoryPersister) -> None:
-    """Nobody is told before; a fetch that carries it waits for it as well."""
+    """No response comes before; a fetch that carries it waits for it as well."""
     a = await run.member("a")
     await run.produce(batch(4))
     await a.fetch("takes")
@@ -155,7 +155,7 @@ async def test_an_acknowledgement_is_kept_before_it_is_answered(run: ShareRun, p
 async def test_what_cannot_be_kept_does_not_hold(
     code: ErrorCode, answered: str, run: ShareRun, persister: MemoryPersister
 ) -> None:
-    """The member is told, and has its records still, or they come again where somebody else leads, or what was kept is forgotten."""
+    """The member gets the error, and has its records still, or they come again where another broker leads, or what was kept is forgotten."""
     a = await run.member("a")
     await run.produce(batch(2))
     await a.fetch("takes")
@@ -171,7 +171,7 @@ async def test_what_cannot_be_kept_does_not_hold(
 
 
 async def test_loading_that_fails_is_told_and_tried_again(run: ShareRun, persister: MemoryPersister) -> None:
-    """The fetch that met it is answered at once; the next one loads anew."""
+    """The fetch that met it is answered at once; the next one loads again."""
     a = await run.member("a")
     await run.produce(batch(2))
     persister.problems = [KafkaError(ErrorCode.NOT_COORDINATOR)]
@@ -230,7 +230,7 @@ async def test_locks_end(cluster: LocalCluster, persister: MemoryPersister) -> N
 
 
 async def test_locks_that_have_become_shorter_end_in_time(cluster: LocalCluster, persister: MemoryPersister) -> None:
-    """A long lock that somebody has does not keep a shorter one of the same partition."""
+    """A long lock that a member has does not keep a shorter one of the same partition."""
     shares_of(cluster, persister, {"share.record.lock.duration.ms": 60_000})
     async with share_run(cluster.bootstrap_servers) as run:
         await run.produce(batch(1), batch(1))
@@ -261,7 +261,7 @@ async def test_where_a_group_begins(reset: str, first: int, cluster: LocalCluste
 
 
 async def test_a_deleted_topic_lets_go(cluster: LocalCluster, run: ShareRun) -> None:
-    """Who waits is told; what was known of it is forgotten."""
+    """A waiting member gets the error; what was known of it is forgotten."""
     assert cluster.node is not None
     a = await run.member("a")
     await run.produce(batch(1))
@@ -335,7 +335,7 @@ async def test_share_partitions_nobody_uses_make_room(run: ShareRun, monkeypatch
 
 
 async def test_unknown_topics(run: ShareRun) -> None:
-    """An id that nobody knows is told by its code."""
+    """An unknown id has its own error code."""
     a = await run.member("a")
     await a.fetch("opens", wait_ms=0)
     await a.acknowledge("of an unknown topic", (0, 0, [1]), topic_id=UUID(int=5))
@@ -407,7 +407,7 @@ async def end(run: ShareRun, producer: int, *, committed: bool) -> None:
 
 
 async def test_what_comes_meanwhile_is_written_together(run: ShareRun, persister: MemoryPersister) -> None:
-    """Three members acknowledge while one write is under way: two writes, and each is told."""
+    """Three members acknowledge while one write is under way: two writes, and each is answered."""
     members = [await run.member(name) for name in "abcd"]
     await run.produce(*(batch(1) for _ in members))
     for member in members:
@@ -430,7 +430,7 @@ async def test_what_comes_meanwhile_is_written_together(run: ShareRun, persister
 
 
 async def test_a_partition_that_is_acknowledged_twice_in_one_request(run: ShareRun, persister: MemoryPersister) -> None:
-    """The last counts, as in Kafka: what is told of one partition is taken in once for a request."""
+    """The last counts, as in Kafka: the acknowledgements of one partition is taken in once for a request."""
     a = await run.member("a")
     await run.produce(batch(4))
     await a.fetch("opens")

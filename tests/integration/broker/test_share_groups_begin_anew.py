@@ -46,7 +46,7 @@ def last_answer(run: ShareRun) -> Any:
 
 
 async def take(run: ShareRun, member: Any) -> list[tuple[int, int, int]]:
-    """What a member is given; a partition that was begun anew is asked for once more, as every client does."""
+    """What a member is given; a partition that was begun again is asked for once more, as every client does."""
     for _ in range(2):
         await member.fetch("takes", wait_ms=500)
         if last_answer(run)[2] and last_answer(run)[2][0][1] == "NONE":
@@ -55,7 +55,7 @@ async def take(run: ShareRun, member: Any) -> list[tuple[int, int, int]]:
 
 
 async def test_who_has_records_when_offsets_are_altered() -> None:
-    """What it says of them is of before, and holds no more; it is given what the group is to have again."""
+    """What it says of them is of before, and holds no more; it is given what the group gets again."""
     async with running() as (_, run, admin):
         a = await run.member("a")
         await a.fetch("takes all")
@@ -70,7 +70,7 @@ async def test_who_has_records_when_offsets_are_altered() -> None:
 
 
 async def test_who_waits_when_offsets_are_altered() -> None:
-    """It is answered at once, not when its time is over, and is given what the group is to have again."""
+    """It is answered at once, not when its time is over, and is given what the group gets again."""
     async with running() as (_, run, admin):
         a = await run.member("a")
         await a.fetch("takes all")
@@ -85,7 +85,7 @@ async def test_who_waits_when_offsets_are_altered() -> None:
 
 
 async def test_who_waits_when_the_group_is_deleted() -> None:
-    """It is told at once; a group of the same name knows nothing of this one, whatever is said in the name of its members."""
+    """It gets the error at once; a group of the same name knows nothing of this one, whatever is said in the name of its members."""
     async with running() as (_, run, admin):
         for _ in range(3):
             await begin(admin, 0)  # so that the group's epoch is beyond that of the next one
@@ -122,7 +122,7 @@ async def test_who_has_records_when_the_topic_is_made_anew() -> None:
 
 
 async def test_nobody_joins_a_group_that_is_being_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who deletes it would be told that it is not empty, and what it was done with would be given again."""
+    """The deletion would be answered that it is not empty, and what it was done with would be given again."""
     async with running() as (cluster, _, admin):
         services = cluster.node.services
         persister = services.share_groups._persister

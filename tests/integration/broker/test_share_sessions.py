@@ -53,7 +53,7 @@ async def test_who_is_refused_another_session_keeps_the_one_it_has(run: ShareRun
 
 
 async def test_what_is_in_an_answer_that_is_refused_is_free_again(run: ShareRun, shares: SharePartitions) -> None:
-    """Nobody was told of it: it is not delivered, and nobody waits for the end of its lock."""
+    """No member has it: it is not delivered, and no member waits for the end of its lock."""
     a, twin, b = await run.member("a"), await run.member("a"), await run.member("b")
     await b.fetch("opens", wait_ms=0)
     await a.fetch("opens", wait_ms=0)

@@ -126,7 +126,7 @@ def damage(cluster: LocalCluster, partition: int, position: int, value: bytes) -
 async def test_a_damaged_partition_is_offline_and_the_others_are_served(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """KAFKA_STORAGE_ERROR for it, one line in the log; it stays so over restarts, can be deleted and made anew."""
+    """KAFKA_STORAGE_ERROR for it, one line in the log; it stays so over restarts, can be deleted and created again."""
     await create(cluster, "t")
     for partition in (0, 1):
         assert await produce(cluster, partition, b"kept") == (ErrorCode.NONE, 0)

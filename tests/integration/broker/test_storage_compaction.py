@@ -1,4 +1,4 @@
-"""Compaction on a real node: what clients nobody here wrote read afterwards, and the offsets topic."""
+"""Compaction on a real node: what foreign clients read afterwards, and the offsets topic."""
 
 import asyncio
 import contextlib
@@ -150,7 +150,7 @@ async def test_writing_goes_on_while_a_log_is_cleaned() -> None:
 
 
 async def test_a_topic_deleted_while_it_is_cleaned_is_gone(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing of it comes back, nobody complains, and one made anew under its name is its own."""
+    """Nothing of it comes back, no client complains, and one created again under its name is its own."""
     async with LocalCluster() as cluster:
         await create(cluster, cleanup_policy="compact", segment_ms="1")
         await produce(cluster, 20, keys=200)

@@ -269,7 +269,7 @@ async def test_what_a_producer_sends_meanwhile_waits_behind(cluster: LocalCluste
 async def test_an_end_that_comes_before_the_batch_makes_the_answer_void(
     cluster: LocalCluster, coordinator: Coordinator
 ) -> None:
-    """Or the batch would open a transaction that nobody ends. Where transactions may share an epoch nobody asks again for the client."""
+    """Or the batch would open a transaction that never ends. Where transactions may share an epoch the broker does not ask again for the client."""
     coordinator.answers.clear()
     async with RawClient(cluster.bootstrap_servers) as client, RawClient(cluster.bootstrap_servers) as other:
         await create(client)
@@ -398,7 +398,7 @@ async def test_late_batches_and_coordinators_that_were_replaced_are_fenced(
 
 
 async def test_a_marker_that_comes_again_has_no_second_effect(cluster: LocalCluster, coordinator: Coordinator) -> None:
-    """Whoever delivers it may not know that it has been (KAFKA-19999): it is accepted, and readers of what is committed see no more and no
+    """Its sender may not know that it has been (KAFKA-19999): it is accepted, and readers of what is committed see no more and no
     fewer aborted transactions for it, also where another one has stayed open; a coordinator that was replaced is fenced."""
     async with RawClient(cluster.bootstrap_servers) as client:
         await create(client)

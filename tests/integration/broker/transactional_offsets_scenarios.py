@@ -139,7 +139,7 @@ class Producer:
 
 
 async def settled(run: Run, group_id: str) -> None:
-    """Return when nothing of the group is undecided: the end of a transaction is told before all of its markers are written."""
+    """Return when nothing of the group is undecided: the end of a transaction is answered before all of its markers are written."""
     topics = [OffsetFetchRequestTopics(name=name, partition_indexes=[0, 1]) for name in ("read", "left")]
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)], require_stable=True
@@ -233,7 +233,7 @@ async def refused_within_transactions(run: Run) -> None:
 
 
 async def members_within_transactions(run: Run) -> None:
-    """Members of this generation commit, others are fenced (KIP-447); whoever cannot say what it is is believed."""
+    """Members of this generation commit, others are fenced (KIP-447); a client that names no member is believed."""
     lead = await run.peer("lead", "members-txn")
     await lead.enter()
     producer = Producer(run, "members")

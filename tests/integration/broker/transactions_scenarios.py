@@ -129,7 +129,7 @@ async def new_ends(run: TransactionsRun) -> None:
 
 
 async def fences(run: TransactionsRun) -> None:
-    """A new producer aborts what is open; whoever had it is refused from then on."""
+    """A new producer aborts what is open; the earlier one is refused from then on."""
     for version, name in ((3, "fence-old"), (5, "fence-new")):
         old = await run.begun(f"{name}: begin", name)
         await run.add(f"{name}: add", name, old)

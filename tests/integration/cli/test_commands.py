@@ -44,7 +44,7 @@ def test_topics(up: Up) -> None:
 
 
 def test_features(up: Up) -> None:
-    """Described, checked, lowered, turned off and raised; what is refused is told in the broker's words."""
+    """Described, checked, lowered, turned off and raised; what is refused is reported in the broker's words."""
     rows = {feature["feature"]: feature for feature in up.run("features", "describe", "--json").json}
     assert (rows["group.version"]["lowest"], rows["group.version"]["highest"]) == (0, 1)
     assert up.run("features", "describe").out.startswith("feature\tlowest\thighest\tfinalized\tepoch\n")
@@ -73,7 +73,7 @@ def test_features(up: Up) -> None:
 
 
 def test_reading_a_topic_that_is_not_there_makes_none(up: Up) -> None:
-    """A slip of the finger is told, with the name that was meant, and leaves nothing behind."""
+    """A slip of the finger is reported, with the name that was meant, and leaves nothing behind."""
     assert up.run("topics", "create", "greetings").code == 0
     done = up.run("consume", "greetigns", "--until-end")
     assert (done.code, done.err) == (1, "busway: topic greetigns does not exist; did you mean greetings?\n")
@@ -150,7 +150,7 @@ def test_avro(up: Up, tmp_path: Path) -> None:
 
 
 def test_a_share_group_with_dead_letters(up: Up) -> None:
-    """It is told where they go, to people in a line of its own; without, nothing and null."""
+    """It is shown where they go, to people in a line of its own; without, nothing and null."""
     assert up.run("features", "upgrade", "share.version=2").out == "raised: share.version to 2\n"
     up.run("produce", "q1", stdin="1\n")
 
@@ -175,7 +175,7 @@ def test_a_share_group_with_dead_letters(up: Up) -> None:
 
 
 def test_groups(up: Up) -> None:
-    """Listed, described with lag, reset when nobody reads, deleted."""
+    """Listed, described with lag, reset when no member reads, deleted."""
     up.run("produce", "d1", stdin="1\n2\n3\n4\n")
     assert up.run("consume", "d1", "-g", "dg", "--from-beginning", "-n", "3").out == "1\n2\n3\n"
     assert "dg" in [group["group"] for group in up.run("groups", "list", "--json").json]
@@ -210,7 +210,7 @@ def test_groups(up: Up) -> None:
 
 
 def test_groups_reset_by_kafkas_rules(up: Up) -> None:
-    """To a moment, by a duration, by a shift, for some partitions or all topics; what is clipped is told."""
+    """To a moment, by a duration, by a shift, for some partitions or all topics; what is clipped is reported."""
     up.run("topics", "create", "r1", "-p", "2")
     for number in range(2):
         up.run("produce", "r1", "-k", "kj"[number], stdin="1\n2\n3\n")

@@ -193,7 +193,7 @@ async def test_workers_share_partitions_and_drain(service: Service, bootstrap: s
 
 
 async def test_a_killed_worker_is_started_again_and_nothing_is_lost(service: Service, bootstrap: str) -> None:
-    """SIGKILL in the middle of a handler: its record comes again, to whoever has the partition then."""
+    """SIGKILL in the middle of a handler: its record comes again, to the owner of the partition then."""
     run = await service.run("--workers", "3")
     await shared(bootstrap, 3)
     (service.folder / "hang").touch()
@@ -302,7 +302,7 @@ async def test_code_that_fails_at_start_is_named_in_one_line(service: Service, b
 
 
 async def test_reload_follows_edits(service: Service, bootstrap: str) -> None:
-    """An edit is picked up, an error in the source is told in one line and waited out, records in between are not lost."""
+    """An edit is picked up, an error in the source is reported in one line and waited out, records in between are not lost."""
     run = await service.run("--reload")
     await run.until("has")
     await send(bootstrap, range(3))
@@ -326,7 +326,7 @@ async def test_reload_follows_edits(service: Service, bootstrap: str) -> None:
 
 
 async def test_http_of_workers(service: Service, bootstrap: str) -> None:
-    """Worker i on PORT + i, each with its own partitions; a taken port is told in one line."""
+    """Worker i on PORT + i, each with its own partitions; a taken port is reported in one line."""
     port, _ = held_ports(2)
     run = await service.run("--workers", "2", "--http", str(port))
     urls = {words[1] for words in await run.until("shop http://", 2)}

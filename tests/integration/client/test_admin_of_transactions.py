@@ -70,7 +70,7 @@ async def hang(cluster: Cluster, topic: str) -> tuple[int, int]:
 
 
 async def test_transactions_are_listed_described_and_aborted(transactional: Cluster, topic: str) -> None:
-    """By Kafka's names; whoever's transaction is aborted so is fenced."""
+    """By Kafka's names; the producer whose transaction is aborted so is fenced."""
     name = f"x-{topic}"
     async with (
         Producer(transactional.bootstrap_servers, transactional_id=name, transaction_timeout_ms=50_000) as producer,

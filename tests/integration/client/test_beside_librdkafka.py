@@ -1,4 +1,4 @@
-"""Faults of a broker, told to our consumer and to librdkafka's at once: what ours is told is no more than what librdkafka is told."""
+"""Faults of a broker, met by our consumer and by librdkafka's at once: ours gets no more notifications than librdkafka."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ HEARTBEAT_MS = 100
 
 
 class Ours(RebalanceListener):
-    """Counts what our consumer is told."""
+    """Counts the notifications of our consumer."""
 
     def __init__(self) -> None:
         self.events: list[str] = []

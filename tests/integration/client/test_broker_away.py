@@ -1,4 +1,4 @@
-"""A coordinator that is away for a while is no news about the group: nobody joins again, nobody gives anything up."""
+"""A coordinator that is away for a while is no news about the group: no member joins again, none gives anything up."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ FAST: dict[str, Any] = {
 
 
 class Listener(RebalanceListener):
-    """Remembers what it was told."""
+    """Records its notifications."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -147,7 +147,7 @@ async def test_a_coordinator_that_moves_is_looked_up_and_asked_again(
 
 
 async def test_the_coordinators_own_word_ends_a_session(proxy: Proxy, topic: str, group: str) -> None:
-    """A member that the group does not know any more hears that its partitions are lost, and joins anew."""
+    """A member that the group does not know any more learns that its partitions are lost, and joins again."""
     listener = Listener()
     options = {**FAST, "session_timeout_ms": 200}  # after which the broker forgets the first member, too
     async with Consumer(

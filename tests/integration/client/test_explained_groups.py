@@ -1,4 +1,4 @@
-"""Why a group was balanced anew, on a real node: members that join, one that is killed, one that leaves, in groups of both protocols."""
+"""Why a group rebalanced, on a real node: members that join, one that is killed, one that leaves, in groups of both protocols."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ async def command(bootstrap: str, *arguments: str) -> subprocess.CompletedProces
 
 @pytest.mark.parametrize("protocol", SHORT)
 async def test_a_killed_members_partitions_go_to_the_other_and_it_is_told_why(protocol: str) -> None:
-    """Two join, one is killed: its session is over, and what it had is told as moved to the other, which then leaves."""
+    """Two join, one is killed: its session is over, and what it had is described as moved to the other, which then leaves."""
     async with LocalCluster(properties={**SHORT_SESSIONS, **SHORT_HEARTBEATS}) as cluster:
         where = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g", "group_protocol": protocol}
         async with Admin(cluster.bootstrap_servers) as admin:

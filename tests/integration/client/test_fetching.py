@@ -1,4 +1,4 @@
-"""What the reader is told of its positions, and that no partition waits for another that cannot be read."""
+"""What the reader learns of its positions, and that no partition waits for another that cannot be read."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -152,7 +152,7 @@ async def test_what_is_made_later_is_found(cluster: Cluster, topic: str, group: 
 async def test_a_topic_that_is_not_there_is_named_at_once(
     topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where brokers make none by themselves: the wait is not silent, and ends when somebody makes it."""
+    """Where brokers make none by themselves: the wait is not silent, and ends when it is made."""
     async with LocalCluster(properties={"auto.create.topics.enable": "false"}) as node:
         consumer = Consumer(topic, bootstrap_servers=node.bootstrap_servers, group_id=group, **FAST)
         starting = asyncio.ensure_future(consumer.start())

@@ -25,7 +25,7 @@ Partitions = tuple[TopicPartition, ...]
 
 
 class Listener(RebalanceListener):
-    """What it was told, in order."""
+    """Its notifications, in order."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int]] = []
@@ -170,7 +170,7 @@ async def test_who_is_thrown_out_loses_its_partitions_and_joins_again(
 
 
 async def test_a_static_member_comes_back_to_its_partitions(balancing: Cluster, topic: str, group: str) -> None:
-    """It leaves for a while: nobody else is given them, and the others notice nothing."""
+    """It leaves for a while: no other member is given them, and the others notice nothing."""
     await topic_of(balancing, topic, 2)
     listener = Listener()
     async with Consumer(topic, listener=listener, **options(balancing, group)) as other:

@@ -1,4 +1,4 @@
-"""One group of members that nobody here wrote and of ours, balanced by the coordinator: one owner for each partition, every record read."""
+"""One group of foreign members and of ours, balanced by the coordinator: one owner for each partition, every record read."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ class Ledger:
             self.has.setdefault(member, set()).difference_update(partitions)
 
     def reads(self, partition: int, first: int, last: int) -> None:
-        """Somebody has read these records."""
+        """Note that a member has read these records."""
         with self._lock:
             self.read.update((partition, offset) for offset in range(first, last + 1))
 
@@ -64,7 +64,7 @@ class Ledger:
 
 
 class Listener(RebalanceListener):
-    """Writes down what our member is told."""
+    """Records the notifications of our member."""
 
     def __init__(self, ledger: Ledger, name: str) -> None:
         self._ledger = ledger

@@ -1,4 +1,4 @@
-"""The producer behind a network that fails: what is written is written once and in order, and nobody fails for another's sake."""
+"""The producer behind a network that fails: what is written is written once and in order, and no record fails for another's sake."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ async def values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
 async def test_a_record_after_an_outage_is_written_though_those_before_it_expired(
     cluster: Cluster, proxy: Proxy, topic: str
 ) -> None:
-    """Nobody could be reached for longer than the delivery timeout; the expired record had a sequence number, the next one is innocent."""
+    """No broker could be reached for longer than the delivery timeout; the expired record had a sequence number, the next one is innocent."""
     async with Producer(proxy.address, delivery_timeout_ms=300) as producer:
         await producer.send_and_wait(topic, b"before", partition=0)
         await proxy.refuse()
@@ -177,7 +177,7 @@ async def test_a_silent_broker_holds_its_own_partitions_alone(node: LocalCluster
             await deaf.happened.wait()
             for _ in range(3):
                 await producer.send_and_wait(topic, b"v", partition=0)
-            if leader == 2:  # what any broker can answer is asked where nobody waits
+            if leader == 2:  # what any broker can answer is asked where no request waits
                 assert await producer.partitions_for(f"{topic}-new") == 1
             assert not held.done()
             leaders[1] = 1

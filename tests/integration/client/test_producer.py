@@ -62,7 +62,7 @@ async def test_many_at_once_keep_their_order(cluster: Cluster, topic: str, buffe
 
 
 async def test_many_need_not_linger(cluster: Cluster, topic: str) -> None:
-    """Those that somebody waits for are sent at once, with what waits in their batch."""
+    """Those that a caller waits for are sent at once, with what waits in their batch."""
     async with Producer(cluster.bootstrap_servers, linger_ms=600_000) as producer, asyncio.timeout(patient(30)):
         (waiting,) = await producer.send_many(topic, [(b"a", b"1", ())], partition=0)
         (hurried,) = await producer.send_many(topic, [(b"b", b"2", ())], partition=0, linger=False)
@@ -70,7 +70,7 @@ async def test_many_need_not_linger(cluster: Cluster, topic: str) -> None:
 
 
 async def test_one_future_stands_for_those_that_need_none(cluster: Cluster, topic: str) -> None:
-    """It is told where the first of them in the batch was put, and others of the batch have their own."""
+    """It learns where the first of them in the batch was put, and others of the batch have their own."""
     async with Producer(cluster.bootstrap_servers, linger_ms=600_000) as producer:
         own = await producer.send(topic, b"own", b"k")
         among = [await producer.send_among(topic, b"%d" % number, b"k", timestamp_ms=5 + number) for number in range(3)]

@@ -52,7 +52,7 @@ async def test_a_block_left_with_an_error_commits_only_what_was_handled(
 
 
 async def test_a_reader_of_one_partition_is_not_held_up_by_another(cluster: Cluster, topic: str) -> None:
-    """Records that wait in a partition nobody asks for neither stop the loop nor come out."""
+    """Records that wait in a partition that is not asked for neither stop the loop nor come out."""
     await fill(cluster, topic, 20, partitions=2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
@@ -181,7 +181,7 @@ async def test_a_listener_that_fails_is_told_to_the_reader(cluster: Cluster, top
 
 
 async def test_new_partitions_are_found(cluster: Cluster, topic: str, group: str) -> None:
-    """Without an error to hint at them: metadata is asked for anew when it is old, and the group shares again."""
+    """Without an error to hint at them: metadata is asked for again when it is old, and the group shares again."""
     await fill(cluster, topic, 1)
     options = {**FAST, "metadata_max_age_ms": 100}
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=group, **options) as consumer:

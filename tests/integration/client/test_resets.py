@@ -1,4 +1,4 @@
-"""Positions that nobody committed: what a reset finds is committed, a topic that was created again is begun, readers create none."""
+"""Positions that were not committed: what a reset finds is committed, a topic that was created again is begun, readers create none."""
 
 import asyncio
 from collections.abc import Mapping
@@ -108,7 +108,7 @@ async def test_a_commit_does_not_go_back_to_where_the_reset_began(
 async def test_a_topic_that_was_created_again_is_read_from_its_beginning(
     node: LocalCluster, how: str, old: int, new: int, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether the new log is longer than what was read of the old one, or shorter; nobody but the test creates it."""
+    """Whether the new log is longer than what was read of the old one, or shorter; only the test creates it."""
     options: dict[str, Any] = {"bootstrap_servers": node.bootstrap_servers, "auto_offset_reset": "earliest"}
     if how != "assign":
         options |= {"group_id": group, "group_protocol": how, **(FAST if how == "classic" else {})}

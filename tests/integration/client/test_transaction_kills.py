@@ -42,7 +42,7 @@ async def passed_on(cluster: Cluster, group: str) -> int:
 
 
 class Source:
-    """What there is to be passed on: numbers from 0 on, in turn for each partition."""
+    """What there is to pass on: numbers from 0 on, in turn for each partition."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer = producer

@@ -96,7 +96,7 @@ async def test_records_need_not_be_awaited(transactional: Cluster, topic: str) -
 
 
 async def test_nothing_is_sent_outside_of_a_transaction(transactional: Cluster, topic: str) -> None:
-    """Neither before, nor behind, nor by who began to send within; each is told what to do."""
+    """Neither before, nor behind, nor by who began to send within; each error says what to do."""
     async with producer(transactional, topic) as sending:
         for call in (sending.commit_transaction, sending.abort_transaction):
             with pytest.raises(InvalidTransactionState, match=r"no transaction is open|in transactions only"):
@@ -162,7 +162,7 @@ async def test_a_producer_that_stops_aborts_what_is_open(transactional: Cluster,
 
 
 async def test_what_is_not_written_fails_the_commit(transactional: Cluster, topic: str) -> None:
-    """Though nobody looked at the record; the whole transaction is aborted, and the next one is none the worse."""
+    """Though no caller looked at the record; the whole transaction is aborted, and the next one is none the worse."""
     async with Admin(transactional.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic(topic, 1, configs={"max.message.bytes": "1000"})])
     async with producer(transactional, topic) as sending:
@@ -192,7 +192,7 @@ async def test_what_is_not_written_fails_the_commit(transactional: Cluster, topi
 
 @pytest.mark.parametrize("last", ["send", "commit", "abort", "stop"])
 async def test_a_zombie_is_fenced(transactional: Cluster, topic: str, last: str) -> None:
-    """Who takes the id over aborts what was open; the one before is told so, whatever it does next, and can do nothing more."""
+    """Who takes the id over aborts what was open; the one before gets the error, whatever it does next, and can do nothing more."""
     async with producer(transactional, topic) as zombie:
         await zombie.begin_transaction()
         await zombie.send_and_wait(topic, b"zombie", partition=0)
@@ -259,7 +259,7 @@ async def test_a_timeout_above_the_brokers_is_refused_by_name(transactional: Clu
 
 
 async def test_offsets_are_committed_with_the_transaction(transactional: Cluster, topic: str, group: str) -> None:
-    """Read, sent on and committed as one; an abort leaves the group where it was, and whoever reads next begins there."""
+    """Read, sent on and committed as one; an abort leaves the group where it was, and the next reader begins there."""
     address, target = transactional.bootstrap_servers, f"{topic}-out"
     async with Producer(address) as plain:
         for number in range(6):

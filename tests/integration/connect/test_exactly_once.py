@@ -19,7 +19,7 @@ COUNT = 10_000
 
 
 def expected(count: int) -> Counter[int]:
-    """How often each number is to be there."""
+    """How often each number should be there."""
     return Counter({number: 2 if number % 3 == 0 else 1 for number in range(count)})
 
 

@@ -1,4 +1,4 @@
-"""One connector, whatever it is told and whatever it does, ends neither its worker nor another connector."""
+"""One connector, whatever its settings and whatever it does, ends neither its worker nor another connector."""
 
 import pytest
 from tests.support.connect_worker import Rest, until, worker_config
@@ -83,7 +83,7 @@ async def test_whatever_a_connector_does_is_its_own_failure(rest: Rest, where: s
 
 
 async def test_a_connector_that_cannot_let_go_is_deleted_all_the_same(rest: Rest) -> None:
-    """What its end does is told in the log."""
+    """What its end does is in the log."""
     for how in ("exit", "cancel", "unsayable"):
         await rest.create(how, connector_class="MisbehavingSource", how=how, at="stop")
         await rest.wait_for(how, "RUNNING")

@@ -253,7 +253,7 @@ async def test_what_is_no_records_fault_makes_no_dead_letter(postgres: Postgres)
 
 @pytest.mark.parametrize("bad", ["\ud800", "a\0b", 2**70, 1.5, {"a": "\ud800"}])
 async def test_a_value_that_the_driver_cannot_take_is_a_bad_record(postgres: Postgres, bad: Any) -> None:
-    """Half a character, NUL, a number beyond the column or one that it would round: told as this record's fault, and those before are written."""
+    """Half a character, NUL, a number beyond the column or one that it would round: reported as this record's fault, and those before are written."""
     rows(postgres, "DROP TABLE IF EXISTS picky; CREATE TABLE picky (id int PRIMARY KEY, t text, n bigint)")
     sink = await started(postgres, "picky")
     column = "n" if isinstance(bad, int | float) else "t"

@@ -163,7 +163,7 @@ async def more_lines(bus: str, than: int) -> bool:
 
 
 async def test_a_source_sets_the_boundaries_itself(bus: str) -> None:
-    """Behind every tenth number; what it takes back nobody reads, and it does not come again. What follows the last is not committed."""
+    """Behind every tenth number; what it takes back is not read, and it does not come again. What follows the last is not committed."""
     async with worker(bus) as rest:
         more = {"transaction_boundary": "CONNECTOR", "commits_each": "10", "aborts_at": "64"}
         await rest.create("count", count="95", **more, **CREATION)

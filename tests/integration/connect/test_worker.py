@@ -275,7 +275,7 @@ async def _produced(bootstrap: str, count: int) -> bool:
 
 
 async def test_files_of_the_worker_are_nobodys_without_its_word(bus: str) -> None:
-    """Kafka's file connectors are there only if the worker's settings name them; who asks for one is told how."""
+    """Kafka's file connectors are there only if the worker's settings name them; who asks for one learns how."""
     config = dataclasses.replace(worker_config(bus), plugin_modules=())
     async with ConnectServer(config) as server:
         rest = Rest(server.url)

@@ -102,7 +102,7 @@ async def test_bounds_for_ordinary_statements_do_not_cut_a_snapshot_off(database
     )
     try:
         async with RunningSource(settings(database, snapshot_fetch_size="100", max_queue_size="100")) as run:
-            # The snapshot waits behind its first rows, for nobody reads.
+            # The snapshot waits behind its first rows, for no task reads.
             execute(database, "SET statement_timeout = 0; SELECT pg_sleep(0.6)")
             assert len(await run.read_count(6000)) == 6000
     finally:

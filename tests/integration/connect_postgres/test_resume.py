@@ -177,7 +177,7 @@ async def test_records_that_follow_an_undisturbed_start_have_no_gap(database: Po
     """Rows that come while the snapshot is taken come in the stream, once."""
     execute(database, "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 100)")
     async with RunningSource(settings(database, snapshot_fetch_size="1", max_queue_size="1")) as run:
-        # The snapshot waits behind its first rows, for nobody reads.
+        # The snapshot waits behind its first rows, for no task reads.
         execute(database, "INSERT INTO t SELECT generate_series(101, 200)")
         records = await run.read_count(200)
     assert [(record.key["id"], record.value["op"]) for record in records] == [

@@ -23,7 +23,7 @@ async def refused(config: dict[str, str], setting: str, says: str) -> None:
 
 
 async def test_a_user_without_replication_is_named(database: Postgres) -> None:
-    """Not tried again for ever: somebody has to grant it."""
+    """Not tried again for ever: an administrator has to grant it."""
     execute(database, "CREATE TABLE t (id int PRIMARY KEY)", "CREATE PUBLICATION dbz_publication FOR ALL TABLES")
     execute(database, "DROP ROLE IF EXISTS plain", "CREATE ROLE plain LOGIN", "GRANT SELECT ON t TO plain")
     await refused(settings(database, database_user="plain"), "database.user", "needs REPLICATION")
@@ -50,7 +50,7 @@ async def test_rows_that_a_policy_hides_are_not_left_out_of_the_snapshot(databas
 
 
 async def test_a_slot_that_the_server_gave_up_is_named(database: Postgres) -> None:
-    """Found by a connector without an offset: no snapshot again and again; when_needed makes the slot anew."""
+    """Found by a connector without an offset: no snapshot again and again; when_needed makes the slot again."""
     execute(database, "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     execute(database, "SELECT pg_create_logical_replication_slot('debezium', 'pgoutput')")
     try:

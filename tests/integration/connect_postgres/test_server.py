@@ -33,7 +33,7 @@ def _table(server: Postgres) -> None:
 
 
 async def test_the_server_keeps_all_that_is_not_stored(database: Postgres) -> None:
-    """What was read and not confirmed comes again, even after the server wrote much that nobody captures."""
+    """What was read and not confirmed comes again, even after the server wrote much that is not captured."""
     _table(database)
     execute(database, "CREATE TABLE other (id int)")
     config = settings(
@@ -168,7 +168,7 @@ async def test_a_server_that_dies_is_retriable_and_nothing_is_lost(database: Pos
 
 
 async def test_a_slow_reader_keeps_its_connection(database: Postgres) -> None:
-    """Nobody reads for longer than the server's patience while the queue is full; the connection answers all the same."""
+    """No task reads for longer than the server's patience while the queue is full; the connection answers all the same."""
     _table(database)
     execute(database, "ALTER ROLE postgres SET wal_sender_timeout = '700ms'")
     try:

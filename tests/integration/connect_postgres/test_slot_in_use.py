@@ -1,4 +1,4 @@
-"""A slot that another still reads, as after a kill: it is waited for, not for ever, and whoever waits can be stopped."""
+"""A slot that another still reads, as after a kill: it is waited for, not for ever, and a connector that waits can be stopped."""
 
 import asyncio
 import logging

@@ -25,7 +25,7 @@ EVENTS_MAX = 15_000
 
 
 class Load:
-    """Changes a table until it is told to stop, and counts the events that this makes."""
+    """Changes a table until it is stopped, and counts the events that this makes."""
 
     def __init__(self, server: Postgres, chance: random.Random) -> None:
         self._server = server

@@ -108,7 +108,7 @@ def wide(count: int, name: str = "R", more: int = 0) -> dict[str, Any]:
 
 
 def test_types_that_refer_twice(registry: Registry, canary: Canary) -> None:
-    """A breach for each of two to the power of 24, or of 60, ways: two hundred are told."""
+    """A breach for each of two to the power of 24, or of 60, ways: two hundred are reported."""
     for levels in (24, 32, 60):
         assert registry.register(f"s{levels}", laughs(levels, "int"))[0] == 200
         status, answer = registry.register(f"s{levels}", laughs(levels, "string"))
@@ -185,7 +185,7 @@ def test_half_sent_requests(registry: Registry, canary: Canary) -> None:
 
 
 def test_lists(registry: Registry, tmp_path: Path) -> None:
-    """Of fifty thousand subjects with one schema: a part of a list costs what the part costs, and the whole stalls nobody."""
+    """Of fifty thousand subjects with one schema: a part of a list costs what the part costs, and the whole stalls no other client."""
     import sqlite3
 
     with sqlite3.connect(tmp_path / "registry.db") as database:

@@ -1,4 +1,4 @@
-"""Large schemas are judged in processes of their own: bounded, replaced, gone with the registry, and nobody waits for them."""
+"""Large schemas are judged in processes of their own: bounded, replaced, gone with the registry, and no other request waits for them."""
 
 import asyncio
 import json
@@ -121,7 +121,7 @@ async def test_too_slow(pool: Pool) -> None:
 
 @pytest.mark.slow
 async def test_a_request_that_goes_away(pool: Pool) -> None:
-    """Whoever is cancelled takes the process that worked for it along."""
+    """A cancelled request takes its process along."""
     judge = SchemaValidator(pool)
     await judge.request().build(SchemaRequest(text=wide()), [], normalize=False)
     (pid,) = pool.pids

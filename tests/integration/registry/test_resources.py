@@ -217,7 +217,7 @@ async def test_incompatible(client: Client) -> None:
 
 
 async def test_compatibility(client: Client) -> None:
-    """Against one version, the latest, or all that the level names; told in full when asked."""
+    """Against one version, the latest, or all that the level names; explained in full when asked."""
     path = "/compatibility/subjects/s/versions"
     assert (await client.post(f"{path}/latest", {"schema": RECORD})).body == {"is_compatible": True}
     assert (await client.post(path, {"schema": RECORD})).body == {"is_compatible": True}

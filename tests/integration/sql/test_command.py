@@ -51,7 +51,7 @@ async def done(folder: Path, url: str, *arguments: str) -> tuple[int | None, str
 
 
 async def test_a_relay_of_its_own(tmp_path: Path, bootstrap: str) -> None:
-    """The service only sends; the command publishes until it is told to end; the status says what waits."""
+    """The service only sends; the command publishes until it is stopped; the status says what waits."""
     (tmp_path / "shop.py").write_text(MODULE)
     url = f"sqlite+aiosqlite:///{tmp_path / 'shop.db'}"
     engine = create_async_engine(url)

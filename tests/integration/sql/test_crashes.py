@@ -62,7 +62,7 @@ class Ledger:
                 await producer.send("transfers", json.dumps(transfer).encode(), str(giver).encode())
 
     async def booked(self) -> list[int]:
-        """Ids of the transfers that were told of, copies by the relay counted once."""
+        """Ids of the transfers that were published, copies by the relay counted once."""
         by_id = {}
         async for record in read_to_end(self.bootstrap, "booked"):
             by_id[dict(record.headers)[OUTBOX_ID]] = json.loads(record.value or b"")["id"]
@@ -168,7 +168,7 @@ async def test_processes_that_are_killed_under_load(postgres: Postgres, bootstra
 @pytest.mark.postgres
 @pytest.mark.parametrize("resume", ["group", "database"])
 async def test_postgresql_is_killed_under_load(bootstrap: str, resume: Any) -> None:
-    """It comes back after a while, twice; no record is put aside, none counts twice, nobody has to restart the service."""
+    """It comes back after a while, twice; no record is put aside, none counts twice, the service needs no restart."""
     with Postgres() as server:
         ledger = Ledger(bootstrap, server.url)
         await ledger.open()

@@ -233,7 +233,7 @@ async def test_one_relay_leads_and_another_takes_over(postgres: Any, bootstrap: 
 
 
 async def test_a_row_that_cannot_be_published_holds_its_key_alone(shop: Shop) -> None:
-    """Too large: its key waits behind it, others flow; a topic that is not there holds nobody else. Both go on when they can."""
+    """Too large: its key waits behind it, others flow; a topic that is not there holds no other row. Both go on when they can."""
     big = shop.app.topic("big", value=bytes, format="raw")
     async with Admin(str(shop.app.bootstrap_servers)) as admin:
         await admin.create_topics([NewTopic("big", 1, configs={"max.message.bytes": "2000"})])

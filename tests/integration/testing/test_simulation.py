@@ -1,4 +1,4 @@
-"""A user's service under simulation: what holds, what is found, what is told of it, what is refused."""
+"""A user's service under simulation: what holds, what is found, what is reported, what is refused."""
 
 import asyncio
 import dataclasses

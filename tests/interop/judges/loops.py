@@ -3,7 +3,7 @@
 Here: how each is started.
 Not here: what happens to them (`course`).
 
-A program is told BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID PROCESS SIZE PROTOCOL. It reads as a member of the group, writes each record to the target's partition of the
+The arguments of a program are BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID PROCESS SIZE PROTOCOL. It reads as a member of the group, writes each record to the target's partition of the
 same number, with `~` and a name of the attempt behind its value, and commits up to SIZE records and their offsets in one transaction; SIGTERM ends it in order. It prints a
 history of these transactions (`tests.support.judging.lines`). PROTOCOL is the group's: `classic`, `consumer`, or `assigned:0,3` where the program has partitions of its own.
 """
@@ -46,7 +46,7 @@ class Loop:
 
     Attributes:
         in_group: its members share the partitions among themselves.
-        protocols: of groups, that it can be told.
+        protocols: of groups, that it can use.
         ends: a member ends by itself once it has passed on what was there when it was given its partitions.
         tells: its output is a history.
         gives_up: it ends with when it does not get over a transaction that the coordinator has ended, as while the broker was away for long.

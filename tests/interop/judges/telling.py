@@ -1,4 +1,4 @@
-"""The history of a course, as it is told by many at once.
+"""The history of a course, as many report it at once.
 
 Here: the file, and programs whose output is part of it.
 Not here: what is done with them (`course`).
@@ -34,7 +34,7 @@ class Telling:
             self._out.write(text)
 
     def wake(self) -> None:
-        """Something was said, or somebody has ended: who waits for it may look."""
+        """Something was said, or a program has ended: waiters look again."""
         with self._news:
             self._news.notify_all()
 
@@ -58,7 +58,7 @@ class Telling:
 
 
 class Teller:
-    """A program that tells what it does; what is in the pipe when it is killed has been told.
+    """A program that tells what it does; what is in the pipe when it is killed counts.
 
     Args:
         translate: what a line of its output means; None where it means nothing.

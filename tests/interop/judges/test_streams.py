@@ -74,10 +74,10 @@ class Smoke:
         )
 
     def wait(self, words: str) -> None:
-        """Until somebody prints them.
+        """Until a program prints them.
 
         Raises:
-            AssertionError: nobody does, or somebody prints that something is wrong.
+            AssertionError: none does, or one prints that something is wrong.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
@@ -97,7 +97,7 @@ class Smoke:
         return "".join(self.all[-60:]) + "\n".join(f"{client.name}: {client.errors}" for client in self.running)
 
     def close(self) -> None:
-        """Nobody runs any more."""
+        """No program runs any more."""
         for client in self.running:
             client.kill()
 

@@ -42,7 +42,7 @@ class Loop:
         sys.stdout.flush()
 
     async def run(self) -> None:
-        """Until told to end."""
+        """Until stopped."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.ending.set)
         self.tell("init_producer", event="invoke", id="init", transactional_id=self.id)
         await self.producer.start()
@@ -83,7 +83,7 @@ class Loop:
             asked = True
             await self.producer.commit_transaction()
         except KafkaError as problem:
-            # Where a commit has failed nobody knows; a new instance of this id finds out from the group's offsets.
+            # Where a commit has failed it is unknown; a new instance of this id finds out from the group's offsets.
             self.tell(event="info" if asked else "fail", id=attempt, problem=repr(problem))
             sys.stderr.write(f"{self.process}: {problem!r}\n")
             if asked or isinstance(problem, ProducerFenced):

@@ -58,7 +58,7 @@ class Loop:
         self.ending = True
 
     def run(self) -> None:
-        """Until told to end."""
+        """Until stopped."""
         signal.signal(signal.SIGTERM, self.end)
         self.tell("init_producer", event="invoke", id="init", transactional_id=self.id)
         self.producer.init_transactions(PATIENCE_S)

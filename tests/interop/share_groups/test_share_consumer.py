@@ -192,7 +192,7 @@ async def test_transactions_that_were_aborted_are_not_seen(work: Work) -> None:
 
 
 async def test_members_of_java_and_ours_share_the_records(work: Work) -> None:
-    """Kafka's VerifiableShareConsumer and two of ours in one group: each record is accepted once, by somebody, and all take part."""
+    """Kafka's VerifiableShareConsumer and two of ours in one group: each record is accepted once and all take part."""
     total = 3000
     tool = await spawn_async(
         *java_command(
@@ -225,7 +225,7 @@ async def test_members_of_java_and_ours_share_the_records(work: Work) -> None:
                     try:
                         await consumer.acknowledge(record)
                     except AcknowledgementFailed:
-                        continue  # on a machine that is busy a lock may end: somebody else has the record then
+                        continue  # on a machine that is busy a lock may end: another member has the record then
                     accepted.append((record.partition, record.offset))
                     count += 1
                     counts[consumer] = count
@@ -270,7 +270,7 @@ async def test_members_of_java_and_ours_share_the_records(work: Work) -> None:
 
 
 async def test_a_group_of_another_kind_is_refused_by_name(work: Work) -> None:
-    """The error of the coordinator reaches whoever reads."""
+    """The error of the coordinator reaches the reader."""
     from busway import Consumer
 
     async with Consumer(work.topic, bootstrap_servers=work.bootstrap_servers, group_id=work.group) as other:

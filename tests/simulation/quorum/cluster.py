@@ -257,7 +257,7 @@ class Cluster:
         return True
 
     async def client(self) -> None:
-        """Ask whoever leads, or anybody, again and again."""
+        """Ask the leader, or any controller, again and again."""
         while self.faults:
             leading = [
                 controller

@@ -33,7 +33,7 @@ def _readings(history: History) -> Mapping[str, Mapping[str, Sequence[Seen]]]:
 
 
 def copies(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A copy lacks a record, has one twice, or has one that nobody sent."""
+    """A copy lacks a record, has one twice, or has one that was not sent."""
     for copy in history.of(Copy):
         for reading, topics in _readings(history).items():
             if copy.source not in topics or copy.target not in topics:

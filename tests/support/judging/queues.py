@@ -3,8 +3,8 @@
 Here: one function for each anomaly.
 Not here: the operations (`operations`), what holds for readers of other groups (`checks`).
 
-A record may come again, also to another member, until somebody was told that it is acknowledged; a member that is killed has perhaps
-acknowledged what it was never told of.
+A record may come again, also to another member, until a member learned that it is acknowledged; a member that is killed has perhaps
+acknowledged what it never got an answer for.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _Place = tuple[str, Partition, int]
 
 
 def _acknowledged(history: History) -> dict[_Place, Acknowledged]:
-    """Group, partition and offset → who was told first that it is."""
+    """Group, partition and offset → the member that first learned of its acknowledgement."""
     acknowledgements: dict[_Place, Acknowledged] = {}
     for acknowledged in history.of(Acknowledged):
         if acknowledged.ok:
@@ -28,7 +28,7 @@ def _acknowledged(history: History) -> dict[_Place, Acknowledged]:
 
 
 def handed_out_again(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A record comes after somebody was told that it is acknowledged."""
+    """A record comes after a member learned that it is acknowledged."""
     over = _acknowledged(history)
     for handed in history.of(Handed):
         for record in handed.records:
@@ -41,7 +41,7 @@ def handed_out_again(history: History, _: Rules) -> Iterator[Anomaly]:
 
 
 def acknowledged_twice(history: History, _: Rules) -> Iterator[Anomaly]:
-    """Two are told that they have acknowledged one record."""
+    """Two members learn that they have acknowledged one record."""
     first = _acknowledged(history)
     for acknowledged in history.of(Acknowledged):
         for offset in acknowledged.places if acknowledged.ok else ():

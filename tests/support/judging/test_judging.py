@@ -92,5 +92,5 @@ def test_a_line_that_is_none(text: str) -> None:
 
 
 def test_half_a_line_of_a_killed_program_is_left_out() -> None:
-    """It was never told."""
+    """It was never reported."""
     assert list(whole_lines("one\ntwo\nthr")) == ["one\n", "two\n"]

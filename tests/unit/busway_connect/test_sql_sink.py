@@ -287,7 +287,7 @@ async def test_update_finds_its_row_whatever_its_columns_are_called(make: Make, 
 
 @pytest.mark.parametrize("bad", [2**70, "\ud800", float("nan"), {"deep": "\ud800"}])
 async def test_a_value_that_the_driver_cannot_take_is_a_bad_record(make: Make, url: str, bad: Any) -> None:
-    """Too long a number, half a character, no number where SQLite would store nothing: told as the record's fault."""
+    """Too long a number, half a character, no number where SQLite would store nothing: reported as the record's fault."""
     sink = await make(**UPSERT)
     with pytest.raises(RecordRefused) as refused:
         await sink.write([record({"id": 1, "x": "1"}), record({"id": 2, "x": bad})])
@@ -327,7 +327,7 @@ async def test_what_an_update_left_as_it_was_stays(make: Make, url: str) -> None
 
 
 async def test_a_refusal_names_table_column_and_value(make: Make) -> None:
-    """SQLite has no infinite days; whoever reads the refusal knows which row to look for."""
+    """SQLite has no infinite days; the refusal shows which row to look for."""
     sink = await make(errors_tolerance="none")
     day = Schema(type="int32", name="io.debezium.time.Date")
     schema = Schema(type="struct", fields=(Field(name="day", schema=day),))

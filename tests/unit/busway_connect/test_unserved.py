@@ -1,4 +1,4 @@
-"""Settings that nobody serves: each is refused by its name, so that nothing goes out that it was to keep back."""
+"""Settings that are not served: each is refused by its name, so that nothing goes out that a setting should keep back."""
 
 import pytest
 from tests.support.connectors import CollectingSink

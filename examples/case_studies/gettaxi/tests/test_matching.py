@@ -1,4 +1,4 @@
-"""The closest free driver, and nobody twice."""
+"""The closest free driver, and none twice."""
 
 import datetime as dt
 

@@ -230,7 +230,7 @@ class Held(Extension):
 
 async def test_what_a_decision_rests_on_is_written_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The row of a ride that has ended is slow to be written; the next ride of that driver comes behind it in the topic all the same, so that
-    a crash in between leaves nobody with two."""
+    a crash in between leaves no driver with two."""
     asked = Asked()
     held = Held(asked)
     monkeypatch.setattr(service.app, "extensions", [asked, *service.app.extensions, held])
@@ -268,7 +268,7 @@ async def test_a_killed_broker_loses_no_ride(bus: TestBus) -> None:
 
 async def test_the_surge_is_published_and_fixed_at_the_request(bus: TestBus) -> None:
     """Three requests and one driver in a minute: the cell's price rises when the window is complete, the next ride there costs that much,
-    and falls when nobody asks any more."""
+    and falls when no rider asks any more."""
     await report(at(0), at(10))
     for number in range(4):
         await ask(wanted(f"r{number}", 11))
@@ -391,7 +391,7 @@ async def test_the_page_hears_of_changes(bus: TestBus) -> None:
 
 
 async def test_rows_are_read_back_after_a_restart(bus: TestBus) -> None:
-    """Rides, who is busy, who waits and the price survive; where drivers are is reported anew."""
+    """Rides, who is busy, who waits and the price survive; where drivers are is reported again."""
     await report(at(0))
     await bus.settle()
     await ask(wanted("r"))

@@ -72,7 +72,7 @@ def test_positions_that_come_again_change_nothing(steps: list[tuple[float, int]]
 def test_the_layers_meet_without_gap_or_overlap(
     count: int, most: int, stored: list[tuple[int, int]], restart: int
 ) -> None:
-    """Whenever the store grows and wherever the service starts again: each offset is told once, or is in a gap that is told."""
+    """Whenever the store grows and wherever the service starts again: each offset is shown once, or is in a gap that is shown."""
     end = 0
     recent = domain.Recent(0, most=most)
     for offset in range(count):

@@ -85,7 +85,7 @@ def expected(positions: list[Position]) -> tuple[dict[str, Truck], list[LowFuel]
 
 
 async def test_the_newest_of_each_truck_and_low_fuel(bus: TestBus, client: httpx2.AsyncClient) -> None:
-    """Each truck's newest position is told, and each low tank once."""
+    """Each truck's newest position is shown, and each low tank once."""
     given = list(drive(12, 30, seed=5))
     await send(given)
     await bus.settle()
@@ -154,7 +154,7 @@ async def test_what_memory_had_to_let_go_of_is_told_as_a_gap(bus: TestBus, clien
 
 @pytest.mark.parametrize("point", crash_points())
 async def test_a_crash_at_any_step_leaves_trucks_and_alerts_exact(bus: TestBus, point: str) -> None:
-    """Each position counts once, each low tank is told once, and the history is whole."""
+    """Each position counts once, each low tank is alerted once, and the history is whole."""
     given = [
         dataclasses.replace(position, fuel_percent=10.0 if turn >= 48 and turn % 2 else 50.0)
         for turn, position in enumerate(drive(8, 12, seed=11))

@@ -19,7 +19,7 @@ from busway import Admin, App, Topic
 
 
 class Fake:
-    """A victim that comes back when it is told to."""
+    """A victim that comes back on request."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self.name = name
@@ -87,7 +87,7 @@ async def test_a_part_that_does_not_come_back_ends_the_load() -> None:
 
 
 async def test_nobody_is_disturbed_without_victims() -> None:
-    """As in a demo that somebody looks at; the summary says nothing of it."""
+    """As in a demo with a viewer; the summary says nothing of it."""
     summary = Summary()
     async with KillsInTurn([]) as kills:
         await kills.passed(1.0)

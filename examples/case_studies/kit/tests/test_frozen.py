@@ -53,7 +53,7 @@ class Story(Protocol):
 
 
 class MyBank:
-    """Each transaction is told: an alert that is written late would be the second one."""
+    """Each transaction is alerted: an alert that is written late would be the second one."""
 
     name = "mybank"
     input = "mybank.public.transactions"

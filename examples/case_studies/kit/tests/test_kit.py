@@ -78,7 +78,7 @@ def test_a_summary_fails_by_the_figures_that_are_wrong() -> None:
 
 
 async def test_load_is_bounded_and_in_order() -> None:
-    """Never more under way than allowed; each event is told of once, in its order."""
+    """Never more under way than allowed; each event is reported once, in its order."""
     futures: list[asyncio.Future[Any]] = []
     most = 0
     safe: list[int] = []

@@ -56,7 +56,7 @@ def ids(recommendations: recommend.Recommendations) -> list[int]:
 
 
 def test_stars_count_more_than_the_share_watched_and_nothing_counts_before_a_stop() -> None:
-    """While a movie plays nobody knows; once stopped the share tells; stars, once given, stay."""
+    """While a movie plays it is unknown; once stopped the share tells; stars, once given, stay."""
     known = taste.apply(Taste(user_id=1), event(), 0)
     assert taste.preferences(known) == {}
     known = taste.apply(known, event(action=Action.STOPPED), 1)
@@ -157,7 +157,7 @@ ENDLESS = movies((1, 3.0, 9, [math.nan, 0.0]))
     ],
 )
 def test_a_version_that_is_not_whole_is_passed_over(newer: dict[str, ModelPart], why: str | None) -> None:
-    """The newest whole one is found behind it, and the reason is told."""
+    """The newest whole one is found behind it, and the reason is logged."""
     newest, problems = model.newest({**rows(5, MOVIES, complete(MOVIES)), **newer})
     assert newest is not None
     assert newest.version == 5

@@ -90,7 +90,7 @@ async def test_who_may_be_known_elsewhere_is_not_said_to_be_unknown(bus: TestBus
 
 
 async def test_a_viewer_goes_on_where_they_stopped_over_http(bus: TestBus) -> None:
-    """What one device tells is what another one is told; what makes no sense is refused with the reason."""
+    """What one device reports is what another one gets; what makes no sense is refused with the reason."""
     async with (
         serving(service.web) as url,
         httpx2.AsyncClient(base_url=url) as client,
@@ -263,7 +263,7 @@ async def test_without_a_model_popularity_is_served(bus: TestBus, client: httpx2
 
 
 async def test_resume_and_recommendation_are_the_same_on_another_device_and_after_a_restart(bus: TestBus) -> None:
-    """What the tv told, the phone is told, before and after the service was started anew."""
+    """What the tv reported, the phone gets, before and after a restart of the service."""
     await serve(1, trained())
     async with serving(service.web) as url, httpx2.AsyncClient(base_url=url) as tv:
         body = {"movie_id": 2, "position_s": 1200, "length_s": 6000, "device": "tv", "rating": 5}

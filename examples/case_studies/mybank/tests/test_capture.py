@@ -79,7 +79,7 @@ async def capturing(connect: ConnectServer, database: Postgres) -> None:
 
 
 async def test_from_the_commit_to_the_alert_over_a_killed_database(database: Postgres, bus: TestBus) -> None:
-    """What was there before the connector, what is committed while it runs, and after the database was killed, is told as plain SQL says."""
+    """What was there before the connector, what is committed while it runs, and after the database was killed, is alerted as plain SQL says."""
     writers = [generate.Writer(database.dsn, number, seed=3, per_s=200.0) for number in range(2)]
     opened = [account for writer in writers for account in writer.accounts]
     await generate.open_accounts(database.dsn, opened)

@@ -78,7 +78,7 @@ def test_an_hour_is_told_each_time_it_goes_over_and_never_twice(flows: list[tupl
 
 
 def test_a_transaction_that_comes_again_takes_its_own_place() -> None:
-    """Captured anew, with a corrected amount, it counts once for the hour."""
+    """Captured again, with a corrected amount, it counts once for the hour."""
     wishes, hour = thresholds(hourly="800.00"), Hour(account_id="a")
     hour, _ = domain.judge(hour, booked(1, "500.00"), wishes, NOON)
     hour, none = domain.judge(hour, booked(1, "700.00"), wishes, NOON)
@@ -88,7 +88,7 @@ def test_a_transaction_that_comes_again_takes_its_own_place() -> None:
 
 
 def test_what_comes_in_does_not_count_for_what_goes_out() -> None:
-    """A deposit is told by itself and leaves the hour as it is."""
+    """A deposit is alerted by itself and leaves the hour as it is."""
     hour, (alert,) = domain.judge(
         Hour(account_id="a"), booked(amount="1000.00", kind=Kind.DEPOSIT), thresholds(hourly="1.00"), NOON
     )

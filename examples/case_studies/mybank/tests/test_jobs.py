@@ -213,7 +213,7 @@ def test_real_time_mode_wants_a_slot_for_each_partition(
     tmp_path: Path,
     capfd: Any,
 ) -> None:
-    """More partitions than a local master has threads would leave some of them unread: it is told, with what helps."""
+    """More partitions than a local master has threads would leave some of them unread: it is refused, with the remedy."""
     from mybank.jobs import large
 
     bus.topic("mybank.public.transactions", spark.sparkContext.defaultParallelism + 1)

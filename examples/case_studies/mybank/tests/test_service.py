@@ -1,4 +1,4 @@
-"""The service on a real bus and registry: what is told, what is put aside, what survives."""
+"""The service on a real bus and registry: what is alerted, what is put aside, what survives."""
 
 import asyncio
 import datetime as dt
@@ -49,7 +49,7 @@ def wishes(hourly: str | None = None, **single: str) -> Thresholds:
 
 
 async def test_owners_are_told_once_of_large_transactions_and_of_large_hours(bus: TestBus, captured: Captured) -> None:
-    """Singles by kind, sums by the sliding hour; rows that are read again, or corrected, tell nobody twice."""
+    """Singles by kind, sums by the sliding hour; rows that are read again, or corrected, alert no owner twice."""
     await service.thresholds.put("a", wishes(hourly="800.00", CARD="500.00"))
     await captured.transaction(1, "499.99")
     await captured.transaction(2, "500.00", second=60)
@@ -65,7 +65,7 @@ async def test_owners_are_told_once_of_large_transactions_and_of_large_hours(bus
 
 @pytest.mark.parametrize("point", crash_points())
 async def test_killed_at_any_step_nothing_is_lost_or_told_twice(point: str, bus: TestBus, captured: Captured) -> None:
-    """The service dies on a transaction that sets off two alerts; they are told once, and the hour goes on from it."""
+    """The service dies on a transaction that sets off two alerts; they are sent once, and the hour goes on from it."""
     await service.thresholds.put("a", wishes(hourly="800.00", CARD="500.00"))
     await captured.transaction(1, "400.00")
     await bus.settle()
@@ -101,7 +101,7 @@ async def test_an_hour_that_cannot_be_written_takes_its_alert_with_it(
 
 
 async def test_tables_come_back_after_a_restart_and_a_crash_of_the_broker(bus: TestBus, captured: Captured) -> None:
-    """Alerts and hours are read back before the first record: what was told is known, the hour is not begun anew."""
+    """Alerts and hours are read back before the first record: what was sent is known, the hour goes on."""
     await service.thresholds.put("a", wishes(hourly="800.00"))
     await captured.transaction(1, "1000.00", kind="DEPOSIT")
     await captured.transaction(2, "700.00", second=1)
@@ -155,7 +155,7 @@ async def test_what_is_no_change_at_all_is_put_aside(bus: TestBus, captured: Cap
 
 
 async def test_a_dead_letter_is_replayed_when_its_account_is_there(bus: TestBus, captured: Captured) -> None:
-    """A transaction of an unknown account is tried for a while, put aside, and told once it is replayed."""
+    """A transaction of an unknown account is tried for a while, put aside, and alerted once it is replayed."""
     await captured.transaction(1, "5000.00", account="late")
     await bus.settle()
     (letter,) = await bus.dead_letters(service.transactions)

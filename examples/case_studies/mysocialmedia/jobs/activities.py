@@ -1,6 +1,6 @@
 """The activities that count, as columns.
 
-Here: what the live path would not put among the dead letters, told in Spark's terms.
+Here: what the live path would not put among the dead letters, in Spark's terms.
 Not here: totals (`totals`), trending (`trending`).
 """
 

@@ -95,7 +95,7 @@ def by_hand(log: list[Activity]) -> tuple[int, int, bool] | None:
 def test_totals_are_exact_in_batches_of_any_size_and_from_any_commit_on(
     happened: list[Activity], before: int, steps_: list[tuple[int, bool, bool]]
 ) -> None:
-    """Some batches come again after a crash before their commit, and some services begin anew after one: totals and marks are those of the
+    """Some batches come again after a crash before their commit, and some services begin again after one: totals and marks are those of the
     sets; what came before the post was there, or is not the author's to delete, is refused."""
     log = [*happened[:before], act(Kind.POSTED, AUTHOR), *happened[before:]]
     stored, committed, steps = Stored(), 0, iter(steps_)
@@ -216,7 +216,7 @@ def test_what_is_taken_back_is_as_if_it_had_never_warmed(events: list[tuple[bool
 
 
 def test_one_user_does_not_heat_a_post_alone() -> None:
-    """Sixty likes that are each taken back, and sixty comments, leave a post as hot as one that nobody looked at."""
+    """Sixty likes that are each taken back, and sixty comments, leave a post as hot as one without activity."""
     wall, changes = Wall({}, {}), Changes()
     wall.apply(act(Kind.POSTED, AUTHOR), changes)
     alone = changes.posts[POST].heat
@@ -231,7 +231,7 @@ def test_one_user_does_not_heat_a_post_alone() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 25), st.integers(-1, 3), st.booleans()), max_size=120))
 def test_the_ranking_is_that_of_sorting_everything(steps: list[tuple[int, int, bool]]) -> None:
-    """Posts get hotter and cool again, and some are deleted; the ranking says what sorting says, or that it must be made anew."""
+    """Posts get hotter and cool again, and some are deleted; the ranking says what sorting says, or that it must be made again."""
     posts: dict[str, Post] = {}
     hottest = trending.Hottest(reserve=5)
     for number, warmer, cools in steps:

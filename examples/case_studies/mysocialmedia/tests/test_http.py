@@ -86,7 +86,7 @@ async def test_what_cannot_be_is_refused_with_the_field_and_the_remedy(
 async def test_above_capacity_requests_are_refused_and_none_that_was_taken_is_lost(
     bus: TestBus, client: httpx2.AsyncClient
 ) -> None:
-    """While the broker is away two likes wait, and all others are told to come again; once it is back, the two are counted."""
+    """While the broker is away two likes wait, and all others are asked to come again; once it is back, the two are counted."""
     assert (await client.post("/posts", json={"user_id": "a", "text": "x", "post_id": "p"})).status_code == 202
     await bus.settle()
     broker = bus._cluster.broker if bus._cluster is not None else None

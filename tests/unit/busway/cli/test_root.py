@@ -159,7 +159,7 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 def test_a_data_folder_is_ignored_by_git(tmp_path: Path) -> None:
-    """One that is there is left as it is, and a file in its place is told of with a remedy."""
+    """One that is there is left as it is, and a file in its place is reported with a remedy."""
     make_home(tmp_path / "new")
     assert (tmp_path / "new/.gitignore").read_text() == "*\n"
     (tmp_path / "old").mkdir()

@@ -131,7 +131,7 @@ async def test_who_was_taken_over_fails_with_who_took_over() -> None:
 
 
 async def test_who_was_taken_over_by_one_that_is_given_up_says_so() -> None:
-    """Nobody knows where the group stands then."""
+    """It is unknown then where the group stands."""
     offsets, slow = member()
     blocking = begin(offsets, [SECOND], 1)
     await slow.until_asked(1)

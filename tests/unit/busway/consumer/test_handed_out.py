@@ -291,7 +291,7 @@ def test_what_was_handed_out_before_a_seek_keeps_no_transaction_from_beginning()
 
 
 def test_who_assigns_itself_goes_back_where_it_has_not_assigned_anew() -> None:
-    """And commits as nobody's member, as Kafka allows."""
+    """And commits without a member id, as Kafka allows."""
     reader = Reader()
     reader.subscribes, reader.generation, reader.name = False, -1, ""
     reader.handed.begin()

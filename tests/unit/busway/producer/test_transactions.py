@@ -1,4 +1,4 @@
-"""A producer's transactions against a coordinator that answers as it is told: the order of requests, and what each refusal means."""
+"""A producer's transactions against a coordinator that answers as it is scripted: the order of requests, and what each refusal means."""
 
 import asyncio
 import dataclasses
@@ -95,7 +95,7 @@ async def started(level: int = 2, **options: Any) -> tuple[Transactions, Scripte
 
 
 async def test_with_implicit_adds_only_the_end_is_asked_for_and_brings_the_next_epoch() -> None:
-    """In the newest version; the record itself has told the coordinator of the transaction."""
+    """In the newest version; the record itself adds it to the transaction."""
     transactions, cluster, _ = await started()
     await transactions.begin()
     assert not transactions.lacks(PARTITION)
@@ -313,7 +313,7 @@ async def test_a_mistake_with_commits_leaves_the_transaction_open(problem: Excep
 
 
 class Input:
-    """What a transaction reads; keeps what it is told."""
+    """What a transaction reads; keeps its calls."""
 
     def __init__(self) -> None:
         self.events: list[str] = []

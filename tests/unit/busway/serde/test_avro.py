@@ -122,7 +122,7 @@ CODEC.add_writer(OTHER, json.dumps({**json.loads(CODEC.schema_text), "doc": "ano
 @settings(max_examples=100)
 @given(everything)
 def test_what_a_class_holds_comes_back_as_it_was(value: Everything) -> None:
-    """Every field, with its class: unions of records, enums, lists and maps included, whoever wrote it."""
+    """Every field, with its class: unions of records, enums, lists and maps included, by any writer."""
     body = CODEC.encode(value)
     decoded = CODEC.decode(body, OWN)
     assert decoded == value
@@ -446,7 +446,7 @@ def test_a_writer_without_the_logical_type_is_read_as_the_readers_type(
 
 
 def test_a_plain_number_that_may_be_a_day_or_a_moment_is_refused() -> None:
-    """What it is cannot be told without the logical type."""
+    """What it is is unknown without the logical type."""
     made = holding(dt.date | dt.datetime | None)
     codec: AvroCodec[Any] = AvroCodec(made)
     codec.add_writer(OTHER, '{"type":"record","name":"Holder","fields":[{"name":"f","type":["null","long"]}]}')

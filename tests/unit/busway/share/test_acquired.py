@@ -80,7 +80,7 @@ def test_offsets_that_are_acquired_twice_are_handed_out_once() -> None:
 
 
 def test_a_damaged_batch_is_rejected_and_the_others_are_handed_out() -> None:
-    """As Java does: nobody else could read it either."""
+    """As Java does: no other reader could read it either."""
     data = bytearray(batch(0, 2) + batch(2, 2) + batch(4))
     data[len(batch(0, 2)) + 70] ^= 1
     records, settled, problems = drained(Acquired(JOBS, memoryview(data), ranges((1, 2, 1), (4, 4, 1)), 0))
@@ -93,7 +93,7 @@ def test_a_damaged_batch_is_rejected_and_the_others_are_handed_out() -> None:
 
 @pytest.mark.parametrize("rest", [b"\0" * 40, batch(2)[:-3]])
 def test_what_cannot_be_cut_into_batches_is_released(rest: bytes) -> None:
-    """Nobody can tell which records those are, and a gap would take them from the group for ever."""
+    """It is unknown which records those are, and a gap would take them from the group for ever."""
     records, settled, problems = drained(Acquired(JOBS, memoryview(batch(0, 2) + rest), ranges((0, 5, 1)), 0))
     assert [record.offset for record in records] == [0, 1]
     assert settled == [(2, 5, RELEASE)]

@@ -1,4 +1,4 @@
-"""What one leader is told, and when: on a connection that a test plays."""
+"""Requests to one leader, and when: on a connection that a test plays."""
 
 import asyncio
 from types import SimpleNamespace
@@ -36,7 +36,7 @@ Said = list[tuple[int, int, int, int]]
 
 
 class Broker:
-    """Takes acknowledgements but those of the offsets in `wrong`, and remembers what it was told.
+    """Takes acknowledgements but those of the offsets in `wrong`, and remembers all requests.
 
     Attributes:
         reachable: connections are made while it is set.
@@ -163,7 +163,7 @@ async def test_what_one_request_refuses_takes_nothing_along() -> None:
 
 
 async def test_renewals_and_what_is_final_go_out_in_turns() -> None:
-    """Whoever renews again and again holds nothing up, and what is final has no renewal with it."""
+    """A member that renews again and again holds nothing up, and what is final has no renewal with it."""
     broker = Broker()
     leader = leader_of(broker)
     done = [say(leader, 0, 1), say(leader, 1, 1)]
@@ -179,7 +179,7 @@ async def test_renewals_and_what_is_final_go_out_in_turns() -> None:
 
 
 async def test_what_is_said_while_it_is_looked_up_whether_locks_can_be_renewed_is_told() -> None:
-    """A broker that renews none: renewals fail, and all that is final before and meanwhile is told."""
+    """A broker that renews none: renewals fail, and all that is final before and meanwhile is sent."""
     broker = Broker(version=1)
     leader = leader_of(broker)
     renewal, before = say(leader, 0, 0, RENEW), say(leader, 1, 0)
@@ -198,7 +198,7 @@ async def test_what_is_said_while_it_is_looked_up_whether_locks_can_be_renewed_i
 
 
 async def test_at_its_end_a_session_tells_all_that_can_be_told() -> None:
-    """What one request refuses is told again in others before the session ends; renewals are not told any more."""
+    """What one request refuses is sent again in others before the session ends; renewals are not sent any more."""
     broker = Broker()
     leader = leader_of(broker)
     broker.wrong = {(0, 0)}
@@ -256,7 +256,7 @@ async def test_what_waits_to_be_sent_fails_when_its_record_is_delivered_again(ki
 
 
 async def test_what_waits_to_be_sent_fails_when_the_consumer_ends() -> None:
-    """A leader that was put off has not been asked again: whoever waits in commit() is not left waiting."""
+    """A leader that was put off has not been asked again: a caller that waits in commit() is not left waiting."""
     leader = leader_of(Broker())
     leader.retry_at = asyncio.get_running_loop().time() + 3_600
     fetcher = fetcher_of(leader)

@@ -47,7 +47,7 @@ def offsets(acknowledged: AcknowledgementSet | None) -> list[int]:
 
 
 async def test_a_session_names_what_comes_and_what_goes() -> None:
-    """Everything at first, then only changes; what is told names its partition again."""
+    """Everything at first, then only changes; acknowledgements name their partition again."""
     share_session = session()
     first = share_session.fetch([(JOBS, 0), (JOBS, 1)], {}, 5)
     assert first.share_session_epoch == 0
@@ -74,7 +74,7 @@ async def test_epochs_begin_again_behind_the_last_one() -> None:
 
 
 async def test_the_last_request_of_a_session_says_so() -> None:
-    """With what is still to be told."""
+    """With what is still to be sent."""
     share_session = session()
     share_session.went_on()
     request = share_session.acknowledge({(JOBS, 0): await acknowledgements(3)}, final=True)
@@ -123,7 +123,7 @@ async def test_held_records_are_forgotten_when_their_lock_has_ended() -> None:
 
 
 async def test_the_last_word_on_an_offset_counts() -> None:
-    """A record that is renewed and then done before either was sent is done, for whoever waits for either."""
+    """A record that is renewed and then done before either was sent is done, for all that wait for either."""
     held = holding(1)
     renewal = held.acknowledge(1, RENEW)
     final = held.acknowledge(1, REJECT)
@@ -156,7 +156,7 @@ async def test_what_is_locked_no_more_is_left_out() -> None:
 
 @given(st.sets(st.integers(0, 60), min_size=1), st.sets(st.integers(0, 60)), st.sampled_from([ACCEPT, RENEW]))
 def test_only_what_is_wrong_is_refused(all_of_them: set[int], wrong: set[int], kind: int) -> None:
-    """Whatever is wrong among what is told, all else is taken, in fewer requests than two for each."""
+    """Whatever is wrong among the acknowledgements, all else is taken, in fewer requests than two for each."""
 
     async def tell() -> None:
         held = holding(*all_of_them)

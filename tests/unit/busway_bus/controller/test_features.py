@@ -133,7 +133,7 @@ def test_what_is_off_is_in_no_snapshot_and_what_is_the_same_writes_nothing() -> 
 def test_dead_letters_are_not_turned_off_beside_their_settings(
     kind: int, resource: str, name: str, message: str
 ) -> None:
-    """Whether safe or not, they are to be deleted first; what has other settings is in nobody's way."""
+    """Whether safe or not, they have to be deleted first; what has other settings does not matter."""
     made = cluster(share_version=2)
     for key, value in ((name, "true"), ("retention.ms", "1")):
         delta = Delta(made.image)

@@ -14,7 +14,7 @@ PRODUCER = TransactionalProducer(transactional_id="t", producer_id=7, epoch=2)
 
 
 class Coordinator:
-    """Answers when it is told to, with what it is told."""
+    """Answers on request, with a given answer."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []
@@ -132,7 +132,7 @@ async def test_it_is_not_asked_for_ever() -> None:
 
 
 async def test_what_is_acted_upon_for_longer_ends_with_the_transaction() -> None:
-    """Whoever writes in several turns can tell, until they are done, whether it is the same transaction still."""
+    """A writer that takes several turns can tell, until they are done, whether it is the same transaction still."""
     verifications = OffsetCommitVerifications()
     with verifications.following(7) as first, verifications.following(7) as second:
         verifications.ended(8)
@@ -147,7 +147,7 @@ async def test_what_is_acted_upon_for_longer_ends_with_the_transaction() -> None
 
 
 async def test_nothing_is_left_of_a_question() -> None:
-    """Whether it was answered, or whoever asked is gone."""
+    """Whether it was answered, or its client is gone."""
     coordinator, verifications = Coordinator(), OffsetCommitVerifications()
     for end in ("answer", "cancel", "fail"):
         task = await begun(verifications, coordinator)

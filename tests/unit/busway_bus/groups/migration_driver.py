@@ -1,4 +1,4 @@
-"""A shard with one group whose members use both protocols, on a clock that only moves when told.
+"""A shard with one group whose members use both protocols, on a clock that only moves when asked.
 
 Here: what the tests of groups that change their protocol share.
 """
@@ -152,7 +152,7 @@ class Driver:
         self.now = end
 
     def settled(self) -> Any:
-        """One classic member that has all partitions; what it was told when it joined."""
+        """One classic member that has all partitions; the response to its join."""
         joined = self.join("a")
         everything = encode_assignment([("t", number) for number in range(4)])
         self.sync("a's sync", joined, **{joined.member_id.replace("-", "_"): everything})

@@ -232,7 +232,7 @@ class Groups(RuleBasedStateMachine):
             client.member_id = answer.member_id
         elif answer.error is ErrorCode.NONE:
             if answer.generation != client.generation:
-                # Who is told again of a generation that has its assignments is not expected to sync.
+                # A member that learns again of a generation that has its assignments is not expected to sync.
                 client.unsynced_since = self.now if ticket.group.state is State.COMPLETING else None
             client.member_id, client.generation = answer.member_id, answer.generation
             client.leader = bool(answer.members) and not answer.skip_assignment
@@ -486,7 +486,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([SESSION_MS, REBALANCE_MS, REBALANCE_MS + 2_000]))
     def wait_with_beats(self, ms: int) -> None:
-        """Time passes and nobody is silent: only what a group itself waits for can end."""
+        """Time passes and no member is silent: only what a group itself waits for can end."""
         for _ in range(ms // 2_000):
             for (group_id, _), client in self.clients.items():
                 group = self.shard.groups.get(group_id)
@@ -590,7 +590,7 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def a_stable_generation_gives_each_member_its_own(self) -> None:
-        """The assignment of each member was made for it, in this generation; nobody else has one."""
+        """The assignment of each member was made for it, in this generation; no other member has one."""
         for group in self.shard.groups.values():
             if group.state is State.STABLE:
                 assert group.roster.leader in group.members

@@ -85,7 +85,7 @@ def test_what_a_leader_assigns_counts_for_whose_members_get_it() -> None:
 
 
 def test_assignments_that_do_not_fit_are_refused() -> None:
-    """The leader is told; the group waits for it to come with less."""
+    """The leader gets the error; the group waits for it to come with less."""
     memory = GroupMemory(limit=200 * KIB, group_limit=50 * KIB)
     group = bench(memory)
     member = group.join("a").member_id
@@ -129,7 +129,7 @@ def subscribing(topics: Sequence[str]) -> tuple[tuple[str, bytes], ...]:
 
 
 def test_what_a_subscription_names_is_held_and_counted() -> None:
-    """Names that take two bytes on the wire take a hundred in memory, until nobody subscribes to them."""
+    """Names that take two bytes on the wire take a hundred in memory, until no member subscribes to them."""
     memory = GroupMemory()
     group = bench(memory)
     tracemalloc.start()
@@ -160,7 +160,7 @@ def test_what_is_too_much_to_be_read_at_once_may_be_anything(members: int) -> No
 
 
 def test_names_that_do_not_fit_are_not_held() -> None:
-    """The group works; what it reads cannot be told."""
+    """The group works; what it reads is unknown."""
     memory = GroupMemory(limit=1_000 * KIB, group_limit=100 * KIB)
     group = bench(memory)
     member = group.join("a", protocols=subscribing([f"{at:04}" for at in range(1_000)])).member_id

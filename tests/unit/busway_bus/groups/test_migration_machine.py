@@ -224,7 +224,7 @@ class MixedGroups(RuleBasedStateMachine):
 
     @rule()
     def rest(self) -> None:
-        """Everybody does what they are told until nothing changes."""
+        """All members follow their responses until nothing changes."""
         self.driver.full = 0
         for _ in range(60):
             for name in NAMES:

@@ -97,7 +97,7 @@ def tombstones(changes: list[Any]) -> list[tuple[str, str]]:
 def test_nobody_is_a_member_of_a_group_that_is_not_there(
     protocol_type: str, session_timeout_ms: int, expected: ErrorCode
 ) -> None:
-    """That is told before its protocols are looked at, and after its session time-out."""
+    """That is answered before its protocols are looked at, and after its session time-out."""
     groups = shard()
     request = Join(
         member_id="m",
@@ -157,7 +157,7 @@ def test_offsets_of_a_topic_that_is_gone_go_with_it() -> None:
 
 
 def test_offsets_that_members_do_not_need_expire() -> None:
-    """In a stable consumer group those of topics nobody reads, some time after the commit; the others stay for good."""
+    """In a stable consumer group those of topics without a reader, some time after the commit; the others stay for good."""
     under = shard()
     value = GroupMetadataValue(
         protocol_type="consumer",

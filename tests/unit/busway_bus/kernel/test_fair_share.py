@@ -39,7 +39,7 @@ class Judge:
 
 @given(STEPS)
 def test_an_account_is_what_is_there(steps: list[tuple[object, ...]]) -> None:
-    """Whoever takes what over from whom, and whatever is let go; what fits is what leaves as much free as its host has."""
+    """Whichever account takes over from another, and whatever is let go; what fits is what leaves as much free as its host has."""
     judge, share = Judge(), FairShare(LIMIT)
     accounts = [Account(share) for _ in range(3)]
     for step in steps:
@@ -84,7 +84,7 @@ def test_a_newcomer_finds_room_whatever_others_take(takers: list[str]) -> None:
 
 
 def test_a_refusal_names_the_share_and_what_to_do() -> None:
-    """The client is told, and the log; where it fits nobody is."""
+    """The client gets a refusal, and the log a line; neither where it fits."""
     refusals: list[tuple[str, str]] = []
     share = FairShare(
         8 << 20, what="ids", remedy="Use fewer.", refused=lambda host, text: refusals.append((host, text))

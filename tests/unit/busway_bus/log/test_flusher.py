@@ -151,7 +151,7 @@ async def test_a_slow_file_makes_its_own_waiters_wait(flusher):
 
 
 async def test_a_failed_sync_is_final(flusher):
-    """Nobody is acknowledged after a sync failed: not its waiters, not those behind it, not later ones on a healed disk."""
+    """No append is acknowledged after a sync failed: not its waiters, not those behind it, not later ones on a healed disk."""
     files = SimFiles()
     log, other = make_log(files), make_log(files, "u-0")
     append(log)

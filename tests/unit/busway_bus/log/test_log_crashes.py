@@ -214,7 +214,7 @@ def test_the_newest_cuts_are_kept():
 
 
 def test_a_log_whose_checkpoints_are_lost_is_not_removed(caplog):
-    """Segments that begin behind offset 0 while nothing says what was before them are kept aside, and it is told."""
+    """Segments that begin behind offset 0 while nothing says what was before them are kept aside, and it is logged."""
     files = fresh()
     log = open_log(files)
     while len(log._segments) < 3:

@@ -74,7 +74,7 @@ def all_there(log: PartitionLog) -> bool:
 @pytest.mark.parametrize("flushed", [0, 10])
 @pytest.mark.parametrize("delay", [0, CONFIG.file_delete_delay_ms])
 def test_on_a_full_disk_segments_can_be_deleted_and_the_next_start_knows_it(flushed, delay):
-    """No checkpoint and no snapshot could be written; neither is it a loss, nor is what follows taken for what nobody acknowledged."""
+    """No checkpoint and no snapshot could be written; neither is it a loss, nor is what follows taken for what was not acknowledged."""
     files = SimFiles()
     log = filled(files)
     start = bases(log)[2]

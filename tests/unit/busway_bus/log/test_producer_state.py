@@ -230,7 +230,7 @@ def test_the_first_batch_of_a_transaction_needs_its_coordinators_word_and_the_ot
 
 
 def test_a_word_is_void_when_the_transaction_ends_before_the_batch_is_written():
-    """Or a late batch would open a transaction that nobody ends; asked again, its coordinator knows whether it is late."""
+    """Or a late batch would open a transaction that never ends; asked again, its coordinator knows whether it is late."""
     state = ProducerState()
     late = transactional(0)
     word = state.verification(late, NOW, from_zero=False)
@@ -404,7 +404,7 @@ def test_a_producer_takes_no_more_than_it_is_counted_with():
 
 
 def test_who_is_not_remembered_is_refused_where_there_is_no_room(caplog: pytest.LogCaptureFixture):
-    """Whoever is remembered goes on, in this partition and in another; the log says once what helps, and there is room when some have gone."""
+    """A remembered producer goes on, in this partition and in another; the log says once what helps, and there is room when some have gone."""
     memory = ProducerMemory(2 * PRODUCER_BYTES)
     state, other = ProducerState(), ProducerState()
     state.join(memory)

@@ -225,7 +225,7 @@ def test_a_damaged_index_is_made_anew(clean, damage):
 
 @pytest.mark.parametrize("tail", [b"x", bytes(34)], ids=["torn", "ahead of its log"])
 def test_an_index_that_a_crash_left_unfinished_is_no_damage(caplog, tail):
-    """Behind the newest snapshot nothing was said to be on disk; below it, and after a clean stop, it is told."""
+    """Behind the newest snapshot nothing was said to be on disk; below it, and after a clean stop, it is logged."""
     caplog.set_level(logging.DEBUG)
     files = fresh()
     log = open_log(files)
@@ -338,7 +338,7 @@ def test_deleted_segments_take_their_index_along():
 
 
 def test_an_open_transaction_is_not_waited_for_below_the_start():
-    """Records that are deleted are nobody's to wait for."""
+    """Records that are deleted have no waiters."""
     log = open_log(fresh(), LogConfig())
     write(log, 1, (b"k", b"v"))
     builder = BatchBuilder()
@@ -381,7 +381,7 @@ def test_transactions_that_are_open_at_once_are_all_told_however_many(monkeypatc
 
 
 def test_control_batches_and_stray_batches_of_transactions_are_refused():
-    """Clients write neither markers nor anything of a transaction that nobody knows."""
+    """Clients write neither markers nor anything of a transaction that is unknown."""
     log = open_log(fresh())
     marker = BatchBuilder(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True, control=True)
     marker.append(NOW, b"\0\0\0\1", b"\0\0\0\0\0\0")

@@ -276,7 +276,7 @@ def test_the_records_at_fault_are_named():
 
 
 def test_a_lie_about_the_greatest_time_is_put_right():
-    """Look-ups by time and retention go by the header; Kafka writes it anew too."""
+    """Look-ups by time and retention go by the header; Kafka writes it again too."""
     inspected = look(lying(35, (NOW + 12 * HOUR).to_bytes(8, "big")), LogConfig())
     assert inspected.header.max_timestamp == read_header(inspected.records).max_timestamp == NOW
     verify_crc(inspected.records, inspected.header)

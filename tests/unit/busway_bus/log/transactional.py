@@ -66,7 +66,7 @@ def stable_end(log: PartitionLog) -> int:
 
 
 def committed(log: PartitionLog, *, offset: int | None = None, max_bytes: int = 300) -> list[Record]:
-    """Every committed record from `offset` on, read the way Kafka's consumer does: fetch by fetch, told of what was aborted."""
+    """Every committed record from `offset` on, read the way Kafka's consumer does: fetch by fetch, with the aborted transactions."""
     position = log.start_offset if offset is None else offset
     start, result, up_to = position, [], stable_end(log)
     while position < up_to:

@@ -1,4 +1,4 @@
-"""What the tests of one core share: a core whose disk is as fast as it writes, on a clock that moves when told."""
+"""What the tests of one core share: a core whose disk is as fast as it writes, on a clock that moves when asked."""
 
 from random import Random
 from typing import Any
@@ -45,7 +45,7 @@ def log(*epochs: int) -> LogView:
 
 
 class Bench:
-    """A core, and what it has saved, written, sent and told."""
+    """A core, and what it has saved, written, sent and answered."""
 
     def __init__(
         self,

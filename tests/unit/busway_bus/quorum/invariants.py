@@ -139,7 +139,7 @@ class Invariants:
                 f"node {node.id} votes in epoch {epoch} for {candidate}, and {node.election} is on its disk"
             )
 
-    # What clients are told
+    # Answers to clients
 
     def acknowledged(self, proposal: Proposal, content: bytes) -> None:
         """What a leader calls committed is committed, where it says."""
@@ -154,7 +154,7 @@ class Invariants:
     # A life, and the end
 
     def began(self, node: "Node") -> None:
-        """A node that comes back remembers every epoch that it has told of."""
+        """A node that comes back remembers every epoch that it has sent."""
         assert node.core is not None
         told_epoch = self.told_epochs.get(node.id, 0)
         if node.core.epoch < told_epoch:

@@ -88,7 +88,7 @@ def raw(*records):
 
 
 class Watcher:
-    """A follower that notes what it is told, and may be made to wait."""
+    """A follower that records its notifications, and may be made to wait."""
 
     def __init__(self):
         self.told = []
@@ -281,7 +281,7 @@ async def test_a_disk_that_failed_takes_no_more_commands():
 
 
 async def test_a_follower_that_fails_does_not_undo_what_is_on_disk(caplog):
-    """The others are told, the image is the new one, and whoever asked gets the reply."""
+    """The others are notified, the image is the new one, and the client gets the reply."""
     files, watcher = SimFiles(), Watcher()
     node = start(files)
 
@@ -311,7 +311,7 @@ async def test_too_many_commands_are_refused(monkeypatch):
 
 
 async def test_what_touches_no_topic_does_not_wait_for_topics_that_are_being_made():
-    """A thousand partitions take a second to make; a producer's id is told meanwhile."""
+    """A thousand partitions take a second to make; a producer's id is answered meanwhile."""
     files, watcher = SimFiles(), Watcher()
     node = start(files)
     await node.subscribe(watcher)
@@ -333,7 +333,7 @@ async def test_what_touches_no_topic_does_not_wait_for_topics_that_are_being_mad
 
 
 async def test_it_goes_on_deciding_while_the_disk_is_waited_for_and_tells_in_order():
-    """Each decision knows of those before it; what follows from one that is not durable yet is not told either."""
+    """Each decision knows of those before it; what follows from one that is not durable yet is not answered either."""
     files, watcher, flusher = SimFiles(), Watcher(), HeldFlusher()
     node = start(files, flusher)
     await node.subscribe(watcher)
@@ -356,7 +356,7 @@ async def test_it_goes_on_deciding_while_the_disk_is_waited_for_and_tells_in_ord
 
 
 async def test_what_was_decided_on_what_never_became_durable_is_refused():
-    """The disk fails under the first: the second, which was refused because of the first, is not told that."""
+    """The disk fails under the first: the second, which was refused because of the first, does not get that answer."""
     files, flusher = SimFiles(), HeldFlusher()
     node = start(files, flusher)
     files.failing_syncs = True
@@ -369,7 +369,7 @@ async def test_what_was_decided_on_what_never_became_durable_is_refused():
 
 
 async def test_a_refusal_is_told_when_the_image_shows_what_it_rests_on():
-    """A topic that is being opened is there already for a second request: whoever is told so finds it in the image."""
+    """A topic that is being opened is there already for a second request: a client with that answer finds it in the image."""
     node, watcher = start(SimFiles()), Watcher()
     await node.subscribe(watcher)
     await node.format()
@@ -381,7 +381,7 @@ async def test_a_refusal_is_told_when_the_image_shows_what_it_rests_on():
     await asyncio.sleep(0)  # it is asked
     while node._writer is not None or node._undecided:
         await asyncio.sleep(0)
-    await asyncio.sleep(0)  # whoever asked would have been told by now
+    await asyncio.sleep(0)  # an answer would have come by now
     assert not second.done() or "t" in node.image.topics
     watcher.gate.set()
     with pytest.raises(KafkaError) as refusal:
@@ -430,7 +430,7 @@ async def turns(count=10):
 
 
 async def test_a_lost_leadership_throws_the_undecided_away():
-    """Whoever asked is told NOT_CONTROLLER, refusals too, and what comes to be committed there later is another's."""
+    """Waiting clients get NOT_CONTROLLER, refusals too, and what comes to be committed there later is another's."""
     node, writer = led()
     asked = [asyncio.ensure_future(node.run(command)) for command in (creation(), creation(), creation("u", U))]
     await turns()
@@ -446,7 +446,7 @@ async def test_a_lost_leadership_throws_the_undecided_away():
 
 
 async def test_a_leadership_that_ends_while_something_is_proposed_leaves_nothing_behind():
-    """The step that takes the proposal in may be the one that finds that nobody fetches any more (what was held then came out as done)."""
+    """The step that takes the proposal in may be the one that finds that no follower fetches any more (what was held then came out as done)."""
     node, writer = led()
     writer.on_propose = node.lost
     with pytest.raises(KafkaError) as refused:

@@ -99,7 +99,7 @@ class Sharing(RuleBasedStateMachine):
         aborted=st.booleans(),
     )
     def fetch(self, member: str, wanted: int, size: int, record_limit: bool, aborted: bool) -> None:
-        """A member gets records that are nobody's, and is told their counts."""
+        """A member gets records that are free, with their counts."""
         if not self.state.can_acquire(self.limits):
             return
         offset = self.state.next_fetch_offset

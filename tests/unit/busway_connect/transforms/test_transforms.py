@@ -146,7 +146,7 @@ def test_topics_are_routed_by_their_whole_name() -> None:
     ],
 )
 def test_settings_that_cannot_be(kind: Any, settings: dict[str, str], says: str) -> None:
-    """Told when the connector is made."""
+    """Reported when the connector is made."""
     with pytest.raises(ValueError, match=says):
         kind(settings)
 

@@ -74,6 +74,6 @@ def test_metadata_keeps_what_fits() -> None:
 
 
 def test_a_partition_that_goes_on_below_is_another_log() -> None:
-    """Deleted and made anew, or reset by its policy: what the metadata says is about other records."""
+    """Deleted and created again, or reset by its policy: what the metadata says is about other records."""
     tracker = CompletedOffsets(ahead=OffsetSet(10, [(12, 14)]))
     assert all(tracker.begin(offset) for offset in range(5, 20))

@@ -306,7 +306,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule()
     def rest(self) -> None:
-        """Everybody does what they are told until nothing changes: all is read, and the group is stable."""
+        """All members follow their responses until nothing changes: all is read, and the group is stable."""
         self.full = 0
         for _ in range(40):
             self.resolve()

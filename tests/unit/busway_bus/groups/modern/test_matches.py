@@ -79,7 +79,7 @@ def test_only_what_has_changed_is_written() -> None:
 
 
 def test_a_pattern_that_matches_more_than_there_is_room_for_is_refused_by_name() -> None:
-    """Its members are told, others go on; it counts again when nobody has had it for a while, or when it fits."""
+    """Its members get the error, others go on; it counts again when no member has had it for a while, or when it fits."""
     machine = driver()
     join(machine, "x.*")
     wide: Any = frozenset(f"{at}" for at in range(GROUP_BYTES_MAX // NAME_BYTES))

@@ -108,7 +108,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize(("text", "why"), REFUSED.values(), ids=REFUSED)
 def test_refused(text: str, why: str) -> None:
-    """Each is refused, and the reason is told."""
+    """Each is refused, and the reason is reported."""
     with pytest.raises(AvroError) as refusal:
         parse(text)
     assert why in str(refusal.value)

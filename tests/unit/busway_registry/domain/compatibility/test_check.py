@@ -241,7 +241,7 @@ def laughs(levels: int, last: str) -> Any:
 
 
 def test_more_breaches_than_there_is_memory() -> None:
-    """Types that refer twice to the one before: the first breaches are told, in Java's order, and that there are more."""
+    """Types that refer twice to the one before: the first breaches are reported, in Java's order, and that there are more."""
     breaches = compare(laughs(60, "int"), laughs(60, "string"))
     assert len(breaches) == MOST_BREACHES
     assert breaches[0] == mismatch("/fields/0/type" * 60, "INT", "STRING")[0]
@@ -270,7 +270,7 @@ def test_a_union_of_types_that_refer_twice() -> None:
 
 
 def test_a_long_way_is_told_by_its_end() -> None:
-    """Places cost nothing until they are told, and then no more than their last part."""
+    """Places cost nothing until they are reported, and then no more than their last part."""
     place = Place().down("fields", 0)
     for _ in range(5000):
         place = place.down("type")
