@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.hostile, pytest.mark.slow, pytest.mark.timeout(300)]
 _PATIENT = """
 import sys
 from busway_registry.__main__ import main
-from busway_registry.validation.validator import Judge
-Judge.__init__.__defaults__ = (240.0,)
+from busway_registry.validation.validator import SchemaValidator
+SchemaValidator.__init__.__defaults__ = (240.0,)
 sys.exit(main(sys.argv[1:]))
 """
 """What one request may take is the work that it makes here: its deadline on the wall passes on a busy machine."""
