@@ -53,14 +53,17 @@ def prose(tree: ast.Module, text: str) -> Iterator[tuple[int, str]]:
 
 
 def bindings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the names that a module binds: variables, parameters, attributes' targets."""
+    """Yield the names that a module binds: variables, parameters, attributes, aliases, functions and classes."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.id
-        elif isinstance(node, ast.arg):
-            yield node.lineno, node.arg
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.lineno, node.name
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.ExceptHandler(name=str(name)) | ast.alias(asname=str(name)):
+                yield node.lineno, name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield node.lineno, name
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -22,7 +22,7 @@ class Loop:
         bootstrap, self.source, self.target, self.group, self.id, self.process, size, protocol = arguments
         kind, _, numbers = protocol.partition(":")
         assert kind == "assigned", protocol
-        self.mine = [aiokafka.TopicPartition(self.source, int(number)) for number in numbers.split(",")]
+        self.partitions = [aiokafka.TopicPartition(self.source, int(number)) for number in numbers.split(",")]
         self.size = int(size)
         self.ending = asyncio.Event()
         self.consumer = aiokafka.AIOKafkaConsumer(
@@ -47,7 +47,7 @@ class Loop:
         self.tell("init_producer", event="invoke", id="init", transactional_id=self.id)
         await self.producer.start()
         self.tell("init_producer", event="ok", id="init")
-        self.consumer.assign(self.mine)
+        self.consumer.assign(self.partitions)
         await self.consumer.start()
         attempt = 0
         while not self.ending.is_set():

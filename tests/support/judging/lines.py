@@ -21,7 +21,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Final
 
-from tests.simulation import history as told
+from tests.simulation import history as operations
 from tests.simulation import transaction_history as transactions
 from tests.simulation.history import History, Operation, Outcome, Partition, Seen, value_of
 from tests.simulation.transaction_history import Source
@@ -30,15 +30,15 @@ from tests.support.judging import operations as own
 KINDS: Final[Mapping[str, type[Operation]]] = {
     re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind
     for kind in (
-        told.Send,
-        told.Poll,
-        told.FinalRead,
-        told.EndOffset,
-        told.Commit,
-        told.Committed,
-        told.Ownership,
-        told.Revoked,
-        told.Happening,
+        operations.Send,
+        operations.Poll,
+        operations.FinalRead,
+        operations.EndOffset,
+        operations.Commit,
+        operations.Committed,
+        operations.Ownership,
+        operations.Revoked,
+        operations.Happening,
         transactions.Transaction,
         transactions.CommittedPoll,
         transactions.CommittedRead,

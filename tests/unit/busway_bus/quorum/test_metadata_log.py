@@ -91,7 +91,7 @@ class Watcher:
     """A follower that records its notifications, and may be made to wait."""
 
     def __init__(self):
-        self.told = []
+        self.notified = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.entered = asyncio.Event()
@@ -99,7 +99,7 @@ class Watcher:
     async def __call__(self, image, delta):
         self.entered.set()
         await self.gate.wait()
-        self.told.append((image, list(delta.changed), dict(delta.removed), set(delta.configured)))
+        self.notified.append((image, list(delta.changed), dict(delta.removed), set(delta.configured)))
 
 
 async def test_commands_are_durable_followed_and_there_after_a_restart():
@@ -113,7 +113,7 @@ async def test_commands_are_durable_followed_and_there_after_a_restart():
     await node.run(lambda image: grow(with_broker(image), Growth(name="t", count=3)))
     await node.run(creation("u", U))
     await node.run(lambda image: delete(image, "u"))
-    assert [entry[1:] for entry in watcher.told[1:]] == [
+    assert [entry[1:] for entry in watcher.notified[1:]] == [
         (["t"], {}, {"t"}),
         (["t"], {}, set()),
         (["u"], {}, {"u"}),
@@ -121,7 +121,7 @@ async def test_commands_are_durable_followed_and_there_after_a_restart():
     ]
     files.cut_power(lambda limit: 0)
     again = start(files)
-    assert again.image == node.image == watcher.told[-1][0]
+    assert again.image == node.image == watcher.notified[-1][0]
     assert len(again.image.topics["t"].partitions) == 3
 
 
@@ -137,7 +137,7 @@ async def test_what_was_asked_is_carried_out_although_the_asker_is_cancelled(poi
     flusher.gate.set()
     await node.format()
     await node.run(creation())
-    watcher.told.clear()
+    watcher.notified.clear()
     first = None
     if point == "queued":
         flusher.gate.clear()
@@ -159,7 +159,7 @@ async def test_what_was_asked_is_carried_out_although_the_asker_is_cancelled(poi
     if first is not None:
         await first
     assert "t" not in node.image.topics
-    assert watcher.told[-1][0] is node.image
+    assert watcher.notified[-1][0] is node.image
     assert start(files).image == node.image
     with pytest.raises(KafkaError) as again:
         await node.run(lambda image: delete(image, "t"))
@@ -293,7 +293,7 @@ async def test_a_follower_that_fails_does_not_undo_what_is_on_disk(caplog):
     await node.subscribe(watcher)
     assert (await node.run(creation())).name == "t"
     assert "t" in node.image.topics
-    assert watcher.told[-1][0] is node.image
+    assert watcher.notified[-1][0] is node.image
     assert "planted" in caplog.text
 
 
@@ -350,8 +350,8 @@ async def test_it_goes_on_deciding_while_the_disk_is_waited_for_and_tells_in_ord
     await node.drain()
     assert asked[1].exception().code is ErrorCode.TOPIC_ALREADY_EXISTS
     assert [task.exception() for task in (asked[0], asked[2], asked[3])] == [None] * 3
-    assert [entry[1:3] for entry in watcher.told[1:]] == [(["t"], {}), (["u"], {}), ([], {T: "t"})]
-    assert node.image is watcher.told[-1][0]
+    assert [entry[1:3] for entry in watcher.notified[1:]] == [(["t"], {}), (["u"], {}), ([], {T: "t"})]
+    assert node.image is watcher.notified[-1][0]
     assert start(files).image == node.image
 
 
